@@ -51,7 +51,7 @@ fn rules(bencher: divan::Bencher<'_, '_>, count: usize) {
     });
 }
 
-/// The same hosts in one list: one look-up a label.
+/// The same hosts in one list: one lookup a label.
 #[divan::bench(args = [10, 1_000, 100_000], max_time = 3)]
 fn domains_in_a_list(bencher: divan::Bencher<'_, '_>, count: usize) {
     let items: String = (0..count)

@@ -1,5 +1,5 @@
 //! What the ledger costs: processor time for each request over 100,000 distinct URLs, with all that its writer does
-//! behind them; look-ups; and the size of the file.
+//! behind them; lookups; and the size of the file.
 //!
 //! `cargo bench --bench ledger`. Figures for more URLs: `cargo bench --bench ledger -- --urls=10000000`, which takes
 //! about 4 GB of the disk under the directory for temporary files (`TMPDIR`) for some minutes. Processor time is that of
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    DeliveredDocument, ObservationOutcome, ObservedAnswer, UrlObservation,
+    DeliveredDocument, ObservationOutcome, ObservedResponse, UrlObservation,
 };
 use crawlgate::ledger::record::{DocumentValidators, UnixMillis};
 use crawlgate::model::crawl_status::CrawlStatus;
@@ -55,12 +55,12 @@ fn requests(folder: &Path, settings: LedgerSettings, rate: u64) {
     let (began, burst) = (Instant::now(), rate / 100);
     let spent = processor(|| {
         for n in 0..REQUESTS {
-            let note = note(n);
-            black_box(ledger.look_up(note.key));
+            let update = note(n);
+            black_box(ledger.look_up(update.key));
             if rate == 0 {
                 wait(ledger.wait_if_full());
             }
-            ledger.record(note);
+            ledger.record(update);
             if burst > 0 && n % burst == 0 {
                 sleep(Duration::from_millis(10));
             }
@@ -154,7 +154,7 @@ fn note(n: u64) -> LedgerUpdate {
         content_type: "text/html".into(),
         size: 10_000 + n % 50_000,
     };
-    let what = ObservationOutcome::Answered(ObservedAnswer {
+    let what = ObservationOutcome::Answered(ObservedResponse {
         status: 200,
         crawl_status: CrawlStatus::Accepted,
         intent: None,

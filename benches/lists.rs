@@ -54,7 +54,7 @@ fn load_packed(bencher: Bencher<'_, '_>) {
     bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
 }
 
-/// A look-up alone, of hosts four labels deep: one of a listed domain, one of none.
+/// A lookup alone, of hosts four labels deep: one of a listed domain, one of none.
 #[divan::bench(args = ["www.host-123456.example3.org", "www.images.example.com"])]
 fn look_up(bencher: Bencher<'_, '_>, host: &str) {
     let mut texts = PackedTexts::default();
@@ -63,7 +63,7 @@ fn look_up(bencher: Bencher<'_, '_>, host: &str) {
     bencher.bench(|| items.has_parent_of(divan::black_box(host)));
 }
 
-/// Look-ups of hosts all over the list, so that none finds its predecessor's memory in the cache.
+/// Lookups of hosts all over the list, so that none finds its predecessor's memory in the cache.
 #[divan::bench]
 fn look_up_spread(bencher: Bencher<'_, '_>) {
     let mut texts = PackedTexts::default();

@@ -49,7 +49,7 @@ fn hosts() -> Vec<String> {
 /// One request to each host: granted, sent, answered.
 fn crawl(store: &HostStore, hosts: &[String], pace: &HostPace, now: Instant) {
     for name in hosts {
-        let PaceDecision::Go(lease) = store.admit(
+        let PaceDecision::Granted(lease) = store.try_acquire(
             LimiterKey {
                 name,
                 kind: RequestKind::Navigation,
@@ -83,7 +83,7 @@ fn longest_look(hosts: &[String]) -> Duration {
 }
 
 fn figures() {
-    let (clock, hand) = Clock::manual();
+    let (clock, control) = Clock::manual();
     let (store, hosts) = (HostStore::new(), hosts());
     heap::give_back();
     let before = resident();
@@ -100,7 +100,7 @@ fn figures() {
     store.for_each_host(clock.now(), |_, _| listed += 1);
     let seen = began.elapsed();
     assert_eq!(listed, HOSTS);
-    hand.advance(Duration::from_secs(120));
+    control.advance(Duration::from_secs(120));
     let began = Instant::now();
     assert_eq!(store.sweep(clock.now()).hosts, 0);
     let swept = began.elapsed();
@@ -148,8 +148,8 @@ fn admit_and_release(bencher: Bencher<'_, '_>) {
         name: "www.example.com",
         kind: RequestKind::Navigation,
     };
-    bencher.bench_local(|| match store.admit(key, &HostPace::UNLIMITED, now) {
-        PaceDecision::Go(lease) => lease.release(LeaseOutcome::Answered, now),
+    bencher.bench_local(|| match store.try_acquire(key, &HostPace::UNLIMITED, now) {
+        PaceDecision::Granted(lease) => lease.release(LeaseOutcome::Answered, now),
         PaceDecision::Wait(_) => panic!("nobody else is there"),
     });
 }
@@ -165,7 +165,7 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
             .next()
             .and_then(|n| hosts.get(n))
             .map_or("", String::as_str);
-        match store.admit(
+        match store.try_acquire(
             LimiterKey {
                 name,
                 kind: RequestKind::Navigation,
@@ -173,7 +173,7 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
             &HostPace::UNLIMITED,
             now,
         ) {
-            PaceDecision::Go(lease) => lease.release(LeaseOutcome::Answered, now),
+            PaceDecision::Granted(lease) => lease.release(LeaseOutcome::Answered, now),
             PaceDecision::Wait(_) => panic!("nobody else is there"),
         }
     });
@@ -195,7 +195,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
         metrics,
     ));
     let crawler = Crawler::anonymous();
-    let asking = AdmissionRequest {
+    let request = AdmissionRequest {
         key: LimiterKey {
             name: "www.example.com",
             kind: RequestKind::Navigation,
@@ -210,7 +210,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
         order: WaitOrder::Weighted,
     };
     let terms = WaitTerms {
-        patience: Duration::ZERO,
+        max_wait: Duration::ZERO,
         rank,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -219,7 +219,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         runtime.block_on(async {
             let slot = hold
-                .admit(&asking, &mut None, || terms)
+                .acquire(&request, &mut None, || terms)
                 .await
                 .expect("nobody else is there");
             slot.record_sent();

@@ -1,4 +1,4 @@
-//! What robots.txt costs: hostile files, which must stay under 50 ms, and the look-up that every request makes.
+//! What robots.txt costs: hostile files, which must stay under 50 ms, and the lookup that every request makes.
 //!
 //! `cargo bench --bench robots`; the fastest column is the one to compare, the machine's load is in the others.
 

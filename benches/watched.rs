@@ -95,14 +95,14 @@ fn main() {
         "{rounds} rounds of {seconds} s, {CLIENTS} clients, {workers} worker(s), pages of {SIZE} B\n"
     );
     let mut costs = vec![Vec::with_capacity(rounds); variants.len()];
-    let mut said = String::new();
+    let mut output = String::new();
     for round in 0..rounds {
         for turn in 0..variants.len() {
             // Whoever comes first in a round does so in the next round last.
             let at = (turn + round) % variants.len();
             let (cost, lines) = bench.cost(variants[at], Duration::from_secs_f64(seconds));
             costs[at].push(cost);
-            said = lines.unwrap_or(said);
+            output = lines.unwrap_or(output);
         }
     }
     println!(
@@ -126,7 +126,7 @@ fn main() {
             quartiles(own.clone())[1]
         );
     }
-    println!("{said}");
+    println!("{output}");
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
@@ -180,10 +180,10 @@ impl Bench {
         let (used, done) = (proxy.processor_time() - used, clients.done() - done);
         self.looked
             .set(self.looked.get() + page.as_ref().map_or(Duration::ZERO, |_| time));
-        let said = page
+        let output = page
             .as_ref()
             .zip(seen)
-            .map(|(page, before)| page.said(page.lines() - before, done));
+            .map(|(page, before)| page.summary(page.lines() - before, done));
         clients.stop();
         let lines = fs::read(directory.join("decisions.jsonl")).map_or(0, |text| text.len());
         assert_eq!(
@@ -196,7 +196,7 @@ impl Bench {
             page.close();
         }
         let _ = fs::remove_dir_all(directory);
-        (used.as_secs_f64() * 1e6 / done as f64, said)
+        (used.as_secs_f64() * 1e6 / done as f64, output)
     }
 }
 
@@ -302,7 +302,7 @@ impl Page {
         self.lines.load(Ordering::Relaxed)
     }
 
-    fn said(&self, lines: u64, requests: u64) -> String {
+    fn summary(&self, lines: u64, requests: u64) -> String {
         let lost = self.lost.load(Ordering::Relaxed);
         format!(
             "\nThe page was sent {lines} lines for {requests} requests in the last round; it was told of {lost} more."

@@ -1,7 +1,7 @@
 //! The admin listener: metrics, health, the API and the admin page. It is never reachable through the proxy.
 //!
 //! It is a small HTTP/1.1 server. Each connection carries one request and has a time limit, except for streams. [`guard`]
-//! decides first whether the request is answered at all.
+//! decides first which requests are answered at all.
 
 mod api_request;
 pub mod body;

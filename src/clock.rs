@@ -1,7 +1,7 @@
 //! The only reader of time. Everything else takes times as arguments, or has a [`Clock`].
 //!
-//! Pace, time-outs and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output, schedules
-//! and expiry dates. Sleeping is done with tokio.
+//! Pace, timeouts and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output,
+//! schedules and expiry dates. Sleeping is done with tokio.
 
 #![allow(clippy::disallowed_methods, reason = "this file is where time is read")]
 
@@ -51,8 +51,8 @@ impl Clock {
         )
     }
 
-    /// Returns the clock of the current tokio runtime, which sleeping there follows, too: with paused time, hours pass in
-    /// an instant. Its wall time starts at 2026-01-01T00:00:00Z.
+    /// Returns the clock of the current tokio runtime, which sleeping there follows, too: with paused time, hours pass
+    /// in an instant. Its wall time starts at 2026-01-01T00:00:00Z.
     pub fn from_runtime() -> Self {
         Self(ClockSource::Runtime(tokio::time::Instant::now()))
     }
@@ -164,7 +164,7 @@ impl Rfc3339 {
 
 /// Returns the last four digits of a number.
 fn digits(number: u32) -> [u8; 4] {
-    [1_000, 100, 10, 1].map(|place| b'0' + (number / place % 10) as u8)
+    [1_000, 100, 10, 1].map(|divisor| b'0' + (number / divisor % 10) as u8)
 }
 
 /// Returns the year of a wall time, in UTC; 1970 for earlier times.
@@ -173,10 +173,10 @@ pub fn utc_year(wall: SystemTime) -> u16 {
 }
 
 fn utc(wall: SystemTime) -> UtcDateTime {
-    let since = wall
+    let since_epoch = wall
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    time::Duration::try_from(since)
+    time::Duration::try_from(since_epoch)
         .ok()
         .and_then(|since| UtcDateTime::UNIX_EPOCH.checked_add(since))
         .unwrap_or(UtcDateTime::MAX)
@@ -188,18 +188,18 @@ mod tests {
 
     #[test]
     fn a_manual_clock_moves_only_by_hand_and_with_its_clones() {
-        let (clock, hand) = Clock::manual();
+        let (clock, control) = Clock::manual();
         let other = clock.clone();
         let now = clock.now();
         let wall = clock.wall_time();
         assert_eq!(other.now(), now);
-        hand.advance(Duration::from_millis(1_500));
+        control.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
         assert_eq!(
             other.wall_time().duration_since(wall).unwrap(),
             Duration::from_millis(1_500)
         );
-        hand.adjust_wall_time(-3_600);
+        control.adjust_wall_time(-3_600);
         assert_eq!(
             wall.duration_since(other.wall_time()).unwrap(),
             Duration::from_millis(3_598_500)

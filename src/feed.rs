@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{self, sleep};
 
 use crate::http_client::Endpoint;
 use crate::ledger::event::LedgerEvent;
@@ -80,8 +80,8 @@ impl Feed {
         Self { stop, tasks }
     }
 
-    /// Delivers what is left, within this time, and ends. The rest is delivered after the next start.
-    pub async fn close(self, within: Duration) {
+    /// Delivers the remaining events, within this time, and ends. The rest is delivered after the next start.
+    pub async fn close(self, timeout: Duration) {
         // All tasks end together: each is notified before the first is awaited.
         let _ = self.stop.send(());
         let ends = async {
@@ -89,7 +89,7 @@ impl Feed {
                 let _ = task.await;
             }
         };
-        let _ = timeout(within, ends).await;
+        let _ = time::timeout(timeout, ends).await;
     }
 }
 
@@ -194,10 +194,10 @@ pub fn delivered_cursor(
 }
 
 fn stored_cursor(ledger: &Ledger, target: FeedTarget) -> FeedCursor {
-    let kept = ledger
+    let cursors = ledger
         .load_value(cursor_name(target))
         .and_then(|bytes| bytes.try_into().ok());
-    FeedCursor(kept.map_or(0, u64::from_be_bytes))
+    FeedCursor(cursors.map_or(0, u64::from_be_bytes))
 }
 
 /// Returns the name under which the ledger stores a cursor.
@@ -215,18 +215,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_slowest_outlet_in_use_has_is_delivered() {
+    fn events_are_kept_for_the_slowest_feed() {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
-        let both = [FeedTarget::File, FeedTarget::Webhook];
+        let targets = [FeedTarget::File, FeedTarget::Webhook];
         ledger.store_value(
             cursor_name(FeedTarget::Webhook),
             5_u64.to_be_bytes().to_vec(),
         );
-        assert_eq!(delivered_cursor(&ledger, both), FeedCursor(0));
+        assert_eq!(delivered_cursor(&ledger, targets), FeedCursor(0));
         ledger.store_value(cursor_name(FeedTarget::File), 3_u64.to_be_bytes().to_vec());
-        assert_eq!(delivered_cursor(&ledger, both), FeedCursor(3));
+        assert_eq!(delivered_cursor(&ledger, targets), FeedCursor(3));
         assert_eq!(
             delivered_cursor(&ledger, [FeedTarget::Webhook]),
             FeedCursor(5)

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_over_once() {
+    fn the_end_of_a_burst_is_detected_once() {
         let mut burst = ConnectionBurst::default();
         let over: Vec<bool> = [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0]
             .map(|n| burst.observe_open(n))

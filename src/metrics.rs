@@ -1,7 +1,7 @@
 //! Metrics: every family is registered once, and its series are resolved before the first request.
 //!
 //! A request does not use the families directly. It fills a [`record::RequestRecord`], which counts once, at its end,
-//! by array look-ups and atomic adds. No text of a client or an origin becomes a label (the prometheus crate finds
+//! by array lookups and atomic adds. No text of a client or an origin becomes a label (the prometheus crate finds
 //! series by a hash of their labels without comparing them). The decision log is in [`log`].
 
 mod completion;
@@ -84,11 +84,11 @@ impl Metrics {
     /// # Errors
     /// Only if a name in [`families`] is invalid or used twice.
     pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
-        Self::with_mode(MetricsMode::Everything, crawlers, ranges)
+        Self::with_mode(MetricsMode::All, crawlers, ranges)
     }
 
-    /// Registers the families like [`Self::new`]; with [`MetricsMode::Nothing`], only those with `always` are counted and
-    /// exported.
+    /// Registers the families like [`Self::new`]; with [`MetricsMode::EssentialOnly`], only the essential ones are
+    /// counted and exported.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -118,11 +118,11 @@ impl Metrics {
     pub fn render(&self) -> String {
         self.0.policies.sweep();
         let mut families = self.0.registry.gather();
-        if self.0.mode == MetricsMode::Nothing {
+        if self.0.mode == MetricsMode::EssentialOnly {
             families.retain(|family| {
                 families::ALL
                     .iter()
-                    .any(|known| known.always && known.name == family.name())
+                    .any(|known| known.essential && known.name == family.name())
             });
         }
         let mut text = String::with_capacity(64 << 10);
@@ -134,13 +134,13 @@ impl Metrics {
 
     /// Returns the index of a crawler; that of `anonymous` for a name that is not configured.
     pub fn crawler_index(&self, name: &str) -> CrawlerIndex {
-        let place = self
+        let index = self
             .0
             .crawlers
             .iter()
             .position(|series| series.crawler.as_str() == name);
-        place
-            .and_then(|place| u16::try_from(place).ok())
+        index
+            .and_then(|index| u16::try_from(index).ok())
             .map_or(CrawlerIndex::ANONYMOUS, CrawlerIndex)
     }
 
@@ -284,8 +284,8 @@ impl Metrics {
     }
 
     /// Counts lost spans.
-    pub fn add_lost_spans(&self, why: SpanLossReason, count: u64) {
-        self.families().spans_dropped.add(why, count);
+    pub fn add_lost_spans(&self, reason: SpanLossReason, count: u64) {
+        self.families().spans_dropped.add(reason, count);
     }
 
     /// Counts a panic that was caught.
@@ -304,7 +304,7 @@ impl Metrics {
 
     /// Returns the families, if requests, connections and hosts are counted.
     fn enabled_families(&self) -> Option<&MetricFamilies> {
-        (self.0.mode == MetricsMode::Everything).then_some(&self.0.families)
+        (self.0.mode == MetricsMode::All).then_some(&self.0.families)
     }
 
     fn crawler_series(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {

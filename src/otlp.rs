@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time;
 
 use crate::metrics::labels::SpanLossReason;
 use crate::metrics::trace::{FinishedTrace, TraceReceiver};
@@ -44,10 +44,10 @@ impl TraceExporter {
         Self { stop, task }
     }
 
-    /// Exports what is left, within this time, and ends. Requests that finish later are counted as
+    /// Exports the remaining spans, within this time, and ends. Requests that finish later are counted as
     /// dropped.
-    pub async fn close(self, within: Duration) {
-        if self.stop.send(within).is_ok() {
+    pub async fn close(self, timeout: Duration) {
+        if self.stop.send(timeout).is_ok() {
             let _ = self.task.await;
         }
     }
@@ -62,22 +62,22 @@ async fn run_export(
 ) {
     let mut batch = TraceBatch::new();
     loop {
-        let within = tokio::select! {
-            within = &mut stopped => Some(within),
+        let timeout = tokio::select! {
+            timeout = &mut stopped => Some(timeout),
             more = gather_batch(&mut traces, &mut batch) => match more {
                 MoreTraces::Yes => None,
                 MoreTraces::No => return,
             },
         };
-        let within = match within {
-            Some(within) => Some(within),
+        let timeout = match timeout {
+            Some(timeout) => Some(timeout),
             None => tokio::select! {
                 () = delivery.deliver(&batch, RetryMode::Several) => None,
-                within = &mut stopped => Some(within),
+                timeout = &mut stopped => Some(timeout),
             },
         };
-        if let Some(within) = within {
-            return export_rest(traces, batch, &delivery, within.unwrap_or_default()).await;
+        if let Some(timeout) = timeout {
+            return export_rest(traces, batch, &delivery, timeout.unwrap_or_default()).await;
         }
         batch.clear();
     }
@@ -101,7 +101,7 @@ async fn gather_batch(traces: &mut TraceReceiver, batch: &mut TraceBatch) -> Mor
         {
         }
     };
-    let _ = timeout(LINGER, others).await;
+    let _ = time::timeout(LINGER, others).await;
     MoreTraces::Yes
 }
 
@@ -111,7 +111,7 @@ async fn export_rest(
     mut traces: TraceReceiver,
     mut batch: TraceBatch,
     delivery: &TraceDelivery,
-    within: Duration,
+    timeout: Duration,
 ) {
     traces.close();
     let rest = async {
@@ -128,7 +128,7 @@ async fn export_rest(
             batch.clear();
         }
     };
-    if timeout(within, rest).await.is_err() {
+    if time::timeout(timeout, rest).await.is_err() {
         while let Ok(trace) = traces.try_recv() {
             batch.push(trace);
         }

@@ -210,12 +210,12 @@ impl Server {
 
     /// Shuts down: readiness fails at once, then no connections are accepted, then running requests may complete within
     /// `timeouts.drain`. As soon as `hurry` is ready, they are cut off instead.
-    pub async fn drain(self, hurry: impl Future) {
+    pub async fn drain(self, force_shutdown: impl Future) {
         let DrainConfig { delay, timeout } = self.drain_config;
         self.draining.store(true, Ordering::Relaxed);
         let outcome = tokio::select! {
             outcome = self.drain.run(delay, timeout) => outcome,
-            _ = hurry => self.drain.run(Duration::ZERO, Duration::ZERO).await,
+            _ = force_shutdown => self.drain.run(Duration::ZERO, Duration::ZERO).await,
         };
         if let DrainOutcome::CutOff(connections) = outcome {
             tracing::warn!(connections, "incomplete requests were cut off");

@@ -56,8 +56,8 @@ impl SpanId {
 
     /// Returns the id of the `place`th span after this one; different for each, and never zero.
     #[must_use]
-    pub fn nth(self, place: u64) -> Self {
-        let number = u64::from_be_bytes(self.0).wrapping_add(place);
+    pub fn nth(self, index: u64) -> Self {
+        let number = u64::from_be_bytes(self.0).wrapping_add(index);
         Self::new(number.to_be_bytes()).unwrap_or(Self([0xff; 8]))
     }
 }
@@ -188,15 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_and_what_is_read_is_written_alike() {
+    fn arbitrary_bytes_do_not_panic_and_valid_headers_round_trip() {
         let mut random = fastrand::Rng::with_seed(7);
         let seed = format!("00-{TRACE}-{SPAN}-01");
         let mut read = 0;
         for _ in 0..50_000 {
             let mut bytes = seed.clone().into_bytes();
             for _ in 0..random.usize(..3) {
-                let place = random.usize(..bytes.len());
-                bytes[place] = if random.bool() {
+                let index = random.usize(..bytes.len());
+                bytes[index] = if random.bool() {
                     random.u8(..)
                 } else {
                     b"0123456789abcdef-"[random.usize(..17)]
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_one_request_have_names_of_their_own() {
+    fn spans_of_one_request_have_distinct_ids() {
         let last = SpanId::new([0xff; 8]).unwrap();
         assert_eq!(last.nth(0), last);
         assert_eq!(last.nth(2).to_string(), "0000000000000001");

@@ -29,7 +29,7 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// The preferred challenge. Each challenge has a field of its own, since old browsers read only one per field.
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
-/// The challenge for browsers, which ask their user.
+/// The challenge for browsers, which prompt their user.
 const BASIC: HeaderValue =
     HeaderValue::from_static("Basic realm=\"crawlgate admin\", charset=\"UTF-8\"");
 
@@ -154,7 +154,7 @@ impl AdminGuard {
         let (name, _) = split_port(host);
         self.names
             .iter()
-            .any(|ours| **ours == *host || **ours == *name)
+            .any(|configured| **configured == *host || **configured == *name)
     }
 
     fn is_ours(&self, host: &str, local: SocketAddr) -> bool {
@@ -279,25 +279,26 @@ impl AdminToken {
     }
 
     fn is_sent_in(&self, headers: &HeaderMap) -> bool {
-        let given = single_header(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
-        let Some((scheme, given)) = given else {
+        let authorization =
+            single_header(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
+        let Some((scheme, authorization)) = authorization else {
             return false;
         };
-        let given = given.trim();
+        let credentials = authorization.trim();
         if scheme.eq_ignore_ascii_case("bearer") {
-            return self.equals(given.as_bytes());
+            return self.equals(credentials.as_bytes());
         }
         scheme.eq_ignore_ascii_case("basic")
-            && password_of_basic(given).is_some_and(|given| self.equals(&given))
+            && password_of_basic(credentials).is_some_and(|password| self.equals(&password))
     }
 
     /// Compares the hashes in constant time, so that the time reveals nothing about the token.
-    fn equals(&self, given: &[u8]) -> bool {
-        let given: [u8; 32] = Sha256::digest(given).into();
+    fn equals(&self, token: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(token).into();
         self.0
             .iter()
-            .zip(given)
-            .fold(0, |differ, (ours, theirs)| differ | (ours ^ theirs))
+            .zip(digest)
+            .fold(0, |differ, (a, b)| differ | (a ^ b))
             == 0
     }
 }

@@ -109,7 +109,7 @@ impl HostsApi {
         )
     }
 
-    /// Returns the status of what the host is paced as: itself, its domain, or one of its addresses.
+    /// Returns the status of the limiter of the host: its own, that of its domain, or that of one of its addresses.
     fn find_paced(&self, selector: &HostSelector) -> Option<HostStatus> {
         for key in selector.pacing_keys() {
             if let Some(status) = self.queue.host_status(key) {

@@ -117,7 +117,7 @@ fn counts_to_json(counters: &PolicyMetrics, index: u32) -> Json {
 
 fn space_to_json(policy: &Policy, space: &Space) -> Json {
     let options = space.options.iter().map(|option| {
-        let path = policy.option_path(option.slot);
+        let path = policy.option_path(option.index);
         (path.to_owned(), option.value.to_json())
     });
     json!({

@@ -69,7 +69,7 @@ impl StopsApi {
     }
 
     /// `POST /api/v1/stops` with `{"what", "reason", "for"}`: 201 with the stop, `persisted` if it will survive a
-    /// restart, and warnings if it names a crawler or rule that this proxy does not know.
+    /// restart, and warnings if it names a crawler or rule that is unknown to this proxy.
     pub(super) async fn create<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -107,10 +107,10 @@ impl StopsApi {
     /// `DELETE /api/v1/stops/{id}`: 200 with the lifted stop.
     pub(super) async fn lift(&self, id: StopId) -> Response<Full<Bytes>> {
         let stops = Arc::clone(&self.stops);
-        let Some(lifted) = run_blocking(move || stops.lift(id)).await else {
+        let Some(result) = run_blocking(move || stops.lift(id)).await else {
             return response::internal_error();
         };
-        let Some(change) = lifted else {
+        let Some(change) = result else {
             return no_such_stop();
         };
         tracing::warn!(id = id.0, "the stop of {} was lifted", change.stop.target);

@@ -157,5 +157,5 @@ fn matches_etag(request_headers: &HeaderMap, etag: &HeaderValue) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
-    tags.any(|given| given == "*" || given.strip_prefix("W/").unwrap_or(given) == etag)
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }

@@ -75,10 +75,10 @@ fn show(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
         text.push_str(&describe(certificate, files, role, now));
     }
     authority::warn_expiry(&certificates, now);
-    let shown = console::print(&text, Exit::Success);
+    let exit = console::print(&text, Exit::Success);
     let files = authority::signing_files(tls)?;
     CertificateAuthority::load(&files.cert, &files.key, now)?;
-    Ok(shown)
+    Ok(exit)
 }
 
 fn export(tls: &TlsConfig, args: &CaExportArgs) -> Result<Exit, CaError> {
@@ -135,7 +135,7 @@ fn describe(
         AuthorityRole::Signing => "signs",
         AuthorityRole::Trusted => "exported, does not sign",
     };
-    let left = match certificate.days_left(now) {
+    let remaining = match certificate.days_left(now) {
         Some(days) => format!("{days} days left"),
         None => "expired".to_owned(),
     };
@@ -145,7 +145,7 @@ fn describe(
         (
             "valid",
             format!(
-                "{} to {} ({left})",
+                "{} to {} ({remaining})",
                 Rfc3339(certificate.not_before()),
                 Rfc3339(certificate.not_after())
             ),

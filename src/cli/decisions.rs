@@ -141,17 +141,17 @@ fn read_log<S: DecisionConsumer>(
         }
         LogInput::File(path) => path,
     };
-    let until = if args.follow {
+    let end = if args.follow {
         FollowUntil::Forever
     } else {
         FollowUntil::End
     };
-    let start = match until {
+    let start = match end {
         _ if args.all => FollowStart::Oldest,
         FollowUntil::Forever if args.since.is_none() => FollowStart::Tail,
         FollowUntil::Forever | FollowUntil::End => FollowStart::Beginning,
     };
-    follow::read(path, start, until, reader)
+    follow::read(path, start, end, reader)
 }
 
 /// Returns the exit code. A line that cannot be read makes the result negative, as for `decide`.

@@ -58,12 +58,12 @@ fn select_listener<'s>(
             .is_some_and(|crawler| crawler.as_str() == name)
     });
     own_listener.ok_or_else(|| {
-        let known: Vec<&str> = settings
+        let supported: Vec<&str> = settings
             .crawlers
             .iter()
             .map(|registration| registration.crawler.as_str())
             .collect();
-        if known.contains(&name) {
+        if supported.contains(&name) {
             format!(
                 "crawler `{name}` has no listener in `listen`; if it has a password, write the user and the password \
                  into the URL of the proxy: http://USER:PASSWORD@HOST:PORT"
@@ -71,7 +71,7 @@ fn select_listener<'s>(
         } else {
             format!(
                 "there is no crawler `{name}` in the configuration; the crawlers are: {}",
-                known.join(", ")
+                supported.join(", ")
             )
         }
     })

@@ -128,7 +128,7 @@ pub struct DnsConfig {
     pub servers: NameServers,
     /// Names with fixed addresses, in canonical form. The addresses are checked like any other.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
-    /// The time that a look-up may take.
+    /// The time that a lookup may take.
     pub timeout: Duration,
 }
 

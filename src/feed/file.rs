@@ -65,18 +65,21 @@ impl EventFileInner {
             text.push_str(&document.to_string());
             text.push('\n');
         }
-        let mut kept = self.file.lock();
-        let file = match kept.take().filter(|file| is_same_file(file, &self.path)) {
+        let mut open_file = self.file.lock();
+        let file = match open_file
+            .take()
+            .filter(|file| is_same_file(file, &self.path))
+        {
             Some(file) => file,
             None => open(&self.path)?,
         };
-        let file = kept.insert(file);
+        let file = open_file.insert(file);
         let result = file
             .write_all(text.as_bytes())
             .and_then(|()| file.sync_data());
         if result.is_err() {
             // The next try reopens the file and removes what this one has left.
-            *kept = None;
+            *open_file = None;
         }
         result
     }
@@ -111,9 +114,9 @@ fn open(path: &Path) -> io::Result<File> {
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     file.read_to_end(&mut tail)?;
-    let torn = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
-    if torn > 0 {
-        file.set_len(length.saturating_sub(u64::try_from(torn).unwrap_or(0)))?;
+    let partial_len = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
+    if partial_len > 0 {
+        file.set_len(length.saturating_sub(u64::try_from(partial_len).unwrap_or(0)))?;
     }
     Ok(file)
 }

@@ -125,7 +125,7 @@ impl FeedSink {
     }
 
     /// Appends a batch to the dead letters, and returns `true` if that succeeded.
-    async fn write_dead_letters(&self, batch: &EventBatch, why: &str) -> bool {
+    async fn write_dead_letters(&self, batch: &EventBatch, cause: &str) -> bool {
         let FeedDestination::Webhook(_, dead) = &self.destination else {
             return false;
         };
@@ -134,7 +134,7 @@ impl FeedSink {
         for (cursor, event) in batch {
             let mut document = event::to_json(cursor.0, event);
             if let Some(members) = document.as_object_mut() {
-                members.insert("undelivered".into(), json!({ "at": at, "because": why }));
+                members.insert("undelivered".into(), json!({ "at": at, "because": cause }));
             }
             documents.push(document);
         }
@@ -149,7 +149,7 @@ impl FeedSink {
             .add_feed_events(self.target, FeedResult::DeadLetter, event_count(batch));
         tracing::error!(
             events = batch.len(),
-            "the webhook rejected events: {why}; they are in {dead}"
+            "the webhook rejected events: {cause}; they are in {dead}"
         );
         true
     }

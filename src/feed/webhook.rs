@@ -36,9 +36,9 @@ impl Webhook {
             retry: RetryAdvice::Never,
         })?;
         match self.0.post(body, fields).await {
-            Ok(answer) => check_response(&answer),
-            Err(why) => Err(DeliveryFailure {
-                message: why,
+            Ok(response) => check_response(&response),
+            Err(error) => Err(DeliveryFailure {
+                message: error,
                 retry: RetryAdvice::AfterBackoff,
             }),
         }
@@ -51,8 +51,8 @@ fn event_id(document: Option<&Json>) -> u64 {
         .unwrap_or(0)
 }
 
-fn check_response(answer: &PostResponse) -> Result<(), DeliveryFailure> {
-    let status = answer.status;
+fn check_response(response: &PostResponse) -> Result<(), DeliveryFailure> {
+    let status = response.status;
     if status.is_success() {
         return Ok(());
     }
@@ -60,14 +60,14 @@ fn check_response(answer: &PostResponse) -> Result<(), DeliveryFailure> {
         status,
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
     );
-    let again = match answer.retry_after {
+    let retry_after = match response.retry_after {
         _ if !later && !status.is_server_error() => RetryAdvice::Never,
         Some(time) => RetryAdvice::After(time),
         None => RetryAdvice::AfterBackoff,
     };
     Err(DeliveryFailure {
         message: format!("it answers {status}"),
-        retry: again,
+        retry: retry_after,
     })
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_help_is_not_tried_again() {
+    fn permanent_failures_are_not_retried() {
         for (status, retry_after, again) in [
             (400, None, Some(RetryAdvice::Never)),
             (401, Some(5), Some(RetryAdvice::Never)),
@@ -98,13 +98,13 @@ mod tests {
             (200, None, None),
             (204, None, None),
         ] {
-            let answer = PostResponse {
+            let response = PostResponse {
                 status: StatusCode::from_u16(status).unwrap(),
                 retry_after: retry_after.map(Duration::from_secs),
                 body: None,
             };
             assert_eq!(
-                check_response(&answer).err().map(|failure| failure.retry),
+                check_response(&response).err().map(|failure| failure.retry),
                 again,
                 "{status}"
             );

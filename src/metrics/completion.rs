@@ -199,27 +199,27 @@ impl RequestRecord {
         {
             policy.shadow_stats().record_evaluation();
         }
-        for note in &shadows.notes {
-            let Some(policy) = shadows.metrics_for(note.source, self.policy.as_ref()) else {
+        for difference in &shadows.notes {
+            let Some(policy) = shadows.metrics_for(difference.source, self.policy.as_ref()) else {
                 continue;
             };
-            for rule in &note.matched {
+            for rule in &difference.matched {
                 policy.record_match(*rule, ended);
             }
-            if let Some(rule) = note.deciding_rule {
-                policy.record_decision(rule, note.verdict);
+            if let Some(rule) = difference.deciding_rule {
+                policy.record_decision(rule, difference.verdict);
             }
         }
-        for note in self.shadow_differences() {
-            if let Some(policy) = shadows.metrics_for(note.source, self.policy.as_ref()) {
-                let example = self.shadow_example(note, result);
-                policy.shadow_stats().record_difference(note, example);
+        for difference in self.shadow_differences() {
+            if let Some(policy) = shadows.metrics_for(difference.source, self.policy.as_ref()) {
+                let example = self.shadow_example(difference, result);
+                policy.shadow_stats().record_difference(difference, example);
             }
         }
     }
 
     /// Returns the request as an example, with no more of its URL than its line in the log shows.
-    fn shadow_example(&self, note: &ShadowNote, result: &FinalResult) -> ShadowExample {
+    fn shadow_example(&self, difference: &ShadowNote, result: &FinalResult) -> ShadowExample {
         let (url, host) = self.logged_target(result);
         ShadowExample {
             at: self.recorder.clock.wall_time(),
@@ -227,9 +227,9 @@ impl RequestRecord {
             crawler: self.crawler_name().unwrap_or_default().into(),
             url: url.map(|url| self.recorder.log.redact_url(url)),
             host: host.map(Into::into),
-            stage: note.stage,
+            stage: difference.stage,
             reason: reason_label(result.reason),
-            rule: note.rule,
+            rule: difference.rule,
         }
     }
 
@@ -283,7 +283,7 @@ impl RequestRecord {
         Some(series.crawler.as_str())
     }
 
-    /// Returns whether the client knows its trace, and may look for the line.
+    /// Returns `true` if the client knows its trace and may look for the line.
     fn trace_disclosure(&self) -> TraceDisclosure {
         self.trace
             .as_ref()
@@ -314,7 +314,9 @@ impl RequestRecord {
             host,
             verdict: result.verdict.as_str(),
             reason: reason_label(result.reason),
-            rule: result.rule.and_then(|(of, rule)| self.rule_name(of, rule)),
+            rule: result
+                .rule
+                .and_then(|(source, rule)| self.rule_name(source, rule)),
             policy: policy.map(PolicyMetrics::name),
             revision: policy.map(PolicyMetrics::revision),
             mode: result.mode().as_str(),
@@ -373,25 +375,27 @@ impl RequestRecord {
         }
     }
 
-    fn shadow_difference(&self, note: &ShadowNote) -> ShadowDifference<'_> {
+    fn shadow_difference(&self, difference: &ShadowNote) -> ShadowDifference<'_> {
         let whole = self
             .shadows
             .as_ref()
             .and_then(|shadows| shadows.policy_metrics.as_deref());
         ShadowDifference {
-            rule: note.rule.and_then(|rule| self.rule_name(note.source, rule)),
+            rule: difference
+                .rule
+                .and_then(|rule| self.rule_name(difference.source, rule)),
             policy: whole
-                .filter(|_| note.source == ShadowSource::Policy)
+                .filter(|_| difference.source == ShadowSource::Policy)
                 .map(PolicyMetrics::name),
-            verdict: note.change.as_str(),
-            stage: note.stage.as_str(),
-            reason: note.reason.as_str(),
+            verdict: difference.change.as_str(),
+            stage: difference.stage.as_str(),
+            reason: difference.reason.as_str(),
         }
     }
 
-    fn rule_name(&self, of: ShadowSource, rule: u32) -> Option<&str> {
+    fn rule_name(&self, source: ShadowSource, rule: u32) -> Option<&str> {
         let policy = match &self.shadows {
-            Some(shadows) => shadows.metrics_for(of, self.policy.as_ref()),
+            Some(shadows) => shadows.metrics_for(source, self.policy.as_ref()),
             None => self.policy.as_deref(),
         };
         policy?.rule_name(rule)
@@ -417,7 +421,8 @@ impl RequestRecord {
     }
 
     fn logged_error(&self) -> Option<&'static str> {
-        let left = (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
-        self.error.or(self.close_reason).or(left)
+        let close_reason =
+            (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
+        self.error.or(self.close_reason).or(close_reason)
     }
 }

@@ -39,8 +39,8 @@ pub struct MetricFamily {
     pub labels: &'static [&'static str],
     /// The type.
     pub kind: MetricKind,
-    /// `true` if it exists with `telemetry.metrics: none`, too: it is essential, and costs requests nothing.
-    pub always: bool,
+    /// `true` if it exists with `telemetry.metrics: none`, too; it must cost requests nothing.
+    pub essential: bool,
 }
 
 /// 1 µs to 10 ms: a decision needs no network.
@@ -66,11 +66,11 @@ pub(super) const WAIT_BUCKETS: &[f64] = &[
 ];
 
 /// Declares the families: `field: Type, "name", [labels], "help";`. `in BUCKETS` after the type sets the buckets of a
-/// histogram, and `always` before the help text keeps the family with `telemetry.metrics: none`.
+/// histogram, and `essential = true` before the help text keeps the family with `telemetry.metrics: none`.
 macro_rules! metric_families {
     ($(
         $field:ident: $type:ty $(, in $buckets:ident)?, $name:literal, [$($label:literal),*],
-        $($always:ident,)? $help:literal;
+        $(essential = $essential:literal,)? $help:literal;
     )+) => {
         /// The handles of all families.
         pub(crate) struct MetricFamilies {
@@ -95,7 +95,7 @@ macro_rules! metric_families {
                 help: $help,
                 labels: &[$($label),*],
                 kind: <$type as Registered>::KIND $(.with_buckets($buckets))?,
-                always: matches!(stringify!($($always)?).as_bytes(), b"always"),
+                essential: false $(|| $essential)?,
             };)+
         }
 
@@ -121,7 +121,7 @@ metric_families! {
     upstream_ttfb: Histogram, "crawlgate_upstream_ttfb_seconds", [],
         "Time from the last byte sent of a request's head to the origin's response head.";
     dns_duration: Histogram, "crawlgate_dns_duration_seconds", [],
-        "Time of a request's name look-up, if it made one.";
+        "Time of a request's name lookup, if it made one.";
     connect_duration: Histogram, "crawlgate_connect_duration_seconds", [],
         "Time until a new connection to an origin was open, if a request made one.";
     tls_handshakes: Histograms<TlsSide>, "crawlgate_tls_handshake_seconds", ["side"],
@@ -153,7 +153,7 @@ metric_families! {
         "Certificates issued for hosts.";
     certificate_waits: IntCounter, "crawlgate_mint_waits_total", [],
         "TLS handshakes that had to wait for a certificate because their client requested too many at once.";
-    ca_not_after: IntGauge, "crawlgate_ca_not_after_timestamp_seconds", [], always,
+    ca_not_after: IntGauge, "crawlgate_ca_not_after_timestamp_seconds", [], essential = true,
         "Unix time at which the certificate authority in use expires; 0 if TLS is not intercepted.";
     inflight: IntGauge, "crawlgate_inflight_requests", [],
         "Requests whose response is not complete.";
@@ -195,23 +195,23 @@ metric_families! {
         "Changes of the ledger that are not on disk yet, limited by ledger.queue; updated every few seconds.";
     ledger_waits: IntCounter, "crawlgate_ledger_waits_total", [],
         "Requests that waited because the ledger's queue was full.";
-    ledger_dropped: IntCounter, "crawlgate_ledger_dropped_total", [], always,
+    ledger_dropped: IntCounter, "crawlgate_ledger_dropped_total", [], essential = true,
         "Observations of URLs that the ledger has lost because the disk was too slow or failed.";
-    ledger_failures: IntCounter, "crawlgate_ledger_failures_total", [], always,
+    ledger_failures: IntCounter, "crawlgate_ledger_failures_total", [], essential = true,
         "Failed attempts to write the ledger; each is repeated after a second, unless the writer has panicked.";
-    ledger_broken: IntGauge, "crawlgate_ledger_broken", [], always,
+    ledger_broken: IntGauge, "crawlgate_ledger_broken", [], essential = true,
         "1 if the ledger's writer has panicked: nothing is recorded until the next start.";
-    policy_info: IntGaugeVec, "crawlgate_policy_info", ["policy", "revision"], always,
+    policy_info: IntGaugeVec, "crawlgate_policy_info", ["policy", "revision"], essential = true,
         "The active policy; always 1.";
-    policy_last_reload_success: IntGauge, "crawlgate_policy_last_reload_success", [], always,
+    policy_last_reload_success: IntGauge, "crawlgate_policy_last_reload_success", [], essential = true,
         "1 if the last attempt to load the policy succeeded, else 0.";
-    policy_last_reload_time: IntGauge, "crawlgate_policy_last_reload_success_timestamp_seconds", [], always,
+    policy_last_reload_time: IntGauge, "crawlgate_policy_last_reload_success_timestamp_seconds", [], essential = true,
         "Unix time of the last successful load of the policy.";
-    policy_reloads: Counters<ReloadResult>, "crawlgate_policy_reloads_total", ["result"], always,
+    policy_reloads: Counters<ReloadResult>, "crawlgate_policy_reloads_total", ["result"], essential = true,
         "Attempts to load the policy, including the first one.";
-    policy_rules: IntGauge, "crawlgate_policy_rules", [], always,
+    policy_rules: IntGauge, "crawlgate_policy_rules", [], essential = true,
         "Rules of the active policy, including groups and disabled rules.";
-    policy_rules_disabled: IntGauge, "crawlgate_policy_rules_disabled", [], always,
+    policy_rules_disabled: IntGauge, "crawlgate_policy_rules_disabled", [], essential = true,
         "Disabled rules of the active policy.";
     head_rejections: IntCounterVec, "crawlgate_head_rejections_total", ["reason"],
         "Request heads that were rejected before they became a request.";
@@ -219,23 +219,23 @@ metric_families! {
         "Connections closed because their first bytes belong to another protocol.";
     repeat_rejections: IntCounterVec, "crawlgate_repeat_rejections_total", ["crawler"],
         "Rejections of a URL that was refused to the same crawler within the last ten minutes; a lower bound.";
-    feed_events: Counters<(FeedTarget, FeedResult)>, "crawlgate_ledger_feed_events_total", ["feed", "result"], always,
+    feed_events: Counters<(FeedTarget, FeedResult)>, "crawlgate_ledger_feed_events_total", ["feed", "result"], essential = true,
         "Events of the ledger delivered to ledger.events.file or .webhook; dead_letter: the webhook rejected them, and \
          they were written to the dead-letter file. An event that is sent again after a crash is counted again.";
     feed_failures: Counters<FeedTarget>, "crawlgate_ledger_feed_failures_total", ["feed"],
         "Failed attempts to deliver events of the ledger; temporary failures are retried.";
     feed_backlog: Gauges<FeedTarget>, "crawlgate_ledger_feed_behind", ["feed"],
         "Events of the ledger that are not delivered yet; updated before and after each batch.";
-    log_dropped: IntCounter, "crawlgate_decision_log_dropped_total", [], always,
+    log_dropped: IntCounter, "crawlgate_decision_log_dropped_total", [], essential = true,
         "Lines of the decision log that were lost because the log was too slow or the disk full.";
     spans_exported: IntCounter, "crawlgate_trace_spans_exported_total", [],
         "Spans that the OpenTelemetry collector has accepted; 0 unless telemetry.otlp is set.";
     spans_dropped: Counters<SpanLossReason>, "crawlgate_trace_spans_dropped_total", ["why"],
         "Spans that were lost; queue_full: more than could be sent, failed: the collector cannot be reached or responds \
          with an error, rejected: the collector accepted only others, shutdown: the proxy shut down first.";
-    panics: IntCounter, "crawlgate_panics_total", [], always,
+    panics: IntCounter, "crawlgate_panics_total", [], essential = true,
         "Requests that ended in a panic.";
-    build_info: IntGaugeVec, "crawlgate_build_info", ["version"], always,
+    build_info: IntGaugeVec, "crawlgate_build_info", ["version"], essential = true,
         "The running program; always 1.";
 }
 

@@ -112,9 +112,9 @@ impl LabelSet for RobotsFetchOutcome {
 /// The amount of metrics: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsMode {
-    Everything,
-    /// Only families that do not count requests, connections and hosts.
-    Nothing,
+    All,
+    /// Only the families with `essential`, which do not count requests, connections and hosts.
+    EssentialOnly,
 }
 
 label_values! {
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_outside_a_set_is_other() {
+    fn unknown_values_become_other() {
         for (status, class) in [
             (100, "1xx"),
             (204, "2xx"),
@@ -380,8 +380,8 @@ mod tests {
             assert_eq!(CodeClass::from_status(status).as_str(), class, "{status}");
         }
         for (error, label) in [("dns_error", "dns_error"), ("evil\nname", OTHER)] {
-            let place = UpstreamErrorLabel::from_name(error).index();
-            assert_eq!(UpstreamErrorLabel::all()[place], [label]);
+            let index = UpstreamErrorLabel::from_name(error).index();
+            assert_eq!(UpstreamErrorLabel::all()[index], [label]);
         }
     }
 
@@ -392,20 +392,20 @@ mod tests {
         assert_eq!(all.len(), Pair::COUNT);
         for target in FeedTarget::ALL {
             for result in FeedResult::ALL {
-                let place = (target, result).index();
-                assert_eq!(all[place], [target.as_str(), result.as_str()]);
+                let index = (target, result).index();
+                assert_eq!(all[index], [target.as_str(), result.as_str()]);
             }
         }
     }
 
     #[test]
     fn types_of_the_policy_crate_are_listed_in_their_order() {
-        for (place, kind) in LedgerEventKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), place);
+        for (index, kind) in LedgerEventKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), index);
         }
-        for (place, row) in OUTCOMES.iter().enumerate() {
-            assert_eq!(RobotsFetchOutcome::all()[place], [row.name]);
-            assert_eq!(row.outcome.index(), place);
+        for (index, row) in OUTCOMES.iter().enumerate() {
+            assert_eq!(RobotsFetchOutcome::all()[index], [row.name]);
+            assert_eq!(row.outcome.index(), index);
         }
     }
 }

@@ -60,8 +60,8 @@ impl fmt::Debug for LogDestination {
 pub enum LogFullAction {
     /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
     Drop,
-    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is lost
-    /// while the proxy runs.
+    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is
+    /// lost while the proxy runs.
     Wait,
 }
 
@@ -312,8 +312,8 @@ impl DecisionLog {
         }
     }
 
-    /// Returns a warning for the readiness endpoint: lines cannot be written now, lines were lost within the last minute,
-    /// or the file grows because it cannot be rotated.
+    /// Returns a warning for the readiness endpoint: lines cannot be written now, lines were lost within the last
+    /// minute, or the file grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
         let open = self.inner.as_ref()?;
         open.queue.warning().or_else(|| {
@@ -323,19 +323,19 @@ impl DecisionLog {
     }
 
     /// Waits until everything logged so far is written or dropped. Blocks the thread.
-    pub fn flush(&self, within: Duration) -> LogCloseResult {
+    pub fn flush(&self, timeout: Duration) -> LogCloseResult {
         self.inner
             .as_ref()
-            .map_or(LogCloseResult::Done, |open| open.queue.flush(within))
+            .map_or(LogCloseResult::Done, |open| open.queue.flush(timeout))
     }
 
-    /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread; to be called when
-    /// the process ends.
-    pub fn close(&self, within: Duration) -> LogCloseResult {
+    /// Writes the remaining lines and ends the writer; later lines are counted as dropped. Blocks the thread; to be
+    /// called when the process ends.
+    pub fn close(&self, timeout: Duration) -> LogCloseResult {
         let Some(open) = &self.inner else {
             return LogCloseResult::Done;
         };
-        let closed = open.queue.close(within);
+        let closed = open.queue.close(timeout);
         if closed == LogCloseResult::TimedOut {
             let bytes = open.queue.waiting();
             tracing::error!(
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_take_that_share_of_any_run() {
+    fn samples_contain_their_share_of_any_run() {
         for share in [0.0, 0.01, 0.25, 0.5, 0.9, 1.0] {
             for start in [0, 12_345, u64::MAX - 20_000] {
                 let taken = (start..start + 10_000)

@@ -115,11 +115,11 @@ impl Metrics {
     ) -> Arc<PolicyMetrics> {
         let policies = &self.0.policies;
         policies.rule_counters.set_clock(clock);
-        let mut own = 0;
+        let mut rule_count = 0;
         let rules: Box<[RuleSeries]> = rules
             .into_iter()
             .map(|(id, mode, kind)| {
-                RuleSeries::resolve(policies, id.as_str(), mode, kind, &mut own)
+                RuleSeries::resolve(policies, id.as_str(), mode, kind, &mut rule_count)
             })
             .collect();
         let disabled = rules
@@ -152,14 +152,20 @@ impl Metrics {
     ) -> Arc<PolicyMetrics> {
         let policies = &self.0.policies;
         policies.rule_counters.set_clock(clock);
-        let mut own = 0;
+        let mut rule_count = 0;
         let rules = rules.into_iter().map(|(id, mode, kind)| {
             let mode = if mode == RuleMode::Enforce {
                 RuleMode::Shadow
             } else {
                 RuleMode::Disabled
             };
-            RuleSeries::resolve(policies, &format!("{name}/{id}"), mode, kind, &mut own)
+            RuleSeries::resolve(
+                policies,
+                &format!("{name}/{id}"),
+                mode,
+                kind,
+                &mut rule_count,
+            )
         });
         Arc::new(PolicyMetrics {
             metrics: self.clone(),
@@ -188,18 +194,18 @@ impl Metrics {
     fn record_successful_load(&self, at: SystemTime) {
         let families = self.families();
         families.policy_last_reload_success.set(1);
-        let since = at
+        let timestamp = at
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         families
             .policy_last_reload_time
-            .set(gauge_value(since.as_secs()));
+            .set(gauge_value(timestamp.as_secs()));
     }
 
     fn set_policy_info(&self, name: &str, revision: &str) {
         let info = &self.families().policy_info;
-        let mut shown = self.0.policies.shown_policy.lock();
-        if let Some((old_name, old_revision)) = shown.replace((name.into(), revision.into()))
+        let mut shown_policy = self.0.policies.shown_policy.lock();
+        if let Some((old_name, old_revision)) = shown_policy.replace((name.into(), revision.into()))
             && (&*old_name, &*old_revision) != (name, revision)
         {
             let _ = info.remove_label_values(&[&*old_name, &*old_revision]);

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_is_read_behind_a_hostile_command_name() {
+    fn stat_is_parsed_after_a_hostile_command_name() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 3 0 4200 8192000 500 184467";
         assert_eq!(
             ProcessStat::parse(text),

@@ -173,9 +173,9 @@ impl RequestRecord {
 
     /// Records that the request is refused at its stage; `rule` is the rule that decided, if any. `keep` is how much of the
     /// URL the log may show.
-    pub fn set_rejected(&mut self, reason: Reason, rule: Option<u32>, keep: UrlRetention) {
+    pub fn set_rejected(&mut self, reason: Reason, rule: Option<u32>, url_retention: UrlRetention) {
         self.outcome = RecordOutcome::Rejected { reason, rule };
-        self.url_retention = keep;
+        self.url_retention = url_retention;
     }
 
     /// Sets the results of shadow rules and the shadow policy so far.
@@ -209,7 +209,7 @@ impl RequestRecord {
         self.times.held = Micros::from(time);
     }
 
-    /// Sets the duration of the name look-up; not called if there was none.
+    /// Sets the duration of the name lookup; not called if there was none.
     pub fn set_dns_time(&mut self, time: Duration) {
         self.times.dns = Micros::from(time);
     }
@@ -277,8 +277,8 @@ impl RequestRecord {
     }
 
     /// Sets the reason for which the proxy closes the tunnel. It is shown in the log and is no error of the origin.
-    pub fn set_close_reason(&mut self, why: &'static str) {
-        self.close_reason = Some(why);
+    pub fn set_close_reason(&mut self, reason: &'static str) {
+        self.close_reason = Some(reason);
     }
 
     /// Sets the status that is sent to the client, and the source of the response.

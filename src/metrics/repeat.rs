@@ -32,11 +32,11 @@ pub(crate) struct Repeats {
 
 impl Repeats {
     pub(super) fn new(now: Instant) -> Self {
-        let places = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         Self {
             hasher: RandomState::new(),
             began: now,
-            slots: places,
+            slots,
         }
     }
 
@@ -46,10 +46,10 @@ impl Repeats {
         // Bit 24 is always set, so that an empty slot, 0, matches nothing.
         let tag = hash & !SECOND_MASK | 1 << SECOND_BITS;
         let second = now.saturating_duration_since(self.began).as_secs() & SECOND_MASK;
-        let Some(place) = self.slots.get(hash as usize % SLOTS) else {
+        let Some(slot) = self.slots.get(hash as usize % SLOTS) else {
             return RepeatState::First;
         };
-        let before = place.swap(tag | second, Ordering::Relaxed);
+        let before = slot.swap(tag | second, Ordering::Relaxed);
         let age = second.wrapping_sub(before & SECOND_MASK) & SECOND_MASK;
         if before & !SECOND_MASK == tag && age < WINDOW_SECS {
             RepeatState::Repeated
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_repeat_is_the_same_url_and_crawler_within_ten_minutes() {
-        let (clock, hand) = Clock::manual();
+        let (clock, control) = Clock::manual();
         let repeats = Repeats::new(clock.now());
         assert_eq!(
             repeats.record(CrawlerIndex(0), "http://a/", clock.now()),
@@ -85,12 +85,12 @@ mod tests {
             repeats.record(CrawlerIndex(0), "http://b/", clock.now()),
             RepeatState::First
         );
-        hand.advance(Duration::from_secs(599));
+        control.advance(Duration::from_secs(599));
         assert_eq!(
             repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
             RepeatState::Repeated
         );
-        hand.advance(Duration::from_secs(600));
+        control.advance(Duration::from_secs(600));
         assert_eq!(
             repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
             RepeatState::First

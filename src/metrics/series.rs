@@ -137,7 +137,7 @@ impl<L: LabelSet> Counters<L> {
 /// The counters of a family whose label values are closed sets, with many combinations that rarely occur.
 ///
 /// A slot is filled when it is first used. Combinations that can be expected are used once at the start, so that they
-/// are exported as 0. After that, counting is one array look-up.
+/// are exported as 0. After that, counting is one array lookup.
 pub(super) struct CounterTable {
     family: IntCounterVec,
     slots: Box<[OnceLock<IntCounter>]>,

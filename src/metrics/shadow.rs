@@ -170,9 +170,9 @@ impl ShadowStats {
     }
 
     /// Returns the differences that a shadow would have made so far.
-    pub fn tallies(&self, of: ShadowSource) -> ShadowTallies {
+    pub fn tallies(&self, source: ShadowSource) -> ShadowTallies {
         let tallies = self.tallies.lock();
-        tallies.get(&of).cloned().unwrap_or_default()
+        tallies.get(&source).cloned().unwrap_or_default()
     }
 
     pub(super) fn record_evaluation(&self) {

@@ -52,11 +52,11 @@ impl Metrics {
 
     /// Sets the time at which the certificate authority expires; 0 for times before 1970.
     pub fn set_ca_expiry(&self, at: SystemTime) {
-        let since = at
+        let timestamp = at
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         self.families()
             .ca_not_after
-            .set(gauge_value(since.as_secs()));
+            .set(gauge_value(timestamp.as_secs()));
     }
 }

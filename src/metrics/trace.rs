@@ -26,7 +26,7 @@ pub use finished::{FinishedPart, FinishedTrace};
 pub enum TracePart {
     /// From the request's head to the verdict, or to the first wait.
     Decide,
-    /// A name look-up.
+    /// A name lookup.
     Resolve,
     /// Waiting for a robots.txt that is being fetched.
     Robots,
@@ -100,7 +100,7 @@ impl RequestTrace {
         self.export == SpanExport::Yes
     }
 
-    /// Returns whether the client knows the id, and may look for it.
+    /// Returns `true` if the client knows the ID and may look for it.
     pub(crate) fn disclosure(&self) -> TraceDisclosure {
         self.disclosure
     }
@@ -142,12 +142,12 @@ impl TraceSampler {
     }
 
     pub(crate) fn send(&self, trace: Box<FinishedTrace>) {
-        let (trace, why) = match self.queue.try_send(trace) {
+        let (trace, reason) = match self.queue.try_send(trace) {
             Ok(()) => return,
             Err(TrySendError::Full(trace)) => (trace, SpanLossReason::QueueFull),
             Err(TrySendError::Closed(trace)) => (trace, SpanLossReason::Shutdown),
         };
-        self.metrics.add_lost_spans(why, trace.span_count());
+        self.metrics.add_lost_spans(reason, trace.span_count());
     }
 }
 

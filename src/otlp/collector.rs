@@ -72,9 +72,9 @@ impl Collector {
     /// Posts an export, and returns the number of spans that the collector rejected.
     pub(super) async fn post(&self, body: Bytes) -> Result<u64, DeliveryFailure> {
         match self.endpoint.post(body, []).await {
-            Ok(answer) => check_response(&answer),
-            Err(why) => Err(DeliveryFailure {
-                message: why,
+            Ok(response) => check_response(&response),
+            Err(error) => Err(DeliveryFailure {
+                message: error,
                 retry: RetryAdvice::AfterBackoff,
             }),
         }
@@ -82,10 +82,10 @@ impl Collector {
 }
 
 /// Interprets a response (OTLP 1.x, "OTLP/HTTP Response").
-fn check_response(answer: &PostResponse) -> Result<u64, DeliveryFailure> {
-    if answer.status.is_success() {
+fn check_response(response: &PostResponse) -> Result<u64, DeliveryFailure> {
+    if response.status.is_success() {
         // The spans were accepted; a truncated body is no reason to send them again.
-        let body = answer
+        let body = response
             .body
             .clone()
             .and_then(|body| ExportTraceServiceResponse::decode(body).ok());
@@ -95,20 +95,20 @@ fn check_response(answer: &PostResponse) -> Result<u64, DeliveryFailure> {
         }));
     }
     let busy = matches!(
-        answer.status,
+        response.status,
         StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT
     );
-    let again = match (busy, answer.retry_after) {
+    let retry_after = match (busy, response.retry_after) {
         (true, Some(after)) => RetryAdvice::After(after.min(MAX_PAUSE)),
         (true, None) => RetryAdvice::AfterBackoff,
         (false, _) => RetryAdvice::Never,
     };
     Err(DeliveryFailure {
-        message: format!("it answers {}", answer.status),
-        retry: again,
+        message: format!("it answers {}", response.status),
+        retry: retry_after,
     })
 }
 

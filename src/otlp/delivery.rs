@@ -84,8 +84,8 @@ impl TraceDelivery {
     }
 
     /// Counts a batch as lost.
-    pub(super) fn record_lost(&self, why: SpanLossReason, batch: &[Box<FinishedTrace>]) {
-        self.metrics.add_lost_spans(why, span_count(batch));
+    pub(super) fn record_lost(&self, reason: SpanLossReason, batch: &[Box<FinishedTrace>]) {
+        self.metrics.add_lost_spans(reason, span_count(batch));
     }
 
     async fn post(&self, body: Bytes, tries: RetryMode) -> Result<u64, DeliveryFailure> {
@@ -110,7 +110,7 @@ impl TraceDelivery {
         self.collector.post(body).await
     }
 
-    fn report_loss(&self, why: &str, lost: u64) {
+    fn report_loss(&self, cause: &str, lost: u64) {
         let now = self.clock.now();
         let mut report = self.last_report.lock();
         report.lost_since += lost;
@@ -123,7 +123,7 @@ impl TraceDelivery {
         tracing::warn!(
             collector = ?self.collector,
             spans = report.lost_since,
-            "spans are lost because the collector of telemetry.otlp fails: {why}. Logged once a minute; \
+            "spans are lost because the collector of telemetry.otlp fails: {cause}. Logged once a minute; \
              crawlgate_trace_spans_dropped_total counts them all"
         );
         *report = LossReport {

@@ -15,7 +15,7 @@ use super::message::{
 
 /// The flag of a sampled span.
 const SAMPLED: u32 = 0x01;
-/// The flag that says that [`IS_REMOTE`] is meaningful.
+/// The flag for a meaningful [`IS_REMOTE`].
 const HAS_IS_REMOTE: u32 = 0x100;
 /// The flag of a span whose parent is in another program.
 const IS_REMOTE: u32 = 0x200;
@@ -58,7 +58,7 @@ pub(super) fn export_request(
 fn spans(trace: &FinishedTrace) -> impl Iterator<Item = OtlpSpan> {
     let parts = trace.parts.iter().zip(1..);
     std::iter::once(request_span(trace))
-        .chain(parts.map(|(part, place)| part_span(trace, *part, place)))
+        .chain(parts.map(|(part, number)| part_span(trace, *part, number)))
 }
 
 fn request_span(trace: &FinishedTrace) -> OtlpSpan {
@@ -85,11 +85,11 @@ fn request_span(trace: &FinishedTrace) -> OtlpSpan {
     }
 }
 
-fn part_span(trace: &FinishedTrace, part: FinishedPart, place: u64) -> OtlpSpan {
+fn part_span(trace: &FinishedTrace, part: FinishedPart, number: u64) -> OtlpSpan {
     let began = trace.began + part.offset;
     OtlpSpan {
         trace_id: trace.trace.bytes().to_vec(),
-        span_id: trace.span.nth(place).bytes().to_vec(),
+        span_id: trace.span.nth(number).bytes().to_vec(),
         parent_span_id: trace.span.bytes().to_vec(),
         name: part.part.as_str().to_owned(),
         kind: SpanKind::Internal.into(),
@@ -146,7 +146,7 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
     all
 }
 
-/// Returns the method, if the conventions know it.
+/// Returns the method, if the conventions define it.
 fn known_method(method: &Method) -> Option<&str> {
     const KNOWN: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
@@ -172,8 +172,8 @@ fn int_attribute(key: &str, value: impl TryInto<i64>) -> KeyValue {
 }
 
 fn unix_nanos(time: SystemTime) -> u64 {
-    let since = time
+    let timestamp = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(timestamp.as_nanos()).unwrap_or(u64::MAX)
 }

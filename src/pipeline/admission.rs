@@ -1,9 +1,18 @@
 //! The admission queue: requests that may not be sent yet wait here, each in its host's queue, and go in the order of
 //! `crate::pacing::queue`: by class, then the crawlers in turn, then by arrival.
 //!
-//! The head of a queue asks the store for a slot, and asks again when its wait is over or a slot is returned; the
-//! others only wait. There is no task for them, and no timer for requests that go at once. A request that is dropped
-//! leaves its queue. `stage/pace.rs` computes the limits and builds the refusals.
+//! The head of a queue tries to acquire a slot from the store, and tries again when its wait is over or a slot is
+//! returned; the others only wait. There is no task for them, and no timer for requests that go at once. A request that
+//! is dropped leaves its queue. `stage/pace.rs` computes the limits and builds the refusals.
+//!
+//! Terms:
+//! - A *slot* ([`HostSlot`]) is the right to have one request in flight at a host. It owns the *lease* of the store,
+//!   which is identified by a *grant*.
+//! - A *permit* ([`crate::pipeline::permit::Permit`]) is the proof that a request passed every stage; it owns a slot.
+//! - A *ticket* ([`QueueTicket`]) is the number that orders the requests that wait.
+//! - An *arrival* ([`Arrival`]) is the time at which a request began to wait, with its ticket.
+//! - A *position* ([`QueuePosition`]) is the entry of a waiting request in its host's queue.
+//! - A request has had its *turn* when, as the head of its queue, it got a slot.
 
 mod host_and_address;
 pub mod host_status;
@@ -70,14 +79,14 @@ pub struct AdmissionRequest<'a> {
 /// The terms of a wait, computed only for a request that has to wait, or is refused because of that.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitTerms {
-    /// The longest wait, counted from its arrival.
-    pub patience: Duration,
+    /// The maximum wait, counted from its arrival.
+    pub max_wait: Duration,
     /// Its rank among others that wait.
     pub rank: QueueRank,
 }
 
-/// The time at which a request began to wait, and its place among all that did. It is kept if the request is evaluated
-/// again. The ticket is older if the request was refused before and is sent again.
+/// The time at which a request began to wait, and its ticket. It is kept if the request is evaluated again. The ticket
+/// is older if the request was refused before and is sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     at: Instant,
@@ -85,7 +94,7 @@ pub struct Arrival {
     turn: HostTurn,
 }
 
-/// The state of a request in its host's queue: one that has had its turn need not queue again.
+/// The state of a request in its host's queue. After its turn it need not queue again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostTurn {
     Taken,
@@ -103,8 +112,8 @@ pub struct AdmissionRefusal {
 impl AdmissionQueue {
     /// Creates a queue in which no request waits.
     pub fn new(store: HostStore, limits: AdmissionLimits, clock: Clock, metrics: Metrics) -> Self {
-        let queue = HostQueues::new(limits, clock.clone());
-        let returning = ReturningTickets::default();
+        let queues = HostQueues::new(limits, clock.clone());
+        let returning_tickets = ReturningTickets::default();
         let redirects = RecentRedirects::default();
         let stops = Arc::new(StopRegistry::new(
             limits.total,
@@ -115,8 +124,8 @@ impl AdmissionQueue {
         let closed = AtomicBool::new(false);
         Self {
             store,
-            queues: queue,
-            returning_tickets: returning,
+            queues,
+            returning_tickets,
             redirects,
             clock,
             metrics,
@@ -126,64 +135,64 @@ impl AdmissionQueue {
         }
     }
 
-    /// Returns a slot for a request that need not wait, at the cost of one look into the store. For any other it
-    /// returns `None` and records nothing.
-    pub fn try_admit(self: &Arc<Self>, key: LimiterKey<'_>, pace: &HostPace) -> Option<HostSlot> {
+    /// Returns a slot for a request that need not wait, at the cost of one store access. For any other it returns
+    /// `None` and records nothing.
+    pub fn try_acquire(self: &Arc<Self>, key: LimiterKey<'_>, pace: &HostPace) -> Option<HostSlot> {
         if self.queues.has_waiters(key) {
             return None;
         }
-        match self.try_acquire(key, pace, self.clock.now()) {
-            PaceDecision::Go(slot) => Some(slot),
+        match self.acquire_from_store(key, pace, self.clock.now()) {
+            PaceDecision::Granted(slot) => Some(slot),
             PaceDecision::Wait(_) => None,
         }
     }
 
-    /// Acquires a slot, and waits for it according to `terms`. A request that goes at once costs one look into the
-    /// store. One that is refused and sent again keeps its place, though its patience begins anew.
+    /// Acquires a slot, and waits for it according to `terms`. A request that goes at once costs one store access. One
+    /// that is refused and sent again keeps its ticket, but its maximum wait starts anew.
     ///
     /// # Errors
     /// If the wait would be too long, if too many are waiting already, or if the proxy is shutting down.
-    pub async fn admit(
+    pub async fn acquire(
         self: &Arc<Self>,
         request: &AdmissionRequest<'_>,
         arrival: &mut Option<Arrival>,
         terms: impl FnOnce() -> WaitTerms,
     ) -> Result<HostSlot, AdmissionRefusal> {
         let now = self.clock.now();
-        let had = arrival.is_some_and(|arrival| arrival.turn == HostTurn::Taken);
-        if had || !self.queues.has_waiters(request.key) {
-            match self.try_acquire(request.key, &request.pace, now) {
-                PaceDecision::Go(slot) => return Ok(slot),
+        let had_turn = arrival.is_some_and(|arrival| arrival.turn == HostTurn::Taken);
+        if had_turn || !self.queues.has_waiters(request.key) {
+            match self.acquire_from_store(request.key, &request.pace, now) {
+                PaceDecision::Granted(slot) => return Ok(slot),
                 PaceDecision::Wait(wait) if request.overflow == Overflow::Refuse => {
                     return Err(refusal_for_wait(wait, 0, request));
                 }
                 PaceDecision::Wait(_) => {}
             }
         } else if request.overflow == Overflow::Refuse {
-            return Err(self.refuse_behind_others(request, terms().rank));
+            return Err(self.refuse_overtaking(request, terms().rank));
         }
         let ticket_key = self
             .returning_tickets
             .key(request.crawler, request.resource);
         let arrival = arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
         let Arrival { at, ticket, .. } = *arrival;
-        let WaitTerms { patience, rank } = terms();
-        let until = now.max(at + patience);
-        let waited = match self.queues.join(request.key, ticket, request.crawler, rank) {
+        let WaitTerms { max_wait, rank } = terms();
+        let deadline = now.max(at + max_wait);
+        let result = match self.queues.join(request.key, ticket, request.crawler, rank) {
             // Boxed, so that the future of a request that goes at once stays small.
-            Some(place) => Box::pin(self.wait(request, place, until)).await,
+            Some(position) => Box::pin(self.wait(request, position, deadline)).await,
             None => Err(self.refuse_full(request, rank)),
         };
-        match waited {
+        match result {
             Ok(_) => arrival.turn = HostTurn::Taken,
             Err(_) => self
                 .returning_tickets
                 .insert(ticket_key, ticket, self.clock.now()),
         }
-        waited
+        result
     }
 
-    /// Returns the longest wait that a crawler can ask for.
+    /// Returns the longest wait that a crawler can request.
     pub fn max_wait(&self) -> Duration {
         self.queues.limits().max_wait
     }
@@ -208,7 +217,7 @@ impl AdmissionQueue {
         self.clock.wall_time()
     }
 
-    /// Counts a request that goes sooner than its host's robots.txt asks for.
+    /// Counts a request that is sent sooner than its host's robots.txt requests.
     pub fn record_capped_delay(&self) {
         self.metrics.record_capped_crawl_delay();
     }
@@ -244,20 +253,20 @@ impl AdmissionQueue {
         self.stops.close();
     }
 
-    /// Removes idle hosts and stops that have ended, and updates the gauges of what is left.
+    /// Removes idle hosts and stops that have ended, and updates the gauges.
     pub fn sweep(&self) {
         self.stops.sweep();
         self.budgets.sweep();
-        let census = self.store.sweep(self.clock.now());
+        let counts = self.store.sweep(self.clock.now());
         self.metrics
-            .set_hosts(census.hosts, census.backing_off, census.leases);
+            .set_hosts(counts.hosts, counts.backing_off, counts.leases);
     }
 
     async fn wait(
         self: &Arc<Self>,
         request: &AdmissionRequest<'_>,
         position: QueuePosition<'_>,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<HostSlot, AdmissionRefusal> {
         let mut waiting = AdmissionWait::new(self, request.crawler, position);
         loop {
@@ -265,26 +274,26 @@ impl AdmissionQueue {
                 return waiting.finish(Err(SHUTTING_DOWN));
             }
             let now = self.clock.now();
-            let mut left = until.saturating_duration_since(now);
+            let mut timeout = deadline.saturating_duration_since(now);
             if waiting.position.is_head(now) {
-                match self.try_acquire(request.key, &request.pace, now) {
-                    PaceDecision::Go(slot) => {
+                match self.acquire_from_store(request.key, &request.pace, now) {
+                    PaceDecision::Granted(slot) => {
                         waiting.position.mark_granted();
                         return waiting.finish(Ok(slot));
                     }
                     PaceDecision::Wait(wait) => {
                         waiting.position.record_wait(wait, now);
-                        left = left.min(wait.duration);
+                        timeout = timeout.min(wait.duration);
                     }
                 }
             }
-            if until <= now {
-                let refused = self.refuse_timed_out(request, &waiting.position);
-                return waiting.finish(Err(refused));
+            if deadline <= now {
+                let refusal = self.refuse_timed_out(request, &waiting.position);
+                return waiting.finish(Err(refusal));
             }
-            // Both the timeout and the notification are reasons to look again.
-            let left = left.min(waiting.position.time_to_promotion(now));
-            let _ = tokio::time::timeout(left, waiting.position.notified()).await;
+            // After the timeout as after a notification, the request tries again.
+            let timeout = timeout.min(waiting.position.time_to_promotion(now));
+            let _ = tokio::time::timeout(timeout, waiting.position.notified()).await;
         }
     }
 
@@ -300,21 +309,21 @@ impl AdmissionQueue {
         }
     }
 
-    fn try_acquire(
+    fn acquire_from_store(
         self: &Arc<Self>,
         key: LimiterKey<'_>,
         pace: &HostPace,
         now: Instant,
     ) -> PaceDecision<HostSlot> {
-        match self.store.admit(key, pace, now) {
-            PaceDecision::Go(lease) => {
-                PaceDecision::Go(HostSlot::new(Arc::clone(self), lease, pace, now))
+        match self.store.try_acquire(key, pace, now) {
+            PaceDecision::Granted(lease) => {
+                PaceDecision::Granted(HostSlot::new(Arc::clone(self), lease, pace, now))
             }
             PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
         }
     }
 
-    /// Refuses a request whose patience has ended.
+    /// Refuses a request whose maximum wait is over.
     fn refuse_timed_out(
         &self,
         request: &AdmissionRequest<'_>,
@@ -327,8 +336,8 @@ impl AdmissionQueue {
         refusal_for_wait(wait, position.count_ahead(), request)
     }
 
-    /// Refuses a request after which others would have to be overtaken.
-    fn refuse_behind_others(
+    /// Refuses a request that would have to overtake others.
+    fn refuse_overtaking(
         &self,
         request: &AdmissionRequest<'_>,
         rank: QueueRank,
@@ -348,12 +357,12 @@ impl AdmissionQueue {
     fn refuse_full(&self, request: &AdmissionRequest<'_>, rank: QueueRank) -> AdmissionRefusal {
         AdmissionRefusal {
             reason: Reason::QueueFull,
-            ..self.refuse_behind_others(request, rank)
+            ..self.refuse_overtaking(request, rank)
         }
     }
 }
 
-/// The wait of a queue whose head has only just arrived.
+/// The wait of a queue whose head has just arrived.
 const NO_WAIT: PaceWait = PaceWait {
     duration: Duration::ZERO,
     cause: WaitCause::Time,
@@ -390,7 +399,7 @@ struct AdmissionWait<'h> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AdmissionWaitEnd {
     Abandoned,
-    Answered,
+    Finished,
 }
 
 impl<'h> AdmissionWait<'h> {
@@ -409,7 +418,7 @@ impl<'h> AdmissionWait<'h> {
     }
 
     fn finish<T>(mut self, result: T) -> T {
-        self.end = AdmissionWaitEnd::Answered;
+        self.end = AdmissionWaitEnd::Finished;
         result
     }
 }

@@ -45,7 +45,7 @@ struct BudgetStorage {
     next_write: Option<Instant>,
 }
 
-/// The choice whether an admitted request is counted.
+/// The handling of an admitted request: counted or only checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetAction {
     /// It is not counted.

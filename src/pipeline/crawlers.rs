@@ -111,9 +111,9 @@ impl CrawlerRegistry {
             index: metrics.crawler_index(crawler.as_str()),
         };
         let numbered = || registrations.iter().enumerate();
-        let users = numbered().filter_map(|(place, registration)| {
+        let users = numbered().filter_map(|(index, registration)| {
             let auth = registration.auth.as_ref()?;
-            Some((auth.user.clone(), (place, auth.password.clone())))
+            Some((auth.user.clone(), (index, auth.password.clone())))
         });
         let mut networks: Vec<(IpNet, usize)> = numbered()
             .flat_map(|(place, r)| r.sources.iter().map(move |net| (*net, place)))
@@ -150,26 +150,26 @@ impl CrawlerRegistry {
 
     fn by_listener(&self, address: IpAddr, listener: Option<&Slug>) -> Option<&CrawlerIdentity> {
         let name = listener?.as_str();
-        let place = self
+        let index = self
             .identities
             .iter()
-            .position(|known| known.crawler.as_str() == name)?;
+            .position(|crawler| crawler.crawler.as_str() == name)?;
         let mut sources = self
             .networks
             .iter()
-            .filter(|(_, owner)| *owner == place)
+            .filter(|(_, owner)| *owner == index)
             .peekable();
         let welcome =
             sources.peek().is_none() || sources.any(|(network, _)| network.contains(&address));
-        self.identities.get(place).filter(|_| welcome)
+        self.identities.get(index).filter(|_| welcome)
     }
 
     fn by_source(&self, address: IpAddr) -> Option<&CrawlerIdentity> {
-        let (_, place) = self
+        let (_, index) = self
             .networks
             .iter()
             .find(|(network, _)| network.contains(&address))?;
-        self.identities.get(*place)
+        self.identities.get(*index)
     }
 
     /// Identifies the sender of a request with these header fields.
@@ -199,10 +199,10 @@ impl CrawlerRegistry {
         if let Some(identity) = caller.cached_identity(value.as_bytes()) {
             return Ok(identity);
         }
-        let place = Box::pin(self.verify_credentials(caller.address, value.as_bytes())).await?;
+        let index = Box::pin(self.verify_credentials(caller.address, value.as_bytes())).await?;
         let identity = self
             .identities
-            .get(place)
+            .get(index)
             .ok_or(AuthenticationError::InvalidCredentials)?;
         caller.cache_identity(value.as_bytes(), identity);
         Ok(identity.clone())
@@ -213,17 +213,17 @@ impl CrawlerRegistry {
         address: IpAddr,
         field: &[u8],
     ) -> Result<usize, AuthenticationError> {
-        let given = basic_auth::BasicCredentials::parse(field)
+        let credentials = basic_auth::BasicCredentials::parse(field)
             .map_err(AuthenticationError::MalformedCredentials)?;
-        let known = self.users.get(given.user.as_str());
-        let against = match (known, &self.decoy) {
+        let user = self.users.get(credentials.user.as_str());
+        let reference = match (user, &self.decoy) {
             (Some((_, hash)), _) => ReferenceHash::User(hash),
             (None, Some(decoy)) => ReferenceHash::Decoy(decoy),
             (None, None) => return Err(AuthenticationError::InvalidCredentials),
         };
-        match self.verifier.verify(address, &given, against).await {
-            VerificationOutcome::Valid => known
-                .map(|(place, _)| *place)
+        match self.verifier.verify(address, &credentials, reference).await {
+            VerificationOutcome::Valid => user
+                .map(|(index, _)| *index)
                 .ok_or(AuthenticationError::InvalidCredentials),
             VerificationOutcome::Invalid => Err(AuthenticationError::InvalidCredentials),
             VerificationOutcome::Throttled => Err(AuthenticationError::Throttled),

@@ -25,7 +25,7 @@ pub trait DestinationResolver {
 
     /// Returns the time for which nothing is sent to a host of which every address has just refused a connection. It is
     /// called for every request, so it neither waits nor allocates if there is no such address.
-    fn connect_cooldown(&self, _vetted: &Self::Addresses) -> Option<Duration> {
+    fn connect_backoff(&self, _vetted: &Self::Addresses) -> Option<Duration> {
         None
     }
 
@@ -38,13 +38,13 @@ pub trait DestinationResolver {
 
 /// A list of checked addresses, from which the policy may remove some.
 pub trait AddressList {
-    /// Keeps the addresses for which `keep` returns `true`, and returns whether any is left.
+    /// Keeps the addresses for which `keep` returns `true`, and returns whether any remains.
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses;
 
     /// Returns the address that is dialled first.
     fn first(&self) -> Option<IpAddr>;
 
-    /// Returns the time that the look-up took; `None` if they were cached.
+    /// Returns the time that the lookup took; `None` if they were cached.
     fn lookup_time(&self) -> Option<TimeSpan>;
 }
 
@@ -52,14 +52,14 @@ pub trait AddressList {
 /// kept; if none is, of the first one.
 pub(crate) fn retain_admitted<J>(
     vetted: &mut impl AddressList,
-    mut judge: impl FnMut(IpAddr) -> J,
+    mut evaluate: impl FnMut(IpAddr) -> J,
     admits: impl Fn(&J) -> bool,
 ) -> Option<J> {
     let (mut kept, mut dropped): (Option<J>, Option<J>) = (None, None);
     let remaining = vetted.retain(&mut |address| {
-        let judgement = judge(address);
-        let admitted = admits(&judgement);
-        if admitted { &mut kept } else { &mut dropped }.get_or_insert(judgement);
+        let evaluation = evaluate(address);
+        let admitted = admits(&evaluation);
+        if admitted { &mut kept } else { &mut dropped }.get_or_insert(evaluation);
         admitted
     });
     if remaining == RemainingAddresses::Some {
@@ -96,38 +96,39 @@ pub enum DestinationError {
 }
 
 impl From<DestinationError> for Refusal {
-    fn from(why: DestinationError) -> Self {
+    fn from(error: DestinationError) -> Self {
         let dns = Self::new(Reason::UpstreamDns, Stage::Destination);
-        match why {
+        match error {
             DestinationError::Prohibited(range) => {
                 Self::new(Reason::IpProhibited, Stage::Destination)
                     .with_detail(format!("every address of the host is prohibited: {range}"))
             }
             DestinationError::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
-            DestinationError::NoSuchName(again) => {
+            DestinationError::NoSuchName(retry_after) => {
                 let dns = Self {
                     failure: Some(FailureKind::Permanent),
                     ..dns
                 };
-                dns.with_detail("no such host name").with_retry_after(again)
+                dns.with_detail("no such host name")
+                    .with_retry_after(retry_after)
             }
-            DestinationError::LookupFailed(again) => dns
+            DestinationError::LookupFailed(retry_after) => dns
                 .with_detail("the name servers failed")
-                .with_retry_after(again),
-            DestinationError::LookupTimeout(again) => {
+                .with_retry_after(retry_after),
+            DestinationError::LookupTimeout(retry_after) => {
                 let dns = dns
                     .with_detail("the name servers did not answer in time")
-                    .with_retry_after(again);
+                    .with_retry_after(retry_after);
                 Self {
                     status: Some(504),
                     error: Some("dns_timeout"),
                     ..dns
                 }
             }
-            DestinationError::ConnectionRefused(left) => {
+            DestinationError::ConnectionRefused(remaining) => {
                 Self::new(Reason::UpstreamConnect, Stage::Destination)
                     .with_detail("the host refused a connection a moment ago")
-                    .with_retry_after(Some(left))
+                    .with_retry_after(Some(remaining))
             }
         }
     }

@@ -6,11 +6,11 @@ use http::response::Parts;
 
 use crate::policy::Policy;
 use crate::policy::options::schema::STRIP_WORD;
-use crate::policy::options::{OptionSlot, OptionValue, schema};
+use crate::policy::options::{OptionIndex, OptionValue, schema};
 
 use super::evaluation::Evaluation;
 use super::header_effects::RobotsTag;
-use super::stage::content::{BodyType, body_type};
+use super::stage::response::{BodyType, body_type};
 
 const META: &str = "meta";
 
@@ -39,13 +39,13 @@ impl RewriteNeed {
 }
 
 /// Returns `true` if a rule, or the document's options, turn a flag off.
-pub(super) fn may_be_off(policy: &Policy, flag: OptionSlot) -> bool {
+pub(super) fn may_be_off(policy: &Policy, flag: OptionIndex) -> bool {
     policy
         .possible_values(flag)
         .any(|(_, value)| *value == OptionValue::Bool(false))
 }
 
-fn may_rewrite(policy: &Policy, level: OptionSlot) -> bool {
+fn may_rewrite(policy: &Policy, level: OptionIndex) -> bool {
     policy.possible_values(level).any(|(_, value)| {
         *value == OptionValue::Word(META) || *value == OptionValue::Word(STRIP_WORD)
     })
@@ -86,8 +86,8 @@ impl DocumentRewrite {
     }
 }
 
-/// Returns the changes to the body of this head, as far as the policy has been evaluated: only for HTML of a 2xx answer
-/// to a GET. The answer to a HEAD gets the same header.
+/// Returns the changes to the body of this head, as far as the policy has been evaluated: only for HTML of a 2xx
+/// response to a GET. The response to a HEAD gets the same header.
 pub(crate) fn plan(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
     if evaluation.snapshot().rewrite_need == RewriteNeed::Never
         || evaluation.facts().reads_robots_txt()
@@ -125,8 +125,8 @@ pub(crate) fn plan(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewr
 /// Returns the level at which a flag that is off is enforced.
 fn enforcement_level(
     evaluation: &Evaluation,
-    flag: OptionSlot,
-    level: OptionSlot,
+    flag: OptionIndex,
+    level: OptionIndex,
 ) -> Option<&'static str> {
     let trail = evaluation.trail();
     trail

@@ -1,7 +1,7 @@
 //! The state of a request or a tunnel in the pipeline: its facts, the policy that it is evaluated under, the decision so
 //! far, and what the stages have found out.
 //!
-//! Only this module writes the fields; each method that changes something says what it adds.
+//! Only this module writes the fields; the name of each method that changes something names its addition.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,10 +50,10 @@ pub struct Evaluation<F: EvaluationFacts = RequestFacts> {
 /// A tunnel's evaluation, kept for as long as the tunnel is open.
 pub type TunnelEvaluation = Evaluation<TunnelFacts>;
 
-/// The times that a request has spent on look-ups of others, if it had to wait for them.
+/// The times that a request has spent waiting for lookups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookupTimes {
-    /// The look-up of the host's addresses; `None` if they were known.
+    /// The lookup of the host's addresses; `None` if they were known.
     pub addresses: Option<TimeSpan>,
     /// The fetch of the host's robots.txt; `None` if it was known.
     pub robots: Option<TimeSpan>,
@@ -66,7 +66,7 @@ pub struct RequestFindings {
     usage: Box<[RobotsUsageStatement]>,
     /// The ledger's entry of the URL, if the policy depends on it.
     ledger_entry: Option<LedgerEntry>,
-    /// The findings of options with the value `tag` in the answer.
+    /// The findings of options with the value `tag` in the response.
     tags: Option<Box<ContentTags>>,
 }
 
@@ -97,7 +97,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         &self.facts
     }
 
-    /// Returns the facts without what the pipeline has changed in them.
+    /// Returns the facts without the changes of the pipeline.
     pub(crate) fn into_original_facts(self) -> F {
         self.facts.into_original()
     }
@@ -112,7 +112,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         &self.snapshot.policy
     }
 
-    /// Returns what the rules have done so far.
+    /// Returns the trail of the rules so far.
     pub(crate) fn trail(&self) -> &Trail {
         &self.trail
     }
@@ -135,7 +135,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         }
     }
 
-    /// Returns the times that look-ups have taken.
+    /// Returns the times that lookups have taken.
     pub fn times(&self) -> LookupTimes {
         self.times
     }
@@ -146,12 +146,12 @@ impl<F: EvaluationFacts> Evaluation<F> {
         Self { times, ..self }
     }
 
-    /// Adds the time that the look-up of the addresses took; one that did not wait keeps the earlier time.
+    /// Adds the time that the lookup of the addresses took; one that did not wait keeps the earlier time.
     pub(crate) fn add_lookup_time(&mut self, time: Option<TimeSpan>) {
         self.times.addresses = time.or(self.times.addresses);
     }
 
-    /// Replaces what the rules have done by what they do with more facts.
+    /// Replaces the trail and the decision by those with more facts.
     pub(crate) fn set_decision(&mut self, stage: StageDecision) {
         self.trail = stage.trail;
         self.decision = stage.decision;
@@ -162,7 +162,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         self.shadow.is_some() && self.snapshot.shadows_use_addresses()
     }
 
-    /// Returns what the shadow rules and the shadow policy have come to; `None` if there are none.
+    /// Returns the results of the shadow rules and the shadow policy; `None` if there are none.
     pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
         self.shadow
             .as_ref()
@@ -182,7 +182,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         })
     }
 
-    /// Returns the option `timeouts`, up to the head of an answer.
+    /// Returns the option `timeouts`, up to the head of a response.
     pub fn timeouts(&self) -> OriginTimeouts {
         OriginTimeouts::from_trail(self.policy(), &self.trail)
     }
@@ -203,7 +203,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         }
     }
 
-    /// Returns the refusal that the policy's decision asks for, if it rejects.
+    /// Returns the refusal for the policy's decision, if it rejects.
     fn policy_refusal(&self) -> Option<Refusal> {
         Refusal::from_decision(self.policy(), &self.trail, &self.decision)
     }
@@ -215,12 +215,12 @@ impl Evaluation {
         self.findings.ledger_entry.as_ref()
     }
 
-    /// Returns what the host's robots.txt states about uses of the URL.
+    /// Returns the statements of the host's robots.txt about uses of the URL.
     pub(crate) fn usage(&self) -> &[RobotsUsageStatement] {
         &self.findings.usage
     }
 
-    /// Adds what the ledger has of the URL. Returns `true` if rules may depend on what has changed.
+    /// Adds the ledger's record of the URL. Returns `true` if rules may depend on the new facts.
     pub(crate) fn add_ledger_recall(&mut self, recall: LedgerRecall) -> bool {
         let LedgerRecall {
             entry,
@@ -233,7 +233,7 @@ impl Evaluation {
         depth_changed && self.snapshot.uses_depth
     }
 
-    /// Evaluates the rules of the request stage again, on what is known by now.
+    /// Evaluates the rules of the request stage again, with the facts known by now.
     pub(crate) fn evaluate_again(&mut self) {
         let (trail, decision) = self.facts.decide(&self.snapshot.policy);
         self.set_decision(StageDecision { trail, decision });
@@ -254,7 +254,7 @@ impl Evaluation {
         }
     }
 
-    /// Adds what the host's robots.txt states about uses of the URL, and the time that a fetch of it took.
+    /// Adds the statements of the host's robots.txt about uses of the URL, and the duration of its fetch.
     pub(crate) fn add_robots(
         &mut self,
         usage: Vec<RobotsUsageStatement>,
@@ -277,7 +277,7 @@ impl Evaluation {
     }
 
     /// Evaluates a stage after the origin, and what options with the value `tag` find.
-    pub(crate) fn evaluate_answer(
+    pub(crate) fn evaluate_response(
         &mut self,
         stage: PolicyStage,
         response: ResponseFacts<'_>,
@@ -300,7 +300,7 @@ impl Evaluation {
         self.findings.tags = policy.content_tags(&self.trail, &facts).map(Box::new);
     }
 
-    /// Returns `true` if a rule, live or in shadow, depends on what the document of this answer says.
+    /// Returns `true` if a rule, live or in shadow, depends on the document of this response.
     pub(crate) fn awaits_document(&self, response: ResponseFacts<'_>) -> bool {
         let usage = usage_facts(&self.findings.usage);
         let facts = Facts {
@@ -322,7 +322,7 @@ impl Evaluation {
         robots::robots_agent(robots_agent(self.policy(), &self.trail), &self.facts)
     }
 
-    /// Returns the option `max_body`, for answers without a length.
+    /// Returns the option `max_body`, for responses without a length.
     pub fn max_body(&self) -> Option<u64> {
         self.trail.number(self.policy(), schema::MAX_BODY)
     }
@@ -341,7 +341,7 @@ impl Evaluation {
             .flatten()
     }
 
-    /// Returns `true` if the answer may have to be read or changed as a document. The request then asks for content
+    /// Returns `true` if the response may have to be read or changed as a document. The request then asks for content
     /// codings that can be decoded.
     pub fn may_read_document(&self) -> bool {
         let reads =
@@ -411,7 +411,7 @@ impl TunnelEvaluation {
         StageDecision { trail, decision }
     }
 
-    /// Sets what the policy decides with the address that the tunnel goes to, and evaluates the shadows with it.
+    /// Sets the policy's decision for the tunnel's address, and evaluates the shadows with it.
     pub(crate) fn set_address_decision(&mut self, stage: StageDecision, address: IpAddr) {
         self.set_decision(stage);
         let facts = self.facts.policy_facts(Fact::Known(Some(address)));
@@ -434,6 +434,6 @@ fn noindex_tag(tags: &ContentTags) -> Option<HeaderValue> {
 }
 
 fn noncanonical_tag(tags: &ContentTags) -> Option<HeaderValue> {
-    let of = tags.canonical.as_ref()?.as_str();
-    HeaderValue::from_str(&format!("noncanonical; of={of}")).ok()
+    let canonical = tags.canonical.as_ref()?.as_str();
+    HeaderValue::from_str(&format!("noncanonical; of={canonical}")).ok()
 }

@@ -55,7 +55,7 @@ pub trait EvaluationFacts: Debug {
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>>;
     /// Returns what `record: by-log` keeps of the URL if something other than the policy refuses it at `stage`.
     fn default_retention(stage: Stage) -> UrlRetention;
-    /// Undoes what the pipeline has changed in the facts, for a second evaluation.
+    /// Undoes the pipeline's changes to the facts, for a second evaluation.
     #[must_use]
     fn into_original(self) -> Self;
 }
@@ -80,7 +80,7 @@ pub struct RequestFacts {
     depth: Option<u32>,
     in_ledger: LedgerPresence,
     year: u16,
-    /// The URL that the crawler asked for, if the policy fetches another one instead.
+    /// The requested URL, if the policy fetches another one instead.
     rewritten_from: Option<Box<UrlTarget>>,
 }
 
@@ -144,12 +144,12 @@ impl RequestFacts {
         }
     }
 
-    /// Returns the URL that the crawler asked for, if another one is fetched instead.
+    /// Returns the requested URL, if another one is fetched instead.
     pub fn rewritten_from(&self) -> Option<&UrlTarget> {
         self.rewritten_from.as_deref()
     }
 
-    /// Returns the URL that the crawler asked for, if it was rewritten, and the URL that is fetched. A redirection may
+    /// Returns the requested URL, if it was rewritten, and the URL that is fetched. A redirect may
     /// have led to either.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &UrlTarget> {
         self.rewritten_from().into_iter().chain([&self.target])
@@ -174,12 +174,12 @@ impl RequestFacts {
             .unwrap_or("")
     }
 
-    /// Returns whether the ledger has the URL.
+    /// Returns `true` if the ledger has the URL.
     pub(crate) fn in_ledger(&self) -> LedgerPresence {
         self.in_ledger
     }
 
-    /// Adds what the ledger has of the URL.
+    /// Adds the ledger's record of the URL.
     pub(crate) fn set_ledger_facts(&mut self, depth: Option<u32>, in_ledger: LedgerPresence) {
         self.depth = depth;
         self.in_ledger = in_ledger;
@@ -243,7 +243,7 @@ impl EvaluationFacts for RequestFacts {
         ShadowEvaluation::for_request(self, snapshot)
     }
 
-    /// The whole URL if the origin caused the refusal, as for an answer; the host if the proxy did.
+    /// The whole URL if the origin caused the refusal, as for a response; the host if the proxy did.
     fn default_retention(stage: Stage) -> UrlRetention {
         if stage < Stage::Upstream {
             UrlRetention::Host

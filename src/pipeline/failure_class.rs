@@ -1,4 +1,4 @@
-//! The classification of answers and failures as errors, which are either permanent or temporary.
+//! The classification of responses and failures as errors, which are either permanent or temporary.
 //!
 //! It is the value of `Crawl-Error`, and the ledger's transitions depend on it.
 
@@ -11,10 +11,11 @@ use crate::model::reason::Reason;
 
 use super::stage::redirect::RedirectTarget;
 
-/// Classifies an origin's answer. `conditional` is whether a 304 was asked for, `redirect` the target of the answer.
+/// Classifies an origin's response. `conditional` is whether a 304 was requested, `redirect` the target of the
+/// response.
 ///
 /// 503 with `Retry-After`, and 429, are temporary. Other 4xx and 5xx are permanent, and so are a 304 that was not asked
-/// for and a redirection to an invalid URL. Statuses about the conditions of the request (406, 412, 416, 417) say
+/// for and a redirect to an invalid URL. Statuses about the conditions of the request (406, 412, 416, 417) say
 /// nothing about the document.
 pub(crate) fn classify_response(
     head: &Parts,
@@ -53,17 +54,17 @@ mod tests {
     use http::Response;
 
     #[test]
-    fn answers_are_told_apart_as_cloudview_does() {
+    fn responses_are_classified_as_in_cloudview() {
         use FailureKind::{Permanent, Temporary};
-        let error = |status: u16, asked, leads| {
+        let error = |status: u16, conditional, redirect_target| {
             let (head, ()) = Response::builder()
                 .status(status)
                 .body(())
                 .unwrap()
                 .into_parts();
-            classify_response(&head, asked, &leads)
+            classify_response(&head, conditional, &redirect_target)
         };
-        for (status, asked, failing) in [
+        for (status, conditional, failure) in [
             (200, Conditional::No, None),
             (429, Conditional::No, Some(Temporary)),
             (503, Conditional::No, Some(Permanent)),
@@ -75,8 +76,8 @@ mod tests {
             (304, Conditional::No, Some(Permanent)),
         ] {
             assert_eq!(
-                error(status, asked, RedirectTarget::None),
-                failing,
+                error(status, conditional, RedirectTarget::None),
+                failure,
                 "{status}"
             );
         }

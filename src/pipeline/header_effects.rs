@@ -1,15 +1,15 @@
 //! The effects of options on header fields: `request_headers`, `source`, `meta`, `index` and `follow`.
 //!
 //! The fields are prepared when a policy is loaded; a request looks up those that its rules have chosen. A policy that
-//! sets none of these options costs a request one look at an empty table. The proxy decides which fields of clients and
-//! origins are passed on.
+//! sets none of these options costs a request one access to an empty table. The proxy decides which fields of clients
+//! and origins are passed on.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::policy::Policy;
 use crate::policy::options::prepared::PreparedOption;
 use crate::policy::options::schema::{self, META, SET_HEADERS};
-use crate::policy::options::{OptionSlot, OptionValue};
+use crate::policy::options::{OptionIndex, OptionValue};
 use crate::policy::trail::Trail;
 
 use super::document_rewrite::may_be_off;
@@ -17,7 +17,7 @@ use super::evaluation::Evaluation;
 
 const CRAWL_SOURCE: HeaderName = HeaderName::from_static("crawl-source");
 
-/// The options `index` and `follow` of an answer, if one of them is off.
+/// The options `index` and `follow` of a response, if one of them is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RobotsTag {
     /// Do not index the document.
@@ -69,9 +69,9 @@ fn header_fields(
     map: &'static str,
     before: &str,
 ) -> Box<[(HeaderName, PreparedOption<HeaderValue>)]> {
-    let key = |(slot, key): (OptionSlot, &str)| {
+    let key = |(index, key): (OptionIndex, &str)| {
         let name = HeaderName::from_bytes(format!("{before}{key}").as_bytes()).ok()?;
-        Some((name, PreparedOption::prepare(policy, slot, header_value)?))
+        Some((name, PreparedOption::prepare(policy, index, header_value)?))
     };
     policy.open_map_keys(map).filter_map(key).collect()
 }
@@ -126,7 +126,7 @@ impl<'a> RequestEffects<'a> {
         self.insert(&self.effects.set, headers);
     }
 
-    /// Adds the fields of the options `source` and `meta` to an origin's answer.
+    /// Adds the fields of the options `source` and `meta` to an origin's response.
     pub fn apply_to_response(self, headers: &mut HeaderMap) {
         if let Some(source) = self.source() {
             headers.insert(CRAWL_SOURCE, source.clone());

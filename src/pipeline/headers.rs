@@ -7,7 +7,7 @@ use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
 use crate::policy::fact::HeaderView;
 
 /// Iterates over the first value of each field. One pass over the few fields of a request costs less than several
-/// look-ups.
+/// lookups.
 pub fn first_values(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     let mut last: Option<&HeaderName> = None;
     // The values of one name are adjacent.

@@ -1,4 +1,4 @@
-//! The evaluation of a policy on facts that were written down instead of read from a socket, and the answer that a
+//! The evaluation of a policy on facts that were written down instead of read from a socket, and the response that a
 //! refusal would get. For cases, `decide` and `explain`; requests go through [`super::request`].
 
 use crate::model::profile::{Conditional, Profile, WireResponse};
@@ -44,7 +44,7 @@ impl<'p> OfflineEvaluation<'p> {
         }
     }
 
-    /// Returns the answer that a request without validators would get.
+    /// Returns the response that a request without validators would get.
     pub fn answer(&self) -> CaseRefusal {
         let Some(refusal) = &self.refusal else {
             return CaseRefusal::default();

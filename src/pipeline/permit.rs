@@ -63,7 +63,8 @@ impl<T, V> Permit<T, V> {
     }
 
     /// Exchanges the permit for the target, the addresses to dial, and the host's slot, which must be kept until the
-    /// last byte of the answer, or until the tunnel is open. A permit that is dropped instead returns its slot unused.
+    /// last byte of the response, or until the tunnel is open. A permit that is dropped instead returns its slot
+    /// unused.
     pub fn redeem(self) -> (T, V, HostSlot) {
         let mut slot = self.slot;
         slot.begin();

@@ -118,12 +118,12 @@ impl PreviousPolicy {
 }
 
 fn source_file(path: &Arc<str>, text: &Arc<str>, room: &mut usize) -> PolicySourceFile {
-    let left = room.checked_sub(text.len());
-    *room = left.unwrap_or(*room);
+    let remaining = room.checked_sub(text.len());
+    *room = remaining.unwrap_or(*room);
     let digest = Sha256::digest(text.as_bytes()).into();
     PolicySourceFile {
         path: Arc::clone(path),
-        text: left.map(|_| Arc::clone(text)),
+        text: remaining.map(|_| Arc::clone(text)),
         digest,
     }
 }

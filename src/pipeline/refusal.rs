@@ -1,4 +1,4 @@
-//! A refusal, with all that its answer, its record and its metrics report.
+//! A refusal, with all that its response, its record and its metrics report.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::policy::trail::Trail;
 
 use super::failure_class::{self, FailureKind};
 
-/// The cause of a refusal, and what is known of it beyond the table of reasons.
+/// The cause of a refusal, and the details beyond the table of reasons.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// The row of the table of reasons.
@@ -41,7 +41,7 @@ pub struct Refusal {
     pub fault: Option<&'static UpstreamFault>,
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
-    /// The status of the origin's answer, if there was one.
+    /// The status of the origin's response, if there was one.
     pub received_status: Option<u16>,
     /// The time for `Retry-After`, in whole seconds, if it is known.
     pub retry_after: Option<Duration>,
@@ -96,7 +96,7 @@ impl Refusal {
         self
     }
 
-    /// Adds the status of the origin's answer.
+    /// Adds the status of the origin's response.
     #[must_use]
     pub(crate) fn with_received_status(self, head: &Parts) -> Self {
         Self {
@@ -118,14 +118,14 @@ impl Refusal {
     /// Adds what exactly failed between the proxy and the origin.
     #[must_use]
     pub fn with_fault(self, fault: &'static UpstreamFault) -> Self {
-        let (status, failing) = if fault.error_type == "connection_timeout" {
+        let (status, failure) = if fault.error_type == "connection_timeout" {
             (Some(504), Some(FailureKind::Temporary))
         } else {
             (self.status, self.failure)
         };
         Self {
             status,
-            failure: failing,
+            failure,
             error: Some(fault.error_type),
             fault: Some(fault),
             ..self.with_detail(fault.description)
@@ -180,8 +180,8 @@ impl Refusal {
             return WireResponse::Status(status);
         }
         match self.reason.row().status {
-            StatusSource::Profile(usual) => {
-                profile.wire_response(self.intent.unwrap_or(usual), conditional)
+            StatusSource::Profile(status) => {
+                profile.wire_response(self.intent.unwrap_or(status), conditional)
             }
             StatusSource::Fixed(503) => match profile.wire_response(Intent::Later, conditional) {
                 WireResponse::Close => WireResponse::Close,
@@ -193,7 +193,7 @@ impl Refusal {
     }
 }
 
-/// Returns the text of the cause, after that of the trap that caught the URL.
+/// Returns the trap's description, then the rule's `about`.
 fn detail_text(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow<'static, str>> {
     match (trail.trap().filter(|_| reason == Reason::Trap), about) {
         (None, about) => about.map(|about| Cow::Owned(about.to_owned())),

@@ -120,15 +120,15 @@ struct ReloadRequest {
 impl ReloadHandle {
     /// Creates both ends.
     pub fn new(clock: Clock) -> (Self, Reloader) {
-        let (ask, asked) = mpsc::channel(MAX_PENDING_REQUESTS);
+        let (sender, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
         let last = Arc::default();
         (
             Self {
-                requests: ask,
+                requests: sender,
                 last: Arc::clone(&last),
             },
             Reloader {
-                requests: asked,
+                requests: receiver,
                 last,
                 clock,
             },
@@ -138,15 +138,12 @@ impl ReloadHandle {
     /// Requests an attempt that begins after this call, and waits for it. Requests during an attempt share the next
     /// one. `None` if the proxy is shutting down.
     pub async fn reload(&self, trigger: ReloadTrigger) -> Option<Arc<ReloadAttempt>> {
-        let (answer, answered) = oneshot::channel();
+        let (reply, attempt) = oneshot::channel();
         self.requests
-            .send(ReloadRequest {
-                trigger,
-                reply: answer,
-            })
+            .send(ReloadRequest { trigger, reply })
             .await
             .ok()?;
-        answered.await.ok()
+        attempt.await.ok()
     }
 
     /// Returns the last attempt; `None` if there was none.
@@ -162,22 +159,24 @@ impl Reloader {
         attempt: impl Fn(ReloadTrigger) -> F,
     ) {
         while let Some(first) = self.requests.recv().await {
-            let mut asks = vec![first];
+            let mut requests = vec![first];
             while let Ok(more) = self.requests.try_recv() {
-                asks.push(more);
+                requests.push(more);
             }
-            let trigger = asks.first().map_or(ReloadTrigger::Api, |ask| ask.trigger);
+            let trigger = requests
+                .first()
+                .map_or(ReloadTrigger::Api, |request| request.trigger);
             let ReloadOutcomes { live, shadow } = attempt(trigger).await.into();
-            let made = Arc::new(ReloadAttempt {
+            let attempt = Arc::new(ReloadAttempt {
                 at: self.clock.wall_time(),
                 trigger,
                 outcome: live,
                 shadow,
             });
-            *self.last.lock() = Some(Arc::clone(&made));
-            for ask in asks {
+            *self.last.lock() = Some(Arc::clone(&attempt));
+            for request in requests {
                 // The client may have left.
-                let _ = ask.reply.send(Arc::clone(&made));
+                let _ = request.reply.send(Arc::clone(&attempt));
             }
         }
     }
@@ -190,42 +189,42 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_burst_shares_one_attempt_that_begins_behind_the_one_under_way() {
+    async fn a_burst_shares_one_attempt_that_begins_after_the_one_in_progress() {
         let (reloads, reloader) = ReloadHandle::new(Clock::system());
-        let made = Arc::new(AtomicUsize::new(0));
+        let attempts = Arc::new(AtomicUsize::new(0));
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         let server = tokio::spawn({
-            let made = Arc::clone(&made);
+            let attempts = Arc::clone(&attempts);
             let gate = Arc::clone(&gate);
             reloader.serve(move |_| {
-                let made = Arc::clone(&made);
+                let attempts = Arc::clone(&attempts);
                 let gate = Arc::clone(&gate);
                 async move {
-                    made.fetch_add(1, Ordering::Relaxed);
+                    attempts.fetch_add(1, Ordering::Relaxed);
                     gate.acquire().await.unwrap().forget();
                     ReloadOutcome::Unchanged
                 }
             })
         });
         assert!(reloads.last_attempt().is_none());
-        let ask = |trigger| {
+        let spawn_reload = |trigger| {
             let reloads = reloads.clone();
             tokio::spawn(async move { reloads.reload(trigger).await })
         };
-        let first = ask(ReloadTrigger::Signal);
-        while made.load(Ordering::Relaxed) == 0 {
+        let first = spawn_reload(ReloadTrigger::Signal);
+        while attempts.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
-        let burst: Vec<_> = (0..10).map(|_| ask(ReloadTrigger::Api)).collect();
+        let burst: Vec<_> = (0..10).map(|_| spawn_reload(ReloadTrigger::Api)).collect();
         while reloads.requests.capacity() > MAX_PENDING_REQUESTS - 10 {
             tokio::task::yield_now().await;
         }
         gate.add_permits(2);
         assert_eq!(first.await.unwrap().unwrap().trigger, ReloadTrigger::Signal);
-        for asked in burst {
-            assert_eq!(asked.await.unwrap().unwrap().trigger, ReloadTrigger::Api);
+        for reload in burst {
+            assert_eq!(reload.await.unwrap().unwrap().trigger, ReloadTrigger::Api);
         }
-        assert_eq!(made.load(Ordering::Relaxed), 2);
+        assert_eq!(attempts.load(Ordering::Relaxed), 2);
         assert!(matches!(
             reloads.last_attempt().unwrap().outcome,
             ReloadOutcome::Unchanged

@@ -2,28 +2,28 @@
 //!
 //! `identify → target → recall → evaluate → rewrite → evaluate → budget → recrawl interval → destination → robots →
 //! pace → permit`. Cheap and certain stages come first, shared state last: a URL that the policy rejects costs no
-//! look-up of a name and no slot of its host.
+//! lookup of a name and no slot of its host.
 
 use std::sync::Arc;
 
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
 use super::destination::{AddressList, DestinationResolver};
 use super::evaluation::Evaluation;
+use super::evaluation_loop::{PipelineResult, PipelineStages, ReadyToSend, run_until_permitted};
 use super::facts::RequestFacts;
-use super::hold::{Cleared, PipelineResult, PipelineStages, admit};
 use super::refusal::Refusal;
 use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
 use super::stage::pace::{RequestPacing, WaitContext};
 use super::stage::robots::{RobotsAllowance, RobotsVerdict};
-use super::stage::{budget, destination, ledger, pace, robots, scope, stop};
+use super::stage::{budget, destination, ledger, pace, request, robots, stop};
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::robots::state::RobotsState;
 pub use crate::store::ledger::Ledger;
 use crate::urls::target::UrlTarget;
 
-/// A request as it arrives: the proxy knows the connection, the pipeline the order.
+/// A request as it arrives. The proxy provides the data of the connection, in the order in which the pipeline needs it.
 pub trait IncomingRequest: Send + Sync {
     /// Finds out which crawler sends the request.
     fn identify(&mut self) -> impl Future<Output = Result<Crawler, Box<Refusal>>> + Send;
@@ -41,7 +41,7 @@ pub trait IncomingRequest: Send + Sync {
 /// The cause if a request is not sent to its origin.
 #[derive(Debug)]
 pub enum NotForwarded {
-    /// The proxy answers with the host's robots.txt as it knows it.
+    /// The proxy responds with its copy of the host's robots.txt.
     ServeRobots(Arc<RobotsState>),
     /// The proxy refuses it.
     Refuse(Box<Refusal>),
@@ -88,7 +88,7 @@ pub async fn admit_request<I: IncomingRequest, D: DestinationResolver, R: Robots
         admission: services.admission,
         profile: &profile,
     };
-    Ok(admit(&RequestStages { services, wait }, facts, snapshot).await)
+    Ok(run_until_permitted(&RequestStages { services, wait }, facts, snapshot).await)
 }
 
 struct RequestStages<'a, D, R> {
@@ -97,7 +97,7 @@ struct RequestStages<'a, D, R> {
 }
 
 impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
-    /// Evaluates the rules on a URL, with what the ledger remembers of it. The rules come first since they choose the
+    /// Evaluates the rules on a URL, with its record in the ledger. The rules come first since they choose the
     /// form of the URL that the ledger knows.
     fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
         let mut evaluation = Evaluation::new(facts, snapshot);
@@ -112,8 +112,8 @@ impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
 impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages<'_, D, R> {
     type Facts = RequestFacts;
     type Addresses = D::Addresses;
-    type Basis = RobotsAllowance;
-    type Halt = NotForwarded;
+    type Inputs = RobotsAllowance;
+    type Error = NotForwarded;
 
     fn active_policy(&self) -> &ActivePolicy {
         self.services.active_policy
@@ -123,11 +123,11 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
         self.services.admission
     }
 
-    /// A URL that is fetched instead of the one that was asked for is evaluated in its turn, and not rewritten again.
+    /// A URL that is fetched instead of the requested one is evaluated as well, and not rewritten again.
     fn evaluate(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
-        let year = scope::year(&snapshot, self.services.admission);
+        let year = request::year(&snapshot, self.services.admission);
         let evaluation = self.evaluate_url(facts.with_year(year), snapshot);
-        match scope::rewritten_target(&evaluation) {
+        match request::rewritten_target(&evaluation) {
             Some(target) => {
                 let snapshot = Arc::clone(evaluation.snapshot());
                 let original = evaluation.into_original_facts();
@@ -141,14 +141,14 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
         &self,
         evaluation: &mut Evaluation,
         arrival: &mut Option<Arrival>,
-    ) -> Result<Cleared<D::Addresses, RobotsAllowance>, NotForwarded> {
+    ) -> Result<ReadyToSend<D::Addresses, RobotsAllowance>, NotForwarded> {
         let RequestServices {
             destinations,
             robots,
             admission,
             ..
         } = *self.services;
-        if scope::check(evaluation)? == scope::PolicyVerdict::RobotsTxtExempt {
+        if request::check(evaluation)? == request::PolicyVerdict::RobotsTxtExempt {
             evaluation.exempt_robots_txt();
         }
         budget::check_remaining(evaluation, admission)?;
@@ -167,25 +167,25 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
         let robots_txt = robots::evaluate(evaluation, robots, admission).await;
         evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);
-        let basis = match robots_txt.verdict? {
+        let allowance = match robots_txt.verdict? {
             RobotsVerdict::Allow(allowance) => allowance,
-            RobotsVerdict::Serve(known) => return Err(NotForwarded::ServeRobots(known)),
+            RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
         };
-        let pacing = RequestPacing::new(evaluation, basis.spacing, &self.wait);
+        let pacing = RequestPacing::new(evaluation, allowance.spacing, &self.wait);
         let slot = pace::acquire_slot(&pacing, &addresses, admission, arrival).await?;
         if arrival.is_some() {
             // Another request may meanwhile have found that the host refuses connections.
             destination::check_reachable(evaluation, destinations, &addresses)?;
         }
-        Ok(Cleared {
+        Ok(ReadyToSend {
             addresses,
             slot,
-            basis,
+            inputs: allowance,
         })
     }
 
-    fn is_outdated(&self, evaluation: &Evaluation, basis: &RobotsAllowance) -> bool {
-        basis.is_outdated(evaluation, self.services.robots) || ledger::is_outdated(evaluation)
+    fn is_outdated(&self, evaluation: &Evaluation, allowance: &RobotsAllowance) -> bool {
+        allowance.is_outdated(evaluation, self.services.robots) || ledger::is_outdated(evaluation)
     }
 
     fn charge(&self, evaluation: &Evaluation, slot: &mut HostSlot) -> Result<(), NotForwarded> {

@@ -1,4 +1,4 @@
-//! From the origin's answer to the client: the stages after the origin, in their order.
+//! From the origin's response to the client: the stages after the origin, in their order.
 
 use http::HeaderValue;
 use http::response::Parts;
@@ -15,24 +15,24 @@ use super::refusal::Refusal;
 use super::stage::document::DocumentRequirements;
 use super::stage::outcome::OutcomeRecorder;
 pub use super::stage::recrawl::ContentUse;
-use super::stage::{class, content, document, ledger, recrawl, redirect};
+use super::stage::{class, document, ledger, recrawl, redirect, response};
 
-/// The proxy's additions to an answer that is passed on.
+/// The proxy's additions to a response that is passed on.
 #[derive(Debug)]
 pub struct ResponseAnnotations {
     /// The kind of error that it counts as: `Crawl-Error`.
     pub failure: Option<FailureKind>,
     /// The findings of checks: a `Crawl-Tag` each.
     pub tags: Vec<HeaderValue>,
-    /// The cause for which the policy would refuse the target of the redirection: `Crawl-Redirect`.
+    /// The cause for which the policy would refuse the target of the redirect: `Crawl-Redirect`.
     pub redirect_refusal: Option<HeaderValue>,
 }
 
-/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` is whether the client asked for a
-/// 304. The target of a redirection that is passed on is remembered by the admission queue.
+/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` is whether the client requested a
+/// 304. The target of a redirect that is passed on is remembered by the admission queue.
 ///
 /// # Errors
-/// The refusal that replaces the origin's answer.
+/// The refusal that replaces the origin's response.
 pub fn evaluate_response(
     evaluation: &mut Evaluation,
     head: &Parts,
@@ -40,30 +40,36 @@ pub fn evaluate_response(
     recorder: Option<&mut OutcomeRecorder>,
     admission: &AdmissionQueue,
 ) -> Result<ResponseAnnotations, Box<Refusal>> {
-    let leads = redirect::redirect_target(evaluation, head);
-    let failing = failure_class::classify_response(
+    let redirect_target = redirect::redirect_target(evaluation, head);
+    let failure = failure_class::classify_response(
         head,
         recrawl::effective_conditional(evaluation, conditional),
-        &leads,
+        &redirect_target,
     );
-    let kind = content::media_type(head);
-    let verdict = content::evaluate(evaluation, head, &kind);
-    if let Some(learning) = recorder {
-        learning.record_head(evaluation, head, &kind, failing, ledger::now(admission));
+    let media_type = response::media_type(head);
+    let verdict = response::evaluate(evaluation, head, &media_type);
+    if let Some(recorder) = recorder {
+        recorder.record_head(
+            evaluation,
+            head,
+            &media_type,
+            failure,
+            ledger::now(admission),
+        );
     }
     verdict?;
     let tags = recrawl::evaluate(evaluation, head)?;
-    class::record_redirect(evaluation, &leads, admission);
-    let redirect = redirect::redirect_refusal(evaluation, head.status, &leads);
+    class::record_redirect(evaluation, &redirect_target, admission);
+    let redirect_refusal = redirect::redirect_refusal(evaluation, head.status, &redirect_target);
     Ok(ResponseAnnotations {
-        failure: failing,
+        failure,
         tags,
-        redirect_refusal: redirect,
+        redirect_refusal,
     })
 }
 
-/// Returns what has to be read of the body of an answer that passed, before it may be sent on; `None` if nothing, which
-/// costs nothing if the policy never needs it.
+/// Returns the part of the body that must be read before the response may be sent on; `None` if no part. Costs nothing
+/// if the policy never needs it.
 pub fn document_requirements<'j>(
     evaluation: &'j Evaluation,
     head: &Parts,
@@ -71,10 +77,10 @@ pub fn document_requirements<'j>(
     document::document_requirements(evaluation, head)
 }
 
-/// Evaluates the document, of which nothing has been sent on yet. `head` is the origin's.
+/// Evaluates the document, before any of it is sent on. `head` is the origin's.
 ///
 /// # Errors
-/// The refusal that replaces the origin's answer.
+/// The refusal that replaces the origin's response.
 pub fn evaluate_document(
     evaluation: &mut Evaluation,
     head: &Parts,
@@ -83,20 +89,20 @@ pub fn evaluate_document(
     document::evaluate(evaluation, head, document)
 }
 
-/// Returns the changes to the body of an answer that passed.
+/// Returns the changes to the body of a response that passed.
 pub fn plan_rewrite(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
     document_rewrite::plan(evaluation, head)
 }
 
-/// Returns what the content of an answer that passed is needed for.
+/// Returns the use of the content of a response that passed.
 pub fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     recrawl::content_use(evaluation, head)
 }
 
-/// Compares the content of a body, of which nothing has been sent on yet, by its hash.
+/// Compares the content of a body by its hash, before any of it is sent on.
 ///
 /// # Errors
-/// The refusal that replaces the origin's answer.
+/// The refusal that replaces the origin's response.
 pub fn check_content(
     evaluation: &Evaluation,
     head: &Parts,

@@ -23,18 +23,18 @@ use super::stage::{class, stop};
 
 /// Provides the robots.txt of hosts, from memory or by fetching them.
 pub trait RobotsProvider {
-    /// Returns what is known of the target's host. It is called for every request, so it neither waits nor allocates.
+    /// Returns the known state of the target's host. It is called for every request, so it neither waits nor allocates.
     ///
     /// What came from a host whose certificate was not verified is only for requests that skip the verification, too.
     fn cached(&self, target: &UrlTarget, verify: CertificateVerification) -> Option<CachedRobots>;
 
     /// Begins to fetch a file that is no longer fresh; no request waits for that. Does nothing, and does not call
-    /// `errand`, while a fetch is running.
+    /// `fetch_request`, while a fetch is running.
     fn refresh(
         &self,
         target: &UrlTarget,
         verify: CertificateVerification,
-        errand: impl FnOnce() -> RobotsFetchRequest,
+        fetch_request: impl FnOnce() -> RobotsFetchRequest,
     );
 
     /// Fetches a file that is not known, or waits for a fetch that is running. A fetch goes on if the request that
@@ -42,7 +42,7 @@ pub trait RobotsProvider {
     fn fetch(
         &self,
         target: &UrlTarget,
-        errand: RobotsFetchRequest,
+        fetch_request: RobotsFetchRequest,
     ) -> impl Future<Output = Arc<RobotsState>> + Send;
 }
 
@@ -85,7 +85,7 @@ pub enum RobotsPermitError {
 }
 
 impl RobotsFetchRequest {
-    /// Checks one hop of the fetch and waits for the host's turn, for at most `patience`.
+    /// Checks one hop of the fetch and waits for the host's turn, for at most `max_wait`.
     ///
     /// # Errors
     /// If it may not be sent.
@@ -94,15 +94,15 @@ impl RobotsFetchRequest {
         target: &UrlTarget,
         verify: CertificateVerification,
         destinations: &D,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Permit<UrlTarget, D::Addresses>, RobotsPermitError> {
         let vetted = destinations
             .vet(target)
             .await
             .map_err(RobotsPermitError::Destination)?;
-        if let Some(left) = destinations.connect_cooldown(&vetted) {
+        if let Some(remaining) = destinations.connect_backoff(&vetted) {
             return Err(RobotsPermitError::Destination(
-                DestinationError::ConnectionRefused(left),
+                DestinationError::ConnectionRefused(remaining),
             ));
         }
         let subject = PaceSubject {
@@ -117,18 +117,18 @@ impl RobotsFetchRequest {
             crawler: &self.crawler,
             resource: target.as_str(),
         };
-        let mut patience = patience;
+        let mut max_wait = max_wait;
         let mut arrival = None;
         let slot = loop {
-            patience = stop::wait_for_host_stops(target.host(), self, patience)
+            max_wait = stop::wait_for_host_stops(target.host(), self, max_wait)
                 .await
                 .ok_or(RobotsPermitError::WaitTooLong)?;
             let terms = || WaitTerms {
-                patience,
+                max_wait,
                 rank: class::robots_rank(self.order),
             };
             let slot = subject
-                .admit(&vetted, &self.admission, &mut arrival, terms)
+                .acquire_slot(&vetted, &self.admission, &mut arrival, terms)
                 .await;
             let slot = slot.map_err(|_| RobotsPermitError::WaitTooLong)?;
             // The slot is returned unused if the host was stopped while it waited.

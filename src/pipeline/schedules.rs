@@ -1,7 +1,7 @@
 //! The option `politeness.schedule`, prepared when a policy is loaded, so that a request only looks up the current
 //! window.
 //!
-//! A policy without schedules costs a request one look at an empty table, and no reading of the clock.
+//! A policy without schedules costs a request one access to an empty table, and no reading of the clock.
 //! `crate::pacing::schedule` defines the windows.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

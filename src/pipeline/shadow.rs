@@ -56,10 +56,10 @@ impl ShadowEvaluation {
             return None;
         }
         let facts = request_facts.policy_facts();
-        let other = snapshot.shadow.as_ref().map(|of| {
-            let (trail, decision) = of.policy.decide_request(&facts);
+        let other = snapshot.shadow.as_ref().map(|shadow| {
+            let (trail, decision) = shadow.policy.decide_request(&facts);
             ShadowPolicyEvaluation {
-                shadow: Arc::clone(of),
+                shadow: Arc::clone(shadow),
                 trail,
                 decision,
             }
@@ -75,10 +75,10 @@ impl ShadowEvaluation {
         if !snapshot.has_shadows() {
             return None;
         }
-        let other = snapshot.shadow.as_ref().map(|of| {
-            let (trail, decision) = of.policy.decide(facts);
+        let other = snapshot.shadow.as_ref().map(|shadow| {
+            let (trail, decision) = shadow.policy.decide(facts);
             ShadowPolicyEvaluation {
-                shadow: Arc::clone(of),
+                shadow: Arc::clone(shadow),
                 trail,
                 decision,
             }
@@ -131,7 +131,7 @@ impl ShadowEvaluation {
 }
 
 impl ShadowEvaluation {
-    /// Returns `true` if the shadow policy depends on what the document says. Shadow rules are covered by the active
+    /// Returns `true` if the shadow policy depends on the document. Shadow rules are covered by the active
     /// policy.
     pub(crate) fn awaits_document(&self, facts: &Facts<'_>) -> bool {
         self.policy_evaluation.as_ref().is_some_and(|other| {
@@ -224,7 +224,7 @@ impl DecisionRef<'_> {
 }
 
 impl ShadowEvaluation {
-    /// Returns what the shadows have come to, compared with what the live rules have.
+    /// Returns the results of the shadows, compared with those of the live rules.
     pub(crate) fn to_notes(
         &self,
         policy: &Policy,

@@ -133,11 +133,11 @@ impl PolicySnapshot {
     }
 
     /// Returns `true` if a decision, live or in shadow, may depend on the year.
-    pub(crate) fn asks_year(&self) -> bool {
+    pub(crate) fn depends_on_year(&self) -> bool {
         self.policies().any(Policy::depends_on_year)
     }
 
-    /// Returns `true` if a decision, live or in shadow, may depend on what a document says.
+    /// Returns `true` if a decision, live or in shadow, may depend on a document.
     pub fn reads_documents(&self) -> bool {
         self.policies()
             .any(|policy| policy.document_needs().rules || policy.document_needs().checks)

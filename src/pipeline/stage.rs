@@ -2,7 +2,6 @@
 
 pub(super) mod budget;
 pub(super) mod class;
-pub(super) mod content;
 pub(super) mod destination;
 pub mod document;
 pub mod identify;
@@ -11,7 +10,8 @@ pub mod outcome;
 pub(super) mod pace;
 pub mod recrawl;
 pub(super) mod redirect;
+pub(super) mod request;
+pub(super) mod response;
 pub(super) mod robots;
-pub(super) mod scope;
 pub(super) mod stop;
 pub(super) mod usage;

@@ -2,7 +2,7 @@
 //!
 //! While there is no stop, a request reads one flag. [`crate::pacing::stops`] defines which requests a stop covers,
 //! `stage/stop.rs` and `admission/stop_wait.rs` how a request waits and is refused. Changes block on the disk; the
-//! look-ups of requests never do.
+//! lookups of requests never do.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -90,7 +90,7 @@ pub enum StopRefusal {
     Stopped {
         stop: Arc<EmergencyStop>,
         /// The time until it ends, if it has an end.
-        left: Option<Duration>,
+        remaining: Option<Duration>,
     },
     /// The proxy is shutting down.
     ShuttingDown,
@@ -128,8 +128,10 @@ impl StopRegistry {
         let entries = saved.stops.into_iter().filter_map(|stop| {
             let ends = match stop.until {
                 Some(until) => {
-                    let left = until.checked_sub(wall).filter(|left| !left.is_zero())?;
-                    now.checked_add(left)
+                    let remaining = until
+                        .checked_sub(wall)
+                        .filter(|remaining| !remaining.is_zero())?;
+                    now.checked_add(remaining)
                 }
                 None => None,
             };
@@ -212,11 +214,11 @@ impl StopRegistry {
     }
 
     /// Returns the refusal by a stop that covers a request now.
-    pub fn find_refusal(&self, covers: &StopQuery<'_>) -> Option<StopRefusal> {
+    pub fn find_refusal(&self, query: &StopQuery<'_>) -> Option<StopRefusal> {
         let now = self.clock.now();
         self.set
             .load()
-            .find_covering(covers, now)
+            .find_covering(query, now)
             .map(|entry| refusal_for(entry, now))
     }
 
@@ -227,26 +229,26 @@ impl StopRegistry {
     /// caller that drops the future stops waiting, and is counted as a client that has left.
     pub async fn wait_until_lifted(
         &self,
-        covers: &StopQuery<'_>,
+        query: &StopQuery<'_>,
         crawler: &Crawler,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(), StopRefusal> {
-        let Some(waiting) = StopWait::join(self, covers.host, crawler) else {
-            return self.find_refusal(covers).map_or(Ok(()), Err);
+        let Some(waiting) = StopWait::join(self, query.host, crawler) else {
+            return self.find_refusal(query).map_or(Ok(()), Err);
         };
         loop {
             let now = self.clock.now();
-            let Some(entry) = self.set.load().find_covering(covers, now).cloned() else {
+            let Some(entry) = self.set.load().find_covering(query, now).cloned() else {
                 return waiting.finish(Ok(()));
             };
             if self.closed.load(Ordering::SeqCst) {
                 return waiting.finish(Err(StopRefusal::ShuttingDown));
             }
-            if until <= now {
+            if deadline <= now {
                 return waiting.finish(Err(refusal_for(&entry, now)));
             }
-            let wake = entry.ends_at.map_or(until, |ends| ends.min(until));
-            // Both the timeout and the notification are reasons to look again.
+            let wake = entry.ends_at.map_or(deadline, |ends| ends.min(deadline));
+            // After the timeout as after a notification, the stops are checked again.
             let _ = timeout(
                 wake.saturating_duration_since(now),
                 waiting.notify.notified(),
@@ -255,20 +257,20 @@ impl StopRegistry {
         }
     }
 
-    /// Waits for a duration, and returns what is left of it.
+    /// Waits until no stop covers a request, for at most `max_wait`. Returns the rest of it.
     ///
     /// # Errors As [`Self::wait_until_lifted`].
     pub async fn wait_until_lifted_for(
         &self,
-        covers: &StopQuery<'_>,
+        query: &StopQuery<'_>,
         crawler: &Crawler,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Duration, StopRefusal> {
-        let until = self.clock.now() + patience;
-        if self.find_refusal(covers).is_some() {
-            Box::pin(self.wait_until_lifted(covers, crawler, until)).await?;
+        let deadline = self.clock.now() + max_wait;
+        if self.find_refusal(query).is_some() {
+            Box::pin(self.wait_until_lifted(query, crawler, deadline)).await?;
         }
-        Ok(until.saturating_duration_since(self.clock.now()))
+        Ok(deadline.saturating_duration_since(self.clock.now()))
     }
 
     /// Subscribes to changes, for tunnels, which outlive a request.
@@ -276,7 +278,7 @@ impl StopRegistry {
         self.changed.subscribe()
     }
 
-    /// Refuses all that wait now or would have to wait later.
+    /// Refuses all requests that wait now or would have to wait later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.notify_all();
@@ -351,17 +353,17 @@ impl StopRegistry {
             return Err(TooManyStops);
         }
         let id = *next;
-        let since = self.wall();
-        let until = duration.map(|lasts| since.saturating_add(lasts));
+        let started_at = self.wall();
+        let until = duration.map(|duration| started_at.saturating_add(duration));
         let stop = Arc::new(EmergencyStop {
             id,
             target,
             reason,
-            since,
+            since: started_at,
             until,
         });
         *next = StopId(id.0.saturating_add(1));
-        let ends = duration.and_then(|lasts| now.checked_add(lasts));
+        let ends = duration.and_then(|duration| now.checked_add(duration));
         self.replace(set.with_entry(StopEntry {
             stop: Arc::clone(&stop),
             ends_at: ends,
@@ -420,7 +422,7 @@ fn write_error_text(file: &StopsFile, error: &io::Error) -> String {
 fn refusal_for(entry: &StopEntry, now: Instant) -> StopRefusal {
     StopRefusal::Stopped {
         stop: Arc::clone(&entry.stop),
-        left: entry.remaining(now),
+        remaining: entry.remaining(now),
     }
 }
 
@@ -436,7 +438,7 @@ struct StopWait<'s> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StopWaitEnd {
     Abandoned,
-    Answered,
+    Finished,
 }
 
 impl<'s> StopWait<'s> {
@@ -447,14 +449,14 @@ impl<'s> StopWait<'s> {
             return None;
         }
         let number = waiting.next;
-        let bell = Arc::new(Notify::new());
+        let notify = Arc::new(Notify::new());
         waiting.next += 1;
         let host = host.into();
         let name = crawler.as_str().into();
         waiting.waiters.insert(
             number,
             StopWaiter {
-                notify: Arc::clone(&bell),
+                notify: Arc::clone(&notify),
                 host,
                 crawler: name,
             },
@@ -464,13 +466,13 @@ impl<'s> StopWait<'s> {
             stops,
             crawler,
             number,
-            notify: bell,
+            notify,
             end: StopWaitEnd::Abandoned,
         })
     }
 
     fn finish<T>(mut self, result: T) -> T {
-        self.end = StopWaitEnd::Answered;
+        self.end = StopWaitEnd::Finished;
         result
     }
 }

@@ -62,7 +62,7 @@ struct SweepState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepInProgress;
 
-/// The decision whether a sweep continues.
+/// `More` if a sweep continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SweepStep {
     More,
@@ -87,16 +87,16 @@ impl LedgerSweeper {
     /// # Errors
     /// If a sweep is running or ordered.
     pub fn order(&self, mode: SweepMode, revision: &str, urls: u64) -> Result<(), SweepInProgress> {
-        let mut known = self.lock_state();
-        let running = known
+        let mut state = self.lock_state();
+        let running = state
             .progress
             .as_ref()
             .is_some_and(|progress| progress.state == SweepPhase::Running);
-        if running || known.order.is_some() {
+        if running || state.order.is_some() {
             return Err(SweepInProgress);
         }
-        known.order = Some(SweepProgress::new(mode, revision, urls));
-        drop(known);
+        state.order = Some(SweepProgress::new(mode, revision, urls));
+        drop(state);
         self.0.order_notify.notify_one();
         Ok(())
     }
@@ -104,28 +104,28 @@ impl LedgerSweeper {
     /// Returns the progress of the sweep that is running, or is ordered and runs next, or was the last; `None` if there
     /// has been none.
     pub fn progress(&self) -> Option<SweepProgress> {
-        let known = self.lock_state();
-        let running = known
+        let state = self.lock_state();
+        let running = state
             .progress
             .as_ref()
             .filter(|progress| progress.state == SweepPhase::Running);
         running
-            .or(known.order.as_ref())
-            .or(known.progress.as_ref())
+            .or(state.order.as_ref())
+            .or(state.progress.as_ref())
             .cloned()
     }
 
     /// Sweeps after each change of a policy with crawl spaces, and on order; begins with a sweep that a restart
     /// interrupted. `ledger` returns the ledger in use. Runs until its task is dropped.
-    pub async fn serve(&self, in_force: &ActivePolicy, ledger: impl Fn() -> Option<Ledger>) {
-        let mut changes = in_force.subscribe();
+    pub async fn serve(&self, active_policy: &ActivePolicy, ledger: impl Fn() -> Option<Ledger>) {
+        let mut changes = active_policy.subscribe();
         let mut order = None;
         loop {
             changes.mark_unchanged();
-            let policy = Arc::clone(&in_force.load().policy);
+            let policy = Arc::clone(&active_policy.load().policy);
             let sweep = async {
                 match (ledger(), order) {
-                    (Some(ledger), Some(how)) => self.sweep(&ledger, &policy, how).await,
+                    (Some(ledger), Some(mode)) => self.sweep(&ledger, &policy, mode).await,
                     (Some(ledger), None) if !policy.spaces().all().is_empty() => {
                         self.resume(&ledger, &policy).await;
                     }
@@ -154,17 +154,17 @@ impl LedgerSweeper {
 
     /// Begins the sweep that was ordered.
     fn take_order(&self) -> Option<SweepMode> {
-        let mut known = self.lock_state();
-        let order = known.order.take()?;
-        let how = order.mode;
-        known.progress = Some(order);
-        Some(how)
+        let mut state = self.lock_state();
+        let order = state.order.take()?;
+        let mode = order.mode;
+        state.progress = Some(order);
+        Some(mode)
     }
 
     /// Forgets the running sweep, which was interrupted.
     fn abandon(&self) {
-        let mut known = self.lock_state();
-        known
+        let mut state = self.lock_state();
+        state
             .progress
             .take_if(|progress| progress.state == SweepPhase::Running);
     }
@@ -191,11 +191,11 @@ impl LedgerSweeper {
     }
 
     async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: SweepProgress) {
-        let how = progress.mode;
+        let mode = progress.mode;
         let revision = &*progress.revision.clone();
-        tracing::info!(?how, revision, urls = progress.total, "the ledger is swept");
+        tracing::info!(how = ?mode, revision, urls = progress.total, "the ledger is swept");
         self.lock_state().progress = Some(progress.clone());
-        if how == SweepMode::ForGood {
+        if mode == SweepMode::ForGood {
             progress::save(ledger, &progress);
         }
         loop {
@@ -224,7 +224,7 @@ impl LedgerSweeper {
             if next == SweepStep::Done {
                 progress.state = SweepPhase::Done;
             }
-            if how == SweepMode::ForGood {
+            if mode == SweepMode::ForGood {
                 progress::save(ledger, &progress);
             }
             self.lock_state().progress = Some(progress.clone());
@@ -237,7 +237,7 @@ impl LedgerSweeper {
         let moved = progress.moved;
         let allowed = progress.allowed;
         tracing::info!(
-            ?how,
+            how = ?mode,
             revision,
             removed,
             moved,

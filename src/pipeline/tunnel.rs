@@ -1,6 +1,6 @@
 //! From a CONNECT to a permit: the stages of a host whose URLs the proxy will not see.
 //!
-//! A CONNECT shows its host, port, crawler and address, so the policy has three answers (docs/policy/reference.md
+//! A CONNECT shows its host, port, crawler and address, so the policy has three decisions (docs/policy/reference.md
 //! "Tunnels"). What the bytes inside turn out to be is up to the proxy.
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::policy::rule::PolicyStage;
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
 use super::destination::{AddressList, DestinationResolver, retain_admitted};
 pub use super::evaluation::TunnelEvaluation;
+use super::evaluation_loop::{PipelineResult, PipelineStages, ReadyToSend, run_until_permitted};
 pub use super::facts::TunnelFacts;
-use super::hold::{Cleared, PipelineResult, PipelineStages, admit};
 use super::refusal::Refusal;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
 use super::stage::pace::{self, Pacing, SlotRequester};
 use super::stage::{class, destination, stop};
 
-/// The policy's answer about a tunnel.
+/// The policy's decision on a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelDecision {
     /// Every URL of the host is admitted, as far as the facts of a tunnel reach.
@@ -33,7 +33,7 @@ pub enum TunnelDecision {
     Undecided,
 }
 
-/// A CONNECT that has been through the stages before the origin.
+/// The result of the stages before the origin for a CONNECT.
 pub type TunnelResult<V> = PipelineResult<TunnelFacts, V, Box<Refusal>>;
 
 /// The services that the stages of a tunnel use.
@@ -44,27 +44,27 @@ pub struct TunnelServices<'a, D> {
     pub active_policy: &'a ActivePolicy,
     /// Where tunnels wait for their host.
     pub admission: &'a Arc<AdmissionQueue>,
-    /// The longest time that a tunnel is held, if the policy does not set one.
-    pub patience: Duration,
+    /// The maximum time that a tunnel waits, if the policy does not set one.
+    pub max_wait: Duration,
 }
 
 /// Takes a CONNECT through the stages before the origin: the policy by host, the addresses and their ranges, the policy
 /// by address, the host's turn. It is evaluated again if the policy has changed while it waited.
 ///
-/// robots.txt is about paths, so it is not consulted. A host that the policy refuses costs no look-up.
+/// robots.txt is about paths, so it is not consulted. A host that the policy refuses costs no lookup.
 pub async fn admit_tunnel<D: DestinationResolver>(
     facts: TunnelFacts,
     snapshot: Arc<PolicySnapshot>,
     services: &TunnelServices<'_, D>,
 ) -> TunnelResult<D::Addresses> {
-    admit(services, facts, snapshot).await
+    run_until_permitted(services, facts, snapshot).await
 }
 
 impl<D: DestinationResolver> PipelineStages for TunnelServices<'_, D> {
     type Facts = TunnelFacts;
     type Addresses = D::Addresses;
-    type Basis = ();
-    type Halt = Box<Refusal>;
+    type Inputs = ();
+    type Error = Box<Refusal>;
 
     fn active_policy(&self) -> &ActivePolicy {
         self.active_policy
@@ -82,7 +82,7 @@ impl<D: DestinationResolver> PipelineStages for TunnelServices<'_, D> {
         &self,
         evaluation: &mut TunnelEvaluation,
         arrival: &mut Option<Arrival>,
-    ) -> Result<Cleared<D::Addresses, ()>, Box<Refusal>> {
+    ) -> Result<ReadyToSend<D::Addresses, ()>, Box<Refusal>> {
         let by_address = evaluation.policy().is_active_at(PolicyStage::Destination);
         if evaluation.decision().rejects() || !by_address {
             evaluation.ensure_admitted()?;
@@ -96,17 +96,17 @@ impl<D: DestinationResolver> PipelineStages for TunnelServices<'_, D> {
         let pacing = TunnelPacing {
             evaluation,
             admission: self.admission,
-            default_patience: self.patience,
+            default_max_wait: self.max_wait,
         };
         let slot = pace::acquire_slot(&pacing, &addresses, self.admission, arrival).await?;
-        Ok(Cleared {
+        Ok(ReadyToSend {
             addresses,
             slot,
-            basis: (),
+            inputs: (),
         })
     }
 
-    fn is_outdated(&self, _evaluation: &TunnelEvaluation, _basis: &()) -> bool {
+    fn is_outdated(&self, _evaluation: &TunnelEvaluation, _inputs: &()) -> bool {
         false
     }
 
@@ -142,7 +142,7 @@ fn evaluate_addresses(
 struct TunnelPacing<'a> {
     evaluation: &'a TunnelEvaluation,
     admission: &'a AdmissionQueue,
-    default_patience: Duration,
+    default_max_wait: Duration,
 }
 
 impl SlotRequester for TunnelPacing<'_> {
@@ -162,11 +162,11 @@ impl SlotRequester for TunnelPacing<'_> {
         Pacing::for_tunnel(&politeness, limits)
     }
 
-    fn patience(&self) -> Duration {
+    fn max_wait(&self) -> Duration {
         self.evaluation
             .timeouts()
             .connect_total
-            .unwrap_or(self.default_patience)
+            .unwrap_or(self.default_max_wait)
             .min(MAX_WAIT)
     }
 
@@ -179,7 +179,7 @@ impl SlotRequester for TunnelPacing<'_> {
 }
 
 impl TunnelEvaluation {
-    /// Returns the policy's answer, whatever the outcome is.
+    /// Returns the policy's decision, whatever the outcome is.
     pub fn verdict(&self) -> TunnelDecision {
         match self.decision().verdict {
             Verdict::Admit => TunnelDecision::Admit,

@@ -5,15 +5,15 @@ use crate::model::reason::Reason;
 use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
 use crate::policy::Policy;
-use crate::policy::options::schema::slot;
-use crate::policy::options::{OptionSetter, OptionSlot};
+use crate::policy::options::schema::option_index;
+use crate::policy::options::{OptionIndex, OptionSetter};
 use crate::policy::trail::Trail;
 
 use super::facts::{EvaluationFacts, TunnelFacts};
 use super::refusal::{Refusal, recorded_url_detail};
 use super::snapshot::PolicySnapshot;
 
-const TLS: OptionSlot = slot("tls");
+const TLS: OptionIndex = option_index("tls");
 
 /// The handling of a tunnel's TLS.
 #[derive(Clone, Debug)]

@@ -207,12 +207,12 @@ async fn reply_overloaded(mut socket: TcpStream, response: Bytes) {
 pub(crate) async fn close_lingering(client: &mut ClientSocket) {
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, async {
         client.shut_down().await;
-        let mut left = LINGER_BYTES;
+        let mut remaining = LINGER_BYTES;
         loop {
             match client.discard_received().await? {
                 0 => return Ok(()),
-                count if count > left => return Ok(()),
-                count => left -= count,
+                count if count > remaining => return Ok(()),
+                count => remaining -= count,
             }
         }
     })

@@ -346,8 +346,8 @@ impl ResponseDownload {
 
     fn check_limit(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
         match self.remaining.checked_sub(data.len() as u64) {
-            Some(left) => {
-                self.remaining = left;
+            Some(remaining) => {
+                self.remaining = remaining;
                 Ok(data)
             }
             None => Err(self.close(BodyError::TooLarge)),
@@ -526,10 +526,10 @@ impl UploadStream {
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
-                    let Some(left) = self.remaining.checked_sub(data.len() as u64) else {
+                    let Some(remaining) = self.remaining.checked_sub(data.len() as u64) else {
                         return Poll::Ready(Some(Err(BodyError::TooLarge)));
                     };
-                    self.remaining = left;
+                    self.remaining = remaining;
                     self.watch.bytes.fetch_add(data.len() as u64, Relaxed);
                     return Poll::Ready(Some(Ok(data)));
                 }

@@ -99,10 +99,10 @@ struct OpaqueTunnel {
 
 impl ConnectionContext {
     /// Creates the context of a new connection.
-    pub fn new(caller: ConnectedClient, counted: OpenConnection) -> Self {
+    pub fn new(caller: ConnectedClient, gauge: OpenConnection) -> Self {
         Self {
             caller,
-            _gauge: counted,
+            _gauge: gauge,
             granted_tunnel: Mutex::new(None),
             enclosing_tunnel: None,
         }
@@ -139,26 +139,28 @@ impl ProxyService {
             .begin(self.recorder.clock().now(), request.method());
         record.set_client(context.caller.address());
         let mut snapshot = self.active_policy.load();
-        let mut asker = ReplyPreferences::from_headers(request.headers());
-        asker.record_parent_span(&mut record);
+        let mut preferences = ReplyPreferences::from_headers(request.headers());
+        preferences.record_parent_span(&mut record);
         let method = request.method().clone();
-        let way = {
-            let way =
-                self.evaluate_connect(request, context, &mut asker, &mut snapshot, &mut record);
-            catch_panic(pin!(way)).await
+        let outcome = {
+            let evaluation = self.evaluate_connect(
+                request,
+                context,
+                &mut preferences,
+                &mut snapshot,
+                &mut record,
+            );
+            catch_panic(pin!(evaluation)).await
         };
-        let way = match way {
-            Ok(way) => way,
-            Err(CaughtPanic) => Err(Box::new(Refusal::new(
-                Reason::InternalError,
-                record.stage(),
-            ))),
-        };
-        let (host, onward) = match way {
-            Ok(way) => way,
+        let outcome = outcome.unwrap_or_else(|CaughtPanic| {
+            let refusal = Refusal::new(Reason::InternalError, record.stage());
+            Err(Box::new(refusal))
+        });
+        let (host, mode) = match outcome {
+            Ok(outcome) => outcome,
             Err(refusal) => {
                 self.count_refused(refusal.reason);
-                return match self.refusal_response(&refusal, &asker, &snapshot, &mut record) {
+                return match self.refusal_response(&refusal, &preferences, &snapshot, &mut record) {
                     Some(response) => {
                         let response = with_phrase(response, &refusal, &record);
                         Ok(local_response(response, &method, Box::new(record), open))
@@ -167,14 +169,10 @@ impl ProxyService {
                 };
             }
         };
-        self.count_granted(&onward);
+        self.count_granted(&mode);
         record.set_sent_status(200, ResponseSource::Proxy);
         record.mark_tunnel_open();
-        context.set_granted(GrantedTunnel {
-            record,
-            host,
-            mode: onward,
-        });
+        context.set_granted(GrantedTunnel { record, host, mode });
         Ok(established_response(open))
     }
 
@@ -184,7 +182,7 @@ impl ProxyService {
                 .recorder
                 .metrics()
                 .record_tunnel_verdict(TunnelVerdictLabel::Allow),
-            TunnelMode::Intercepted(open) => match &open.refusal {
+            TunnelMode::Intercepted(tunnel) => match &tunnel.refusal {
                 None => self
                     .recorder
                     .metrics()
@@ -214,9 +212,9 @@ impl ProxyService {
         record: &mut RequestRecord,
     ) -> Result<(HostTarget, TunnelMode), BoxedRefusal> {
         let (parts, _) = request.into_parts();
-        let who = identify(&self.crawlers, &context.caller, &parts.headers).await?;
-        record.set_crawler(who.index);
-        preferences.set_crawler(&who.crawler, record);
+        let identity = identify(&self.crawlers, &context.caller, &parts.headers).await?;
+        record.set_crawler(identity.index);
+        preferences.set_crawler(&identity.crawler, record);
         record.enter_stage(Stage::Target);
         let host = request_target::parse_connect(&parts, &self.via, context.enclosing_tunnel())?;
         record.set_host(&host);
@@ -227,30 +225,29 @@ impl ProxyService {
                 .with_detail("the port is not in the configured CONNECT ports")
                 .into());
         }
-        let asked = TunnelFacts {
+        let facts = TunnelFacts {
             host: host.clone(),
-            crawler: who.crawler.clone(),
+            crawler: identity.crawler.clone(),
         };
-        let tls = includes_port(&self.tunnels.settings.tls_ports, host.port());
-        let refused = match intercept::tls_action(self.interceptor.as_deref(), &asked, snapshot) {
+        let handling = intercept::tls_action(self.interceptor.as_deref(), &facts, snapshot);
+        let is_tls = includes_port(&self.tunnels.settings.tls_ports, host.port());
+        if !is_tls && !matches!(handling, TlsHandling::Intercept) {
+            record.set_allowed(None);
+            let slot = self.acquire_slot(&host)?;
+            return Ok((host, TunnelMode::Plain(identity, slot)));
+        }
+        let refusal = match handling {
             TlsHandling::Intercept => None,
-            TlsHandling::Reject(refusal) if tls => Some(refusal),
-            TlsHandling::Tunnel | TlsHandling::Reject(_) if !tls => {
-                record.set_allowed(None);
-                return Ok((
-                    host.clone(),
-                    TunnelMode::Plain(who, self.acquire_slot(&host)?),
-                ));
-            }
-            TlsHandling::Tunnel | TlsHandling::Reject(_) => {
-                match Box::pin(self.open_opaque(asked, snapshot, record)).await {
-                    Ok(blind) => return Ok((host, blind)),
+            TlsHandling::Reject(refusal) => Some(refusal),
+            TlsHandling::Tunnel => {
+                match Box::pin(self.open_opaque(facts, snapshot, record)).await {
+                    Ok(tunnel) => return Ok((host, tunnel)),
                     Err(refusal) => Some(refusal),
                 }
             }
         };
-        let onward = self.prepare_interception(&host, who, refused, snapshot)?;
-        Ok((host, onward))
+        let mode = self.prepare_interception(&host, identity, refusal, snapshot)?;
+        Ok((host, mode))
     }
 
     /// Prepares the interception of a tunnel. A refused one is intercepted only to deliver the
@@ -265,26 +262,26 @@ impl ProxyService {
         let Some(interceptor) = &self.interceptor else {
             return Err(refusal.unwrap_or_else(|| intercept::interception_unavailable().into()));
         };
-        let telling = if is_certifiable(host.host()) {
-            interceptor.refusal_delivery()
-        } else {
-            RefusalDelivery::AtConnect
-        };
-        match (&refusal, telling) {
-            (Some(refusal), RefusalDelivery::AtConnect) => return Err(refusal.clone()),
-            (None, RefusalDelivery::AtConnect) if !is_certifiable(host.host()) => {
+        let is_certifiable = is_certifiable(host.host());
+        match &refusal {
+            Some(refusal)
+                if !is_certifiable
+                    || interceptor.refusal_delivery() == RefusalDelivery::AtConnect =>
+            {
+                return Err(refusal.clone());
+            }
+            None if !is_certifiable => {
                 return Err(Refusal::new(Reason::BadRequest, Stage::Connect)
                     .with_detail(UNCERTIFIABLE)
                     .into());
             }
-            (_, RefusalDelivery::InsideTls | RefusalDelivery::AtConnect) => {}
+            Some(_) | None => {}
         }
-        let (interceptor, under) = (Arc::clone(interceptor), Arc::clone(snapshot));
         Ok(TunnelMode::Intercepted(Box::new(InterceptedTunnel {
             identity,
             refusal,
-            interceptor,
-            policy: under,
+            interceptor: Arc::clone(interceptor),
+            policy: Arc::clone(snapshot),
         })))
     }
 
@@ -295,13 +292,13 @@ impl ProxyService {
         snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
-        // Before the gate: a tunnel without a slot must not use up a turn of its host.
-        let place = self.acquire_slot(&facts.host)?;
+        // Before the admission queue: a tunnel without a slot must not use up a turn of its host.
+        let slot = self.acquire_slot(&facts.host)?;
         let services = TunnelServices {
             destinations: &*self.address_vetter,
             active_policy: &self.active_policy,
             admission: &self.admission_queue,
-            patience: self.tunnels.settings.dial.total,
+            max_wait: self.tunnels.settings.dial.total,
         };
         let TunnelResult {
             outcome,
@@ -322,7 +319,7 @@ impl ProxyService {
                 ..refusal
             })
         })?;
-        Ok(TunnelMode::Opaque(Box::new(tunnel), place))
+        Ok(TunnelMode::Opaque(Box::new(tunnel), slot))
     }
 
     fn acquire_slot(&self, host: &HostTarget) -> Result<TunnelSlot, Refusal> {
@@ -396,11 +393,11 @@ fn reason_phrase(status: u16, refusal: &Refusal, id: &str) -> String {
         Some(rule) => format!("rule={}", rule.as_str()),
         None => format!("reason={}", refusal.reason.as_str()),
     };
-    let before = format!("Policy-{status} ");
-    let after = format!(" id={id}");
-    let room = MAX_PHRASE.saturating_sub(before.len() + after.len());
+    let prefix = format!("Policy-{status} ");
+    let suffix = format!(" id={id}");
+    let room = MAX_PHRASE.saturating_sub(prefix.len() + suffix.len());
     let cause: String = cause.chars().take(room).collect();
-    format!("{before}{cause}{after}")
+    format!("{prefix}{cause}{suffix}")
 }
 
 #[cfg(test)]
@@ -409,7 +406,7 @@ mod tests {
     use crate::model::rule_id::RuleId;
 
     #[test]
-    fn the_phrase_says_why_in_eighty_characters() {
+    fn the_phrase_names_the_cause_in_eighty_characters() {
         let by_rule = |id: &str| Refusal {
             rule: RuleId::new(id),
             ..Refusal::new(Reason::Rule, Stage::Request)

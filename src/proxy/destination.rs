@@ -182,7 +182,7 @@ impl AddressVetter {
         }
     }
 
-    /// Returns the address class because of which an address is refused.
+    /// Returns the class of an address that is refused: for its class, or because this process listens there.
     fn refused_class(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
         let class = classify(address);
         let plain = to_unmapped(address);
@@ -239,7 +239,7 @@ impl DestinationResolver for AddressVetter {
             .await
     }
 
-    fn connect_cooldown(&self, vetted: &VettedAddresses) -> Option<Duration> {
+    fn connect_backoff(&self, vetted: &VettedAddresses) -> Option<Duration> {
         self.negative_cache.retry_in(vetted.addresses())
     }
 
@@ -263,9 +263,9 @@ impl EgressRules {
     /// address is assumed to reach a loopback listener, and every address of this machine a
     /// listener on the unspecified address.
     fn is_own_listener(&self, address: IpAddr, port: u16) -> bool {
-        self.own_listeners
-            .iter()
-            .any(|own| own.port() == port && may_reach(own.ip(), address))
+        self.own_listeners.iter().any(|proxy_address| {
+            proxy_address.port() == port && may_reach(proxy_address.ip(), address)
+        })
     }
 }
 
@@ -281,11 +281,11 @@ impl PrivateHost {
 }
 
 /// Returns `true` if a connection to `address` may reach a listener that is bound to `own`.
-fn may_reach(own: IpAddr, address: IpAddr) -> bool {
-    own == address
+fn may_reach(proxy_address: IpAddr, address: IpAddr) -> bool {
+    proxy_address == address
         || address.is_unspecified()
-        || (own.is_loopback() && address.is_loopback())
-        || (own.is_unspecified() && is_local_address(address))
+        || (proxy_address.is_loopback() && address.is_loopback())
+        || (proxy_address.is_unspecified() && is_local_address(address))
 }
 
 /// Returns `true` if the address can be bound, which means that it belongs to this machine.

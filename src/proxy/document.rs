@@ -74,7 +74,7 @@ pub(super) async fn run_stage(
 ) -> Result<OutgoingBody, Box<Refusal>> {
     let coding = ContentCoding::from_headers(&head.headers)
         .and_then(|coding| check_not_partial(head).map(|()| coding));
-    let keep = evaluation.url_detail(Stage::Document);
+    let url_detail = evaluation.url_detail(Stage::Document);
     let mut read = read_facts(evaluation, head, &mut download, coding, metrics).await?;
     let content = response::content_use(evaluation, head);
     let hashing = coding
@@ -85,13 +85,12 @@ pub(super) async fn run_stage(
         let buffer = &mut read.get_or_insert_default().buffer;
         match prefix::buffer_body(buffer, &mut download, evaluation.max_buffer())
             .await
-            .map_err(|error| broken_body_refusal(error, keep))?
+            .map_err(|error| broken_body_refusal(error, url_detail))?
         {
             BufferExtent::Whole => {
-                let hash = content_hash::hash_buffer(buffer, coding);
-                hash.map_or(Ok(()), |hash| {
-                    response::check_content(evaluation, head, recorder, &hash)
-                })?;
+                if let Some(hash) = content_hash::hash_buffer(buffer, coding) {
+                    response::check_content(evaluation, head, recorder, &hash)?;
+                }
             }
             BufferExtent::Beginning => metrics.record_document(DocumentOutcome::TooLarge),
         }
@@ -108,7 +107,7 @@ pub(super) async fn run_stage(
         let untouched = DocumentBody::untouched(buffer_of(read), download, None);
         metrics.record_document(DocumentOutcome::Unreadable);
         return if changes.is_stripping() {
-            Err(unstrippable_refusal(keep))
+            Err(unstrippable_refusal(url_detail))
         } else {
             Ok(OutgoingBody::Document(Box::new(untouched)))
         };
@@ -124,7 +123,7 @@ pub(super) async fn run_stage(
             let buffer = read.take().map(|read| read.buffer);
             let prefix = prefix::resume_prefix(buffer, &mut download, coding, &plan, &source)
                 .await
-                .map_err(|error| broken_body_refusal(error, keep))?;
+                .map_err(|error| broken_body_refusal(error, url_detail))?;
             let encoding = prefix.encoding.unwrap_or(encoding_rs::UTF_8);
             read = Some(prefix);
             encoding
@@ -145,14 +144,14 @@ async fn read_facts(
     coding: Result<ContentCoding, UnsupportedCoding>,
     metrics: &Metrics,
 ) -> Result<Option<DocumentPrefix>, Box<Refusal>> {
-    let Some(wanted) = response::document_requirements(evaluation, head) else {
+    let Some(requirements) = response::document_requirements(evaluation, head) else {
         return Ok(None);
     };
     let source = DocumentSource {
         target: &evaluation.facts().target,
-        agent: wanted.agent,
+        agent: requirements.agent,
     };
-    let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
+    let plan = ReadPlan::for_document(head, requirements.body_prefix, evaluation.max_buffer());
     let prefix = match coding {
         Ok(coding) => prefix::read_prefix(download, coding, &plan, &source)
             .await
@@ -170,13 +169,13 @@ fn buffer_of(read: Option<DocumentPrefix>) -> BodyBuffer {
 }
 
 /// Returns the refusal of a body that must be changed and cannot be decoded.
-fn unstrippable_refusal(keep: UrlRetention) -> Box<Refusal> {
+fn unstrippable_refusal(url_detail: UrlRetention) -> Box<Refusal> {
     let refusal = Refusal::new(Reason::UpstreamProtocol, Stage::Document).with_detail(UNREADABLE);
     // The cause is the policy: the ledger records no failure of the document.
     Box::new(Refusal {
         error: Some("http_response_content_coding"),
         failure: None,
-        url_detail: keep,
+        url_detail,
         ..refusal
     })
 }
@@ -193,7 +192,7 @@ fn check_not_partial(head: &Parts) -> Result<(), UnsupportedCoding> {
 }
 
 /// Returns the refusal for an origin's body that broke off before any of it was sent to the client.
-fn broken_body_refusal(error: BodyError, keep: UrlRetention) -> Box<Refusal> {
+fn broken_body_refusal(error: BodyError, url_detail: UrlRetention) -> Box<Refusal> {
     let (reason, failure) = match error {
         BodyError::Incomplete | BodyError::ClientLeft => {
             (Reason::UpstreamProtocol, Some(FailureKind::Temporary))
@@ -205,7 +204,7 @@ fn broken_body_refusal(error: BodyError, keep: UrlRetention) -> Box<Refusal> {
     Box::new(Refusal {
         error: Some(error.as_str()),
         failure: failure.or(refusal.failure),
-        url_detail: keep,
+        url_detail,
         ..refusal
     })
 }

@@ -94,24 +94,24 @@ impl Drain {
     }
 
     /// Runs the whole drain: waits for `timeouts.drain_delay`, so that load balancers notice;
-    /// begins; waits at most `timeouts.drain` (`patience`) for open requests; and cuts off the
+    /// begins; waits at most `timeouts.drain` (`timeout`) for open requests; and cuts off the
     /// rest.
-    pub async fn run(&self, delay: Duration, patience: Duration) -> DrainOutcome {
+    pub async fn run(&self, delay: Duration, timeout: Duration) -> DrainOutcome {
         tokio::time::sleep(delay).await;
         self.begin();
-        if tokio::time::timeout(patience, self.wait_finished())
+        if tokio::time::timeout(timeout, self.wait_finished())
             .await
             .is_ok()
         {
             return DrainOutcome::Finished;
         }
-        let left = self.0.watches.load(Ordering::Acquire);
+        let remaining = self.0.watches.load(Ordering::Acquire);
         self.cut_off();
         self.wait_finished().await;
-        if left == 0 {
+        if remaining == 0 {
             DrainOutcome::Finished
         } else {
-            DrainOutcome::CutOff(left)
+            DrainOutcome::CutOff(remaining)
         }
     }
 }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stubborn_tasks_are_cut_off_in_the_end() {
+    async fn tasks_that_do_not_finish_are_cut_off() {
         let (drain, mut watch) = Drain::new();
         let stubborn = tokio::spawn(async move {
             watch.wait_begun().await;

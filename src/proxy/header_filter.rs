@@ -153,8 +153,8 @@ pub fn normalize_framing(
         if !chunked || codings.next().is_some() {
             return Err(UnknownTransferCoding);
         }
-        let both = headers.remove(CONTENT_LENGTH).is_some();
-        return Ok(if both {
+        let had_length = headers.remove(CONTENT_LENGTH).is_some();
+        return Ok(if had_length {
             ResponseFraming::Ambiguous
         } else {
             ResponseFraming::Unambiguous
@@ -294,10 +294,10 @@ fn remove_our_proxy_status(headers: &mut HeaderMap) {
         let others: Vec<&str> = members(value)
             .filter(|member| !is_our_member(member))
             .collect();
-        if let Ok(kept) = HeaderValue::from_str(&others.join(", "))
+        if let Ok(value) = HeaderValue::from_str(&others.join(", "))
             && !others.is_empty()
         {
-            headers.append(PROXY_STATUS, kept);
+            headers.append(PROXY_STATUS, value);
         }
     }
 }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_one_connection_is_forwarded() {
+    fn hop_by_hop_fields_are_not_forwarded() {
         let fields = sent(&[
             ("host", "other.test"),
             ("connection", "close, x-secret, Host, content-length"),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_around_the_proxy() {
+    fn fields_that_bypass_the_proxy_are_removed() {
         let mut headers = map(&[
             ("alt-svc", "h3=\":443\"; ma=86400"),
             ("alt-svc", "clear"),
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_body_has_one_length_or_none() {
-        for (fields, left) in [
+        for (fields, expected) in [
             (
                 &[("content-length", "3"), ("transfer-encoding", "Chunked")][..],
                 Ok((ResponseFraming::Ambiguous, None)),
@@ -459,12 +459,16 @@ mod tests {
             let mut headers = map(fields);
             let settled = normalize_framing(&mut headers);
             let length = headers.get(CONTENT_LENGTH).map(|v| v.to_str().unwrap());
-            assert_eq!(settled.map(|framing| (framing, length)), left, "{fields:?}");
+            assert_eq!(
+                settled.map(|framing| (framing, length)),
+                expected,
+                "{fields:?}"
+            );
         }
     }
 
     #[test]
-    fn loops_are_seen_by_the_name_of_this_process() {
+    fn loops_are_detected_by_the_via_name() {
         let me = ViaName::new("a1");
         assert!(me.is_named_in(&map(&[("via", "1.1 proxy, 1.0 crawlgate-a1")])));
         assert!(!me.is_named_in(&map(&[("via", "1.1 crawlgate-a12")])));

@@ -84,18 +84,18 @@ pub struct ProxyService {
     pub body_time_limits: BodyTimeLimits,
 }
 
-/// An origin's answer that may be passed on.
+/// An origin's response that may be passed on.
 struct OriginResponse {
     head: response::Parts,
     body: OutgoingBody,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
 }
 
-/// An answer on its way through the stages after the origin.
+/// A response on its way through the stages after the origin.
 struct PendingResponse {
     head: response::Parts,
     body: OutgoingBody,
-    marks: ResponseAnnotations,
+    annotations: ResponseAnnotations,
 }
 
 pub(crate) type BoxedRefusal = Box<Refusal>;
@@ -111,7 +111,7 @@ impl ProxyService {
         }
     }
 
-    /// Answers one request. Its record ends with the last byte of the answer, or when the client leaves.
+    /// Answers one request. Its record ends with the last byte of the response, or when the client leaves.
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
@@ -135,7 +135,7 @@ impl ProxyService {
         }
     }
 
-    /// The answer to a refused request; none for a crawler that is hung up on.
+    /// The response to a refused request; none for a crawler that is hung up on.
     pub(crate) fn refusal_response(
         &self,
         refusal: &Refusal,
@@ -150,7 +150,7 @@ impl ProxyService {
             refusal.url_detail,
         );
         let decision = record.id().to_text();
-        let in_force = local_reply::PolicyLabel {
+        let policy_label = local_reply::PolicyLabel {
             name: snapshot.policy.name(),
             revision: snapshot.policy.revision(),
         };
@@ -158,11 +158,13 @@ impl ProxyService {
             RefusalForm::Problem => local_reply::refusal_response(
                 refusal,
                 preferences.refusal_style(self.profile),
-                in_force,
+                policy_label,
                 &decision,
             ),
             RefusalForm::RobotsTxt => Some(local_reply::disallow_all_robots_txt(
-                refusal, in_force, &decision,
+                refusal,
+                policy_label,
+                &decision,
             )),
         }?;
         preferences.add_trace_headers(response.headers_mut(), record);
@@ -172,15 +174,15 @@ impl ProxyService {
 
 /// The outcome of a request that is not refused.
 enum ExchangeOutcome {
-    /// The origin's answer.
+    /// The origin's response.
     Origin(OriginResponse),
-    /// An answer by the proxy.
+    /// A response by the proxy.
     Local(Response<Bytes>),
-    /// No answer, since the client left in the middle of its request.
+    /// No response, since the client left in the middle of its request.
     ClientLeft,
 }
 
-/// The proxy's answer to a request that is not sent on.
+/// The proxy's response to a request that is not sent on.
 enum LocalReply {
     Response(Box<Response<Bytes>>),
     Refused(BoxedRefusal),
@@ -190,7 +192,7 @@ enum LocalReply {
 struct Exchange<'a> {
     service: &'a ProxyService,
     context: &'a ConnectionContext,
-    /// The request's head; what is sent on is taken out of it.
+    /// The request's head; the parts that are sent on are taken out of it.
     parts: &'a mut request::Parts,
     /// The request's body, until it is sent on.
     body: Option<Incoming>,
@@ -198,7 +200,7 @@ struct Exchange<'a> {
     forward_mode: ForwardMode,
     /// The snapshot that the request was evaluated under last.
     snapshot: Arc<PolicySnapshot>,
-    /// Boxed, since hyper moves it with the answer, several times.
+    /// Boxed, since hyper moves it with the response, several times.
     record: Box<RequestRecord>,
 }
 
@@ -308,23 +310,23 @@ impl<'a> Exchange<'a> {
             return Err(forwarded.evaluation.refuse(internal_error(Stage::Upstream)));
         };
         let call = self.build_upstream_request(body, &mut forwarded.evaluation);
-        let answered = service.upstream.send(permit, call, forwarded.sent_at).await;
-        let answer = match self.record_origin_response(answered, &mut forwarded) {
+        let result = service.upstream.send(permit, call, forwarded.sent_at).await;
+        let response = match self.record_origin_response(result, &mut forwarded) {
             Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
             Err(error) => Err(forwarded.evaluation.refuse(Refusal::from(error))),
             Ok(response) => self.run_response_stage(response, &mut forwarded),
         };
-        // Boxed, since few answers are read as documents, and what that takes would make the future of each larger.
-        let document_stage = match answer {
-            Ok(answer) if document::is_needed(&forwarded.evaluation, &answer.head) => {
-                Box::pin(self.run_document_stage(answer, forwarded))
+        // Boxed, since few responses are read as documents, and what that takes would make the future of each larger.
+        let document_stage = match response {
+            Ok(response) if document::is_needed(&forwarded.evaluation, &response.head) => {
+                Box::pin(self.run_document_stage(response, forwarded))
             }
             answer => return self.finish_response(answer, forwarded),
         };
         document_stage.await
     }
 
-    /// Records the result of the stages before the origin. Returns the permit, or else the answer.
+    /// Records the result of the stages before the origin. Returns the permit, or else the response.
     fn take_permit(
         &mut self,
         result: RequestResult<VettedAddresses>,
@@ -417,22 +419,22 @@ impl<'a> Exchange<'a> {
     /// Records what has come from the origin.
     fn record_origin_response(
         &mut self,
-        answered: Result<UpstreamResponse, UpstreamError>,
+        result: Result<UpstreamResponse, UpstreamError>,
         forwarded: &mut ForwardedRequest,
     ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
         let sent_at = forwarded.sent_at;
-        let answered = answered.inspect_err(|error| {
+        let result = result.inspect_err(|error| {
             if !error.is_client_left() && !matches!(error, UpstreamError::BackingOff(_)) {
                 timing::record_failure(&mut self.record, error, sent_at);
             }
         })?;
-        let address = answered.address.ip();
+        let address = result.address.ip();
         if let Some(recorder) = &mut forwarded.outcome_recorder {
             recorder.set_address(address);
         }
         self.record.set_address(address);
-        let first_byte = timing::record_first_byte(&mut self.record, &answered, sent_at);
-        let response = answered.response;
+        let first_byte = timing::record_first_byte(&mut self.record, &result, sent_at);
+        let response = result.response;
         self.record.set_origin_response(
             response.status().as_u16(),
             response.headers().get(CONTENT_TYPE),
@@ -464,7 +466,7 @@ impl<'a> Exchange<'a> {
         );
         record_evaluation(&mut self.record, evaluation);
         // If it is refused, the connection is dropped with the body, of which no byte was passed on.
-        let marks = verdict?;
+        let annotations = verdict?;
         // An error page is passed on whatever its size, as by the rules on sizes.
         if let Some(limit) = evaluation.max_body().filter(|_| head.status.is_success()) {
             download.set_limit(limit);
@@ -473,23 +475,23 @@ impl<'a> Exchange<'a> {
         Ok(PendingResponse {
             head,
             body: OutgoingBody::Streamed(download),
-            marks,
+            annotations,
         })
     }
 
-    /// Runs the document stage, which few answers need, and finishes the answer.
+    /// Runs the document stage, which few responses need, and finishes the response.
     async fn run_document_stage(
         &mut self,
-        answer: PendingResponse,
+        response: PendingResponse,
         mut forwarded: ForwardedRequest,
     ) -> Result<ExchangeOutcome, BoxedRefusal> {
         let PendingResponse {
             mut head,
             body: OutgoingBody::Streamed(download),
-            marks,
-        } = answer
+            annotations: marks,
+        } = response
         else {
-            return self.finish_response(Ok(answer), forwarded);
+            return self.finish_response(Ok(response), forwarded);
         };
         self.record.enter_stage(Stage::Document);
         let body = document::run_stage(
@@ -501,14 +503,18 @@ impl<'a> Exchange<'a> {
         )
         .await;
         record_evaluation(&mut self.record, &forwarded.evaluation);
-        let answer = body.map(|body| PendingResponse { head, body, marks });
-        self.finish_response(answer, forwarded)
+        let response = body.map(|body| PendingResponse {
+            head,
+            body,
+            annotations: marks,
+        });
+        self.finish_response(response, forwarded)
     }
 
-    /// Prepares the answer for the client, or records that it is refused.
+    /// Prepares the response for the client, or records that it is refused.
     fn finish_response(
         &self,
-        answer: Result<PendingResponse, BoxedRefusal>,
+        response: Result<PendingResponse, BoxedRefusal>,
         forwarded: ForwardedRequest,
     ) -> Result<ExchangeOutcome, BoxedRefusal> {
         let ForwardedRequest {
@@ -520,8 +526,8 @@ impl<'a> Exchange<'a> {
         let PendingResponse {
             mut head,
             body,
-            marks,
-        } = answer.inspect_err(|refusal| {
+            annotations: marks,
+        } = response.inspect_err(|refusal| {
             if let Some(recorder) = &mut outcome_recorder {
                 recorder.record_refusal(refusal, &self.service.admission_queue);
             }
@@ -537,11 +543,11 @@ impl<'a> Exchange<'a> {
         }))
     }
 
-    /// Turns the head of an origin's answer into the one that the client gets.
+    /// Turns the head of an origin's response into the one that the client gets.
     fn prepare_response_head(
         &self,
         head: &mut response::Parts,
-        marks: ResponseAnnotations,
+        annotations: ResponseAnnotations,
         evaluation: &Evaluation,
     ) {
         let via = &self.service.via;
@@ -553,7 +559,7 @@ impl<'a> Exchange<'a> {
                 &evaluation.facts().target,
             );
         }
-        local_reply::set_marks(&mut head.headers, marks);
+        local_reply::set_annotations(&mut head.headers, annotations);
         evaluation
             .crawl_tags()
             .for_each(|tag| local_reply::append_tag(&mut head.headers, tag));
@@ -564,7 +570,7 @@ impl<'a> Exchange<'a> {
         head.version = http::Version::HTTP_11;
     }
 
-    /// Answers the client, and hands the record to the answer's body.
+    /// Answers the client, and hands the record to the response's body.
     fn into_response(
         self,
         outcome: Result<Result<ExchangeOutcome, BoxedRefusal>, CaughtPanic>,
@@ -629,7 +635,7 @@ pub(super) fn wait_times<F: EvaluationFacts>(
     }
 }
 
-/// Records what the policy has done with a request or a tunnel so far.
+/// Records the policy's decision on a request or a tunnel so far.
 pub(super) fn record_policy<F: EvaluationFacts>(
     record: &mut RequestRecord,
     evaluation: &Evaluation<F>,
@@ -647,7 +653,7 @@ fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
     }
 }
 
-/// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.
+/// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with the capabilities of the proxy itself.
 fn options_response() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(

@@ -61,27 +61,27 @@ impl Interceptor {
         &self,
         host: &str,
         client: IpAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Arc<LeafCertificate>, IssueError> {
-        self.issuer.get_or_issue(host, client, patience).await
+        self.issuer.get_or_issue(host, client, timeout).await
     }
 
     /// Returns `true` if another client that does not trust the certificates should be logged: at
     /// most once a minute.
     pub fn should_warn(&self, now: Instant) -> bool {
         let mut last_warning = self.last_warning.lock();
-        let due =
+        let next_warning =
             last_warning.is_none_or(|last| now.saturating_duration_since(last) >= WARN_INTERVAL);
-        if due {
+        if next_warning {
             *last_warning = Some(now);
         }
-        due
+        next_warning
     }
 }
 
 /// Decides the handling of a tunnel's TLS: by a rule, else by the configuration. Without a
 /// certificate authority no tunnel can be intercepted, and one that a rule wants intercepted is
-/// refused: it must not pass uninspected.
+/// refused: it must not become opaque.
 pub fn tls_action(
     interceptor: Option<&Interceptor>,
     facts: &TunnelFacts,

@@ -263,15 +263,15 @@ pub fn set_held(headers: &mut HeaderMap, held: Duration) {
 
 /// Sets `Crawl-Error: permanent`, `Crawl-Tag: unmodified` and `Crawl-Redirect: reject; rule=no-cgi;
 /// reason=rule`.
-pub fn set_marks(headers: &mut HeaderMap, marks: ResponseAnnotations) {
-    if let Some(failing) = marks.failure {
-        headers.insert(CRAWL_ERROR, HeaderValue::from_static(failing.as_str()));
+pub fn set_annotations(headers: &mut HeaderMap, annotations: ResponseAnnotations) {
+    if let Some(failure) = annotations.failure {
+        headers.insert(CRAWL_ERROR, HeaderValue::from_static(failure.as_str()));
     }
-    marks
+    annotations
         .tags
         .into_iter()
         .for_each(|tag| append_tag(headers, tag));
-    if let Some(redirect) = marks.redirect_refusal {
+    if let Some(redirect) = annotations.redirect_refusal {
         headers.insert(CRAWL_REDIRECT, redirect);
     }
 }
@@ -333,17 +333,17 @@ pub fn disallow_all_robots_txt(
 
 /// Returns the robots.txt of a host from the cache: the text, or the status that means that there
 /// is none.
-pub fn known_robots_txt(known: &RobotsState) -> Response<Bytes> {
-    let effective = match known.rules {
-        RobotsRules::Unknown => known.stale().unwrap_or(known),
-        RobotsRules::File(_) | RobotsRules::AllowAll => known,
+pub fn known_robots_txt(state: &RobotsState) -> Response<Bytes> {
+    let effective = match state.rules {
+        RobotsRules::Unknown => state.stale().unwrap_or(state),
+        RobotsRules::File(_) | RobotsRules::AllowAll => state,
     };
     let text = effective.file().map(|rules| rules.text().clone());
-    let absent = effective
+    let is_absent = effective
         .status
         .filter(|status| (400..500).contains(status))
         .unwrap_or(404);
-    let status = if text.is_some() { 200 } else { absent };
+    let status = if text.is_some() { 200 } else { is_absent };
     let text = text.unwrap_or_default();
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
@@ -386,8 +386,8 @@ fn insert_reason_headers(
     if let Some(code) = refusal.code.or(row.code) {
         headers.insert(CRAWL_CODE, HeaderValue::from(code));
     }
-    if let Some(failing) = refusal.failure {
-        headers.insert(CRAWL_ERROR, HeaderValue::from_static(failing.as_str()));
+    if let Some(failure) = refusal.failure {
+        headers.insert(CRAWL_ERROR, HeaderValue::from_static(failure.as_str()));
     }
     insert(headers, PROXY_STATUS, &proxy_status(refusal));
 }

@@ -50,8 +50,8 @@ impl NegativeConnectCache {
         let now = self.clock.now();
         let mut earliest: Option<Duration> = None;
         for address in addresses {
-            let left = remaining(*refused.get(address)?, now)?;
-            earliest = Some(earliest.map_or(left, |earliest| earliest.min(left)));
+            let remaining = remaining(*refused.get(address)?, now)?;
+            earliest = Some(earliest.map_or(remaining, |earliest| earliest.min(remaining)));
         }
         earliest
     }
@@ -127,7 +127,7 @@ impl NegativeConnectCache {
 fn remaining(until: Instant, now: Instant) -> Option<Duration> {
     until
         .checked_duration_since(now)
-        .filter(|left| !left.is_zero())
+        .filter(|remaining| !remaining.is_zero())
 }
 
 #[cfg(test)]
@@ -148,15 +148,15 @@ mod tests {
 
     #[test]
     fn a_target_is_refused_only_if_all_its_addresses_refuse() {
-        let (clock, hand) = Clock::manual();
+        let (clock, control) = Clock::manual();
         let cache = NegativeConnectCache::new(clock);
         cache.record(&addresses(&[1, 2]), &refused());
         cache.record(&addresses(&[3]), &Err::<((), _), _>(DialError::Timeout));
         // More addresses than are tried.
         cache.record(&addresses(&[4, 5, 6, 7, 8]), &refused());
-        hand.advance(10 * SECOND);
+        control.advance(10 * SECOND);
         cache.record(&addresses(&[9]), &refused());
-        for (last, left) in [
+        for (last, remaining) in [
             (&[1_u8][..], Some(20)),
             (&[1, 2], Some(20)),
             (&[1, 9], Some(20)),
@@ -167,7 +167,7 @@ mod tests {
         ] {
             assert_eq!(
                 cache.retry_in(&addresses(last)),
-                left.map(|left| left * SECOND),
+                remaining.map(|seconds| seconds * SECOND),
                 "{last:?}"
             );
         }
@@ -180,10 +180,10 @@ mod tests {
         let both = addresses(&[1, 2]);
         cache.record(&both, &Ok(((), first[0])));
         assert_eq!(cache.retry_in(&first), None);
-        hand.advance(20 * SECOND);
+        control.advance(20 * SECOND);
         assert_eq!(cache.retry_in(&addresses(&[2])), None);
         assert_eq!(cache.retry_in(&addresses(&[9])), Some(10 * SECOND));
-        hand.advance(10 * SECOND);
+        control.advance(10 * SECOND);
         cache.sweep();
         assert!(cache.is_empty());
     }

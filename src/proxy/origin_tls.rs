@@ -161,8 +161,8 @@ impl OriginTls {
     }
 
     /// Records an established TLS connection and the time that it took, including a second attempt.
-    pub fn record_handshake(&self, took: Duration) {
-        self.metrics.record_origin_handshake(took);
+    pub fn record_handshake(&self, duration: Duration) {
+        self.metrics.record_origin_handshake(duration);
     }
 
     fn config(

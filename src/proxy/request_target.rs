@@ -23,7 +23,7 @@ use super::header_filter::ViaName;
 pub struct RequestTarget {
     /// The URL in canonical form.
     pub target: UrlTarget,
-    /// The decision whether the request is forwarded to the origin.
+    /// The handling of the request: forwarded to the origin or answered by the proxy.
     pub forward_mode: ForwardMode,
 }
 
@@ -198,9 +198,9 @@ pub fn parse_connect(
 /// Decrements `Max-Forwards` of OPTIONS; other methods do not use it.
 pub fn decrement_max_forwards(method: &Method, headers: &mut HeaderMap) {
     if *method == Method::OPTIONS
-        && let Some(left) = max_forwards(headers)
+        && let Some(remaining) = max_forwards(headers)
     {
-        headers.insert(MAX_FORWARDS, left.saturating_sub(1).into());
+        headers.insert(MAX_FORWARDS, remaining.saturating_sub(1).into());
     }
 }
 

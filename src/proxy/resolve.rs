@@ -1,4 +1,4 @@
-//! Resolves host names to addresses. Concurrent look-ups of a name are shared, and results are
+//! Resolves host names to addresses. Concurrent lookups of a name are shared, and results are
 //! cached as long as they are valid.
 //!
 //! The addresses are not vetted yet: only [`super::destination`] decides which of them may be
@@ -28,7 +28,7 @@ const TTL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(5)..=Duration::from_secs(3600);
 /// The time for which a name that does not exist is not looked up again.
 const NO_SUCH_NAME_TTL: Duration = Duration::from_secs(30);
-/// The time for which a failed look-up is not repeated.
+/// The time for which a failed lookup is not repeated.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 /// The cause if a name has no addresses.
@@ -60,7 +60,7 @@ pub struct DnsResolver {
     timeout: Duration,
     clock: Clock,
     cache: Cache<Box<str>, CachedLookup, RandomState>,
-    /// The look-ups in progress.
+    /// The lookups in progress.
     in_flight: Mutex<InFlightLookups>,
 }
 
@@ -78,9 +78,9 @@ struct CachedLookup {
 pub struct Resolution {
     /// The addresses, in the order of the name servers' response.
     pub addresses: Result<Arc<[IpAddr]>, ResolveError>,
-    /// The time that the look-up took; `None` if the result was cached.
+    /// The time that the lookup took; `None` if the result was cached.
     pub resolved_in: Option<TimeSpan>,
-    /// The time until the next look-up, if there are no addresses.
+    /// The time until the next lookup, if there are no addresses.
     pub retry_in: Option<Duration>,
 }
 
@@ -105,15 +105,15 @@ impl moka::Expiry<Box<str>, CachedLookup> for LookupExpiry {
     fn expire_after_create(
         &self,
         _: &Box<str>,
-        answer: &CachedLookup,
+        lookup: &CachedLookup,
         _: std::time::Instant,
     ) -> Option<Duration> {
-        Some(answer.ttl)
+        Some(lookup.ttl)
     }
 }
 
 impl DnsResolver {
-    /// Creates a resolver. `hosts` are answered without a look-up; `timeout` limits each look-up.
+    /// Creates a resolver. `hosts` are answered without a lookup; `timeout` limits each lookup.
     ///
     /// # Errors
     /// Returns a message if the configured name servers cannot be used.
@@ -162,7 +162,7 @@ impl DnsResolver {
         self.to_resolution(result, resolved_in)
     }
 
-    /// Returns the addresses of a canonical host name that are known without a look-up.
+    /// Returns the addresses of a canonical host name that are known without a lookup.
     pub fn cached_addresses(&self, host: &str) -> Vec<IpAddr> {
         if let Some(fixed) = self.hosts.get(host) {
             return fixed.clone();
@@ -205,7 +205,7 @@ impl DnsResolver {
     async fn lookup_shared(&self, host: &str) -> CachedLookup {
         let lookup = SharedLookup::join(self, host);
         let result = lookup.cell.get_or_init(|| async {
-            // It may have been resolved between the look into the cache and the joining.
+            // It may have been resolved between the cache access and the joining.
             if let Some(result) = self.cache.get(host) {
                 return result;
             }
@@ -238,7 +238,7 @@ impl DnsResolver {
     }
 }
 
-/// A participation in a shared look-up. The last participant to leave removes it.
+/// A participation in a shared lookup. The last participant to leave removes it.
 struct SharedLookup<'r> {
     resolver: &'r DnsResolver,
     host: &'r str,

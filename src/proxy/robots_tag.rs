@@ -24,8 +24,8 @@ pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
         .into_iter()
         .filter_map(|line| line.to_str().ok())
         .collect();
-    let ours = HeaderValue::from_static(directives(tag));
-    headers.insert(X_ROBOTS_TAG, join_general(tag, &texts).unwrap_or(ours));
+    let added = HeaderValue::from_static(directives(tag));
+    headers.insert(X_ROBOTS_TAG, join_general(tag, &texts).unwrap_or(added));
     let named = texts.into_iter().filter_map(agent_directives);
     for line in named.chain(others.into_iter().cloned()) {
         headers.append(X_ROBOTS_TAG, line);

@@ -12,7 +12,7 @@ use super::upstream::{UpstreamError, UpstreamResponse};
 /// The times for which a request waited before it was decided.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitTimes {
-    /// The look-up of its host's name.
+    /// The lookup of its host's name.
     pub(crate) resolved_in: Option<TimeSpan>,
     /// The fetch of its host's robots.txt.
     pub(crate) fetched_in: Option<TimeSpan>,
@@ -22,21 +22,21 @@ pub(crate) struct WaitTimes {
 
 /// Records that the request is decided, not counting the time for which it was held. Returns the
 /// current time.
-pub(crate) fn record_decision(record: &mut RequestRecord, waited: WaitTimes) -> Instant {
+pub(crate) fn record_decision(record: &mut RequestRecord, waits: WaitTimes) -> Instant {
     let now = record.clock().now();
     let WaitTimes {
         resolved_in,
         fetched_in,
         held,
-    } = waited;
+    } = waits;
     let held_since = held.and_then(|held| now.checked_sub(held));
     record.set_decided_at(held_since.unwrap_or(now));
-    let waits = [
+    let starts = [
         resolved_in.map(|span| span.start),
         fetched_in.map(|span| span.start),
         held_since,
     ];
-    record.set_verdict_at(waits.into_iter().flatten().min().unwrap_or(now));
+    record.set_verdict_at(starts.into_iter().flatten().min().unwrap_or(now));
     if let Some(resolved_in) = resolved_in {
         record.set_dns_time(resolved_in.duration);
         record.add_trace_part(TracePart::Resolve, resolved_in);
@@ -61,21 +61,21 @@ pub(crate) fn record_decision(record: &mut RequestRecord, waited: WaitTimes) -> 
 /// `decided` is the time when the request was decided.
 pub(crate) fn record_first_byte(
     record: &mut RequestRecord,
-    answered: &UpstreamResponse,
+    response: &UpstreamResponse,
     decided: Instant,
 ) -> Duration {
-    if let Some(connect) = answered.connect {
+    if let Some(connect) = response.connect {
         record.set_connect_time(connect.duration);
         record.add_trace_part(TracePart::Connect, connect);
     }
-    if let Some(tls) = answered.tls {
+    if let Some(tls) = response.tls {
         record.set_tls_time(tls.duration);
         record.add_trace_part(TracePart::Tls, tls);
     }
     let now = record.clock().now();
     record.add_trace_part(
         TracePart::FirstByte,
-        TimeSpan::between(answered.sent_at, now),
+        TimeSpan::between(response.sent_at, now),
     );
     now.saturating_duration_since(decided)
 }

@@ -188,7 +188,7 @@ pub(super) struct TunnelWatch<'t, J> {
     pub(super) policies: watch::Receiver<()>,
     /// Notified when a stop is added or removed.
     pub(super) stops: watch::Receiver<()>,
-    /// Returns whether the active policy and the stops still admit the tunnel.
+    /// Returns the decision of the active policy and the stops on the open tunnel.
     pub(super) evaluate: J,
 }
 
@@ -209,7 +209,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     meter: &TunnelMeter,
     mut watch: TunnelWatch<'_, J>,
 ) -> TunnelEnd {
-    let up = async move {
+    let upload = async move {
         send_all(origin, &first, TunnelDirection::Up, meter)
             .await
             .map_err(|_| TunnelEnd::OriginLeft)?;
@@ -218,7 +218,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     };
     let down = relay_one_way(origin, client, TunnelDirection::Down, meter);
     let end = tokio::select! {
-        both = async { tokio::try_join!(up, down) } => both.err().unwrap_or(TunnelEnd::Closed),
+        both = async { tokio::try_join!(upload, down) } => both.err().unwrap_or(TunnelEnd::Closed),
         () = wait_idle(meter, watch.settings.idle) => TunnelEnd::Idle,
         () = sleep(watch.settings.total) => TunnelEnd::Expired,
         () = wait_drained(watch.drain, meter) => TunnelEnd::Drained,
@@ -295,11 +295,11 @@ async fn send_all(
 /// Ready when no data was transferred for `length`.
 async fn wait_idle(meter: &TunnelMeter, length: Duration) {
     loop {
-        let due = meter.last_activity() + length;
-        if meter.clock.now() >= due {
+        let deadline = meter.last_activity() + length;
+        if meter.clock.now() >= deadline {
             return;
         }
-        sleep_until(due.into()).await;
+        sleep_until(deadline.into()).await;
     }
 }
 

@@ -40,10 +40,10 @@ use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledC
 pub use error::UpstreamError;
 
 /// Below this idle time, an origin hardly ever closes a connection just as it is used.
-const SURELY_ALIVE: Duration = Duration::from_millis(500);
+const MAX_FRESH_IDLE: Duration = Duration::from_millis(500);
 
 /// The longest time for which a request that must be repeated waits for its host's turn.
-const RETRY_WITHIN: Duration = Duration::from_secs(20);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
 
 /// Limits and timeouts towards origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +157,9 @@ impl UpstreamClient {
         // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
         let reused = self.pool.take(dispatch.pool_key(), &dispatch.vetted, now);
-        let known = reused.as_ref().zip(request.as_ref().ok());
-        let spare = known.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
+        // For a second attempt, if the origin closes the connection before it responds.
+        let sendable = reused.as_ref().zip(request.as_ref().ok());
+        let copy = sendable.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
         async move {
             let Ok(request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
@@ -174,24 +175,27 @@ impl UpstreamClient {
                 timeout: dispatch.response_head_timeout,
                 since: now,
             };
-            let answer = pin!(connection.sender.try_send_request(request));
-            match exchange_head(connection, answer, watch, &dispatch.slot, wait, &self.clock).await
+            let sending = pin!(connection.sender.try_send_request(request));
+            match exchange_head(
+                connection,
+                sending,
+                watch,
+                &dispatch.slot,
+                wait,
+                &self.clock,
+            )
+            .await
             {
                 Ok((response, connection)) => {
                     Ok(self.build_response(response, connection, dispatch.slot, now))
                 }
                 Err(ExchangeFailure { error, unsent }) => {
-                    let repeated = unsent.or(spare.filter(|_| error.may_repeat()));
-                    let Some(repeated) = repeated else {
+                    match unsent.or(copy.filter(|_| error.may_repeat())) {
+                        Some(request) => Box::pin(self.resend(dispatch, *request, error)).await,
                         // An origin may close an idle connection at any time.
-                        let stale = SURELY_ALIVE <= idle_for && error.may_repeat();
-                        return Err(if stale {
-                            error
-                        } else {
-                            record_failure(&mut dispatch.slot, error)
-                        });
-                    };
-                    Box::pin(self.resend(dispatch, *repeated, error)).await
+                        None if MAX_FRESH_IDLE <= idle_for && error.may_repeat() => Err(error),
+                        None => Err(record_failure(&mut dispatch.slot, error)),
+                    }
                 }
             }
         }
@@ -219,14 +223,14 @@ impl UpstreamClient {
         }
     }
 
-    /// Sends a request again on a new connection, after the error `failed`.
+    /// Sends a request again on a new connection, after an error.
     async fn resend(
         &self,
         dispatch: RequestDispatch,
         request: Request<RequestUpload>,
-        failed: UpstreamError,
+        error: UpstreamError,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        wait_to_retry(&dispatch.slot, failed).await?;
+        wait_to_retry(&dispatch.slot, error).await?;
         self.send_on_new_connection(dispatch, request, self.clock.now())
             .await
     }
@@ -249,9 +253,16 @@ impl UpstreamClient {
             since: self.clock.now(),
         };
         let watch = request.body().watch();
-        let answer = pin!(connection.sender.try_send_request(request));
-        let exchanged =
-            exchange_head(connection, answer, watch, &dispatch.slot, wait, &self.clock).await;
+        let sending = pin!(connection.sender.try_send_request(request));
+        let exchanged = exchange_head(
+            connection,
+            sending,
+            watch,
+            &dispatch.slot,
+            wait,
+            &self.clock,
+        )
+        .await;
         let (response, connection) =
             exchanged.map_err(|failed| record_failure(&mut dispatch.slot, failed.error))?;
         Ok(UpstreamResponse {
@@ -289,9 +300,9 @@ impl UpstreamClient {
             ),
             Scheme::Https => {
                 let (stream, address) = self.handshake_tls(to, dialled).await?;
-                let took = TimeSpan::between(connected, self.clock.now());
-                self.tls.record_handshake(took.duration);
-                (stream, address, Some(took))
+                let handshake = TimeSpan::between(connected, self.clock.now());
+                self.tls.record_handshake(handshake.duration);
+                (stream, address, Some(handshake))
             }
         };
         let (sender, driver) = self
@@ -361,7 +372,7 @@ impl UpstreamClient {
         mut slot: HostSlot,
         sent: Instant,
     ) -> UpstreamResponse {
-        slot.record_answer(response.status(), response.headers());
+        slot.record_response(response.status(), response.headers());
         let address = connection.address;
         let pool_handle = PoolHandle {
             pool: Arc::clone(&self.pool),
@@ -393,7 +404,7 @@ impl UpstreamClient {
 /// Sends the request by driving the connection, and waits for the head of the response.
 async fn exchange_head(
     mut connection: Box<OriginConnection>,
-    mut answer: Pin<&mut impl Future<Output = SendResult>>,
+    mut sending: Pin<&mut impl Future<Output = SendResult>>,
     watch: Option<UploadWatch>,
     slot: &HostSlot,
     wait: ResponseWait,
@@ -405,7 +416,7 @@ async fn exchange_head(
     timer.set_length(wait.timeout);
     let mut head = SendState::Unsent;
     let answered = poll_fn(|cx| {
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+        if let Poll::Ready(answer) = sending.as_mut().poll(cx) {
             return Poll::Ready(Some(answer));
         }
         // The end of the connection shows in the response, which is polled again below.
@@ -414,8 +425,8 @@ async fn exchange_head(
         if std::mem::replace(&mut head, SendState::Sent) == SendState::Unsent {
             slot.record_sent();
         }
-        match answer.as_mut().poll(cx) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        match sending.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => {
                 match watch
                     .as_ref()
@@ -517,20 +528,20 @@ impl UpstreamRequest {
 
 /// Waits until a request may be sent again on a new connection. The origin may have seen it, so it
 /// counts as another request. Returns an error if the wait would be too long.
-async fn wait_to_retry(slot: &HostSlot, failed: UpstreamError) -> Result<(), UpstreamError> {
-    let mut left = RETRY_WITHIN;
+async fn wait_to_retry(slot: &HostSlot, error: UpstreamError) -> Result<(), UpstreamError> {
+    let mut remaining = MAX_RETRY_WAIT;
     loop {
         match slot.retry_advice() {
             ResendDecision::Now => return Ok(()),
-            ResendDecision::After(time) if time <= left => {
-                left -= time;
+            ResendDecision::After(time) if time <= remaining => {
+                remaining -= time;
                 tokio::time::sleep(time).await;
             }
-            ResendDecision::After(_) => return Err(failed),
+            ResendDecision::After(_) => return Err(error),
             ResendDecision::Never => {
                 return Err(slot
-                    .backoff_left()
-                    .map_or(failed, UpstreamError::BackingOff));
+                    .remaining_backoff()
+                    .map_or(error, UpstreamError::BackingOff));
             }
         }
     }
@@ -543,7 +554,7 @@ fn repeatable_copy(
     idle_for: Duration,
 ) -> Option<Box<Request<RequestUpload>>> {
     let repeatable = request.method().is_idempotent() && request.body().is_empty();
-    if !repeatable || idle_for < SURELY_ALIVE {
+    if !repeatable || idle_for < MAX_FRESH_IDLE {
         return None;
     }
     let mut copy = Request::new(RequestUpload::Empty);

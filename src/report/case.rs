@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_quoted_so_that_they_stay_what_they_are() {
+    fn quoted_texts_round_trip() {
         for (text, yaml) in [
             ("", r#""""#),
             ("http://a.example/?a=b#c", r#""http://a.example/?a=b#c""#),

@@ -54,7 +54,7 @@ fn rule_json(
     facts: &CaseFacts,
     line: &RuleExplanation<'_>,
 ) -> Json {
-    let grounds = evaluation.policy.decisive_tests(line, &facts.facts());
+    let tests = evaluation.policy.decisive_tests(line, &facts.facts());
     json!({
         "rule": line.rule.id.as_str(),
         "about": line.rule.about,
@@ -65,25 +65,25 @@ fn rule_json(
         "status": line.status.as_str(),
         "stage": line.rule.stage.as_str(),
         "waits_for": line.pending_stage().map(|stage| stage.as_str()),
-        "because": grounds.iter().map(ground_json).collect::<Vec<_>>(),
+        "because": tests.iter().map(test_json).collect::<Vec<_>>(),
         "does": effect_json(evaluation, &line.rule.body),
     })
 }
 
 /// Describes a decisive test. `value` is null if it is absent or unknown, `holds` if it is unknown.
-fn ground_json(ground: &DecisiveTest) -> Json {
-    let holds = match ground.truth {
+fn test_json(decisive: &DecisiveTest) -> Json {
+    let holds = match decisive.truth {
         Truth::Yes => Some(true),
         Truth::No => Some(false),
         Truth::Unknown => None,
     };
     json!({
-        "field": ground.field,
-        "value": ground.observed.value(),
-        "kind": ground.test.kind,
-        "operands": ground.test.values,
+        "field": decisive.field,
+        "value": decisive.observed.value(),
+        "kind": decisive.test.kind,
+        "operands": decisive.test.values,
         "holds": holds,
-        "text": ground.to_string(),
+        "text": decisive.to_string(),
     })
 }
 
@@ -106,7 +106,7 @@ fn effect_json(evaluation: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
 
 fn assignments_json(evaluation: &OfflineEvaluation<'_>, group: &GroupRule) -> Json {
     let assignments = group.assignments.iter().map(|assignment| {
-        let path = evaluation.policy.option_path(assignment.slot).to_owned();
+        let path = evaluation.policy.option_path(assignment.index).to_owned();
         (path, assignment.value.to_json())
     });
     assignments.collect::<Map<_, _>>().into()

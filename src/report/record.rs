@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_as_they_are_read() {
+    fn values_round_trip() {
         let record = LedgerRecord {
             index_state: IndexState::Removed(UnixMillis(1_767_225_600_000)),
             content_hash: Some([0xab; 32]),

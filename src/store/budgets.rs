@@ -52,8 +52,8 @@ impl BudgetsFile {
             serde_json::from_str(&text).map_err(|error| self.0.unreadable_error(error))?;
         if document.version != VERSION {
             let version = document.version;
-            let why = format!("it has version {version}, and this program reads {VERSION}");
-            return Err(self.0.unreadable_error(why));
+            let cause = format!("it has version {version}, and this program reads {VERSION}");
+            return Err(self.0.unreadable_error(cause));
         }
         let usage = document.spent.into_iter().map(BudgetEntry::into_usage);
         Ok(SavedBudgets(usage.collect()))

@@ -1,8 +1,8 @@
 //! The pacing state of hosts: a map in shards, each with its own lock.
 //!
 //! Times and paces are arguments, and waits are relative. A grant is a [`Lease`]. Nothing waits in here: a request
-//! that has to wait asks again. A request that may go at once locks one shard and allocates nothing; its lease
-//! refers to the host, so releasing it needs no look-up.
+//! that has to wait tries again. A request that may go at once locks one shard and allocates nothing; its lease
+//! refers to the host, so releasing it needs no lookup.
 
 mod entry;
 
@@ -32,7 +32,7 @@ pub struct HostStore {
 pub struct LimiterKey<'k> {
     /// The host, the address or the domain.
     pub name: &'k str,
-    /// Kinds are paced separately, but a back-off applies to all of them.
+    /// Kinds are paced separately, but a backoff applies to all of them.
     pub kind: RequestKind,
 }
 
@@ -51,7 +51,7 @@ pub struct Lease {
 pub enum LeaseOutcome {
     /// The request was not sent; the grant is returned.
     Unused,
-    /// The request was sent, but the outcome says nothing about the host: the client has left, or the response
+    /// The request was sent, but the outcome is no evidence about the host: the client has left, or the response
     /// was recorded before.
     Abandoned,
     /// The origin sent no response, or an incomplete one.
@@ -75,11 +75,11 @@ pub struct HostSnapshot {
     pub in_flight: usize,
     /// The time at which the last request head was sent.
     pub last_sent: Option<Instant>,
-    /// The rest of the current back-off, and its cause.
+    /// The rest of the current backoff, and its cause.
     pub backoff: Option<(Duration, BackoffCause)>,
     /// The number of consecutive failures.
     pub failures: u8,
-    /// The number of recent back-offs.
+    /// The number of recent backoffs.
     pub backoff_count: u8,
     /// The average latency.
     pub latency: Option<Duration>,
@@ -113,10 +113,15 @@ impl HostStore {
     }
 
     /// Grants a request, or returns the time to wait.
-    pub fn admit(&self, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -> PaceDecision<Lease> {
+    pub fn try_acquire(
+        &self,
+        key: LimiterKey<'_>,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Lease> {
         let host = self.get_or_insert(key.name);
-        match host.admit(key.kind, pace, now) {
-            PaceDecision::Go(grant) => PaceDecision::Go(Lease {
+        match host.try_acquire(key.kind, pace, now) {
+            PaceDecision::Granted(grant) => PaceDecision::Granted(Lease {
                 host,
                 kind: key.kind,
                 grant,
@@ -131,12 +136,12 @@ impl HostStore {
         Some(host.snapshot(now))
     }
 
-    /// Passes the state of every name to `show`, in no order. A shard is locked only while its hosts are listed,
+    /// Passes the state of every name to `visit`, in no order. A shard is locked only while its hosts are listed,
     /// and each host briefly after that.
-    pub fn for_each_host(&self, now: Instant, mut show: impl FnMut(&Arc<str>, HostSnapshot)) {
+    pub fn for_each_host(&self, now: Instant, mut visit: impl FnMut(&Arc<str>, HostSnapshot)) {
         for shard in 0..SHARD_COUNT {
             for host in self.hosts.shard_values(shard) {
-                show(host.name(), host.snapshot(now));
+                visit(host.name(), host.snapshot(now));
             }
         }
     }
@@ -188,7 +193,7 @@ impl Lease {
         Arc::clone(self.host.name())
     }
 
-    /// Returns `true` if this request is the probe that follows a back-off.
+    /// Returns `true` if this request is the probe that follows a backoff.
     pub fn is_probe(&self) -> bool {
         self.grant.is_probe()
     }
@@ -199,12 +204,12 @@ impl Lease {
         self.host.record_sent(self.kind, self.grant, now);
     }
 
-    /// Returns whether and when the request may be sent again.
+    /// Returns the decision on sending the request again.
     pub fn retry_permit(&self, now: Instant) -> ResendDecision {
         self.host.retry_permit(self.kind, self.grant, now)
     }
 
-    /// Returns the rest of a back-off that began after the lease was granted. A request that has not been sent
+    /// Returns the rest of a backoff that began after the lease was granted. A request that has not been sent
     /// yet must then not be sent.
     pub fn backoff_remaining(&self, now: Instant) -> Option<Duration> {
         self.host.backoff_remaining(self.grant, now)
@@ -225,12 +230,12 @@ impl Lease {
     /// released as [`LeaseOutcome::Abandoned`].
     pub fn record_response(
         &self,
-        answer: ResponseClass,
+        class: ResponseClass,
         challenge: Challenge,
         now: Instant,
     ) -> BanSuspicion {
         self.host
-            .record_response(self.kind, self.grant, (answer, challenge), now)
+            .record_response(self.kind, self.grant, (class, challenge), now)
     }
 }
 

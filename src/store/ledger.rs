@@ -1,6 +1,6 @@
 //! The ledger's storage: records by key, and the feed of events.
 //!
-//! An observation takes effect in memory at once, so every later look-up sees it. A single thread
+//! An observation takes effect in memory at once, so every later lookup sees it. A single thread
 //! writes it to disk, in batches; only callers of [`Ledger::flush`] wait for that. Events are
 //! published once they are on disk. They are committed together with the record that caused them, so a
 //! crash neither loses nor repeats one.
@@ -221,7 +221,7 @@ impl Ledger {
         let mut threads = vec![thread.map_err(|error| location.unreadable_error(error))?];
         if records > 0 {
             let inner = Arc::clone(&inner);
-            // Until the filter is filled, look-ups go to the tables.
+            // Until the filter is filled, lookups go to the tables.
             threads.extend(
                 Builder::new()
                     .name("ledger-filter".into())
@@ -266,27 +266,27 @@ impl Ledger {
             .map(|record| Arc::from(&*record.url))
     }
 
-    /// Waits until the queue has room, if the configuration asks for that.
+    /// Waits until the queue has room, if the configuration requires it.
     pub async fn wait_if_full(&self) {
         self.inner().queue.wait_if_full().await;
     }
 
     /// Records an observation. Never waits; if the queue is full, the observation is dropped and
     /// counted.
-    pub fn record(&self, note: LedgerUpdate) {
-        self.inner().record(note);
+    pub fn record(&self, update: LedgerUpdate) {
+        self.inner().record(update);
     }
 
-    /// Records an observation that must not be lost: waits for room whatever the configuration says,
+    /// Records an observation that must not be lost: waits for room regardless of the configuration,
     /// and retries while the disk fails. Without a writer it is dropped and counted.
-    pub async fn record_with_retry(&self, note: LedgerUpdate) {
+    pub async fn record_with_retry(&self, update: LedgerUpdate) {
         let inner = self.inner();
         loop {
             inner.queue.wait_for_room().await;
             if inner.queue.is_closed() {
                 return inner.queue.record_drop();
             }
-            match inner.try_record(note.clone()) {
+            match inner.try_record(update.clone()) {
                 Ok(()) => return,
                 Err(LedgerUnavailable) => tokio::time::sleep(RETRY_DELAY).await,
             }
@@ -334,9 +334,9 @@ impl Ledger {
     }
 
     /// Deletes events that are older than `keep`, up to `upto`. The very last event is always kept.
-    pub fn expire_events(&self, now: UnixMillis, keep: Duration, upto: FeedCursor) {
-        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let before = UnixMillis(now.0.saturating_sub(keep));
+    pub fn expire_events(&self, now: UnixMillis, retention: Duration, upto: FeedCursor) {
+        let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+        let before = UnixMillis(now.0.saturating_sub(retention));
         self.inner().queue.expire_events(RetentionCutoff {
             before,
             now,
@@ -369,7 +369,7 @@ impl Ledger {
         self.inner().location.disk_bytes()
     }
 
-    /// Writes what is left and closes the file. Blocks; gives up on a failing disk after a few tries.
+    /// Writes the remaining changes and closes the file. Blocks; gives up on a failing disk after a few tries.
     pub fn close(&self) {
         self.0.shut_down(WriterCommand::Finish);
     }
@@ -400,8 +400,8 @@ impl fmt::Debug for Ledger {
 }
 
 impl LedgerHandle {
-    fn shut_down(&self, then: WriterCommand) {
-        self.inner.queue.send_command(then);
+    fn shut_down(&self, command: WriterCommand) {
+        self.inner.queue.send_command(command);
         self.inner.closing.store(true, Ordering::Relaxed);
         let threads = take(&mut *self.threads.lock());
         if threads.into_iter().any(|thread| thread.join().is_err()) {

@@ -62,7 +62,7 @@ impl StopsFile {
             serde_json::from_str(&text).map_err(|error| self.0.unreadable_error(error))?;
         document
             .into_saved()
-            .map_err(|why| self.0.unreadable_error(why))
+            .map_err(|error| self.0.unreadable_error(error))
     }
 
     /// Replaces the contents. Blocks until they are on disk.

@@ -102,8 +102,8 @@ impl CaCertificate {
 
     /// Returns the number of whole days until it expires; `None` after that.
     pub fn days_left(&self, now: SystemTime) -> Option<u64> {
-        let left = self.not_after.duration_since(now).ok()?;
-        Some(left.as_secs() / DAY.as_secs())
+        let remaining = self.not_after.duration_since(now).ok()?;
+        Some(remaining.as_secs() / DAY.as_secs())
     }
 
     /// Returns the SHA-256 of the DER bytes in the usual notation: `AB:CD:…`.

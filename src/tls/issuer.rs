@@ -120,23 +120,23 @@ impl CertificateIssuer {
     /// Returns the certificate for a host: a name in canonical form, an IPv4 address, or an IPv6
     /// address in brackets.
     ///
-    /// A cached certificate costs one look-up. Otherwise it is issued once for all concurrent
-    /// callers and counts towards the rate of `client`, which waits at most `patience` if the rate
+    /// A cached certificate costs one lookup. Otherwise it is issued once for all concurrent
+    /// callers and counts towards the rate of `client`, which waits at most `timeout` if the rate
     /// is exceeded.
     ///
     /// # Errors
-    /// Returns [`IssueError::RateLimited`] after `patience`.
+    /// Returns [`IssueError::RateLimited`] after `timeout`.
     pub async fn get_or_issue(
         &self,
         host: &str,
         client: IpAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Arc<LeafCertificate>, IssueError> {
         if let Some(leaf) = self.cached(host) {
             return Ok(leaf);
         }
         let issued = Box::pin(self.issue_in_turn(host, client));
-        tokio::time::timeout(patience, issued)
+        tokio::time::timeout(timeout, issued)
             .await
             .unwrap_or(Err(IssueError::RateLimited))
     }
@@ -205,7 +205,7 @@ impl CertificateIssuer {
         let now = self.clock.now();
         let wall = self.clock.wall_time();
         let not_after = (wall + VALIDITY).min(self.authority.not_after());
-        let Ok(left) = not_after.duration_since(wall) else {
+        let Ok(remaining) = not_after.duration_since(wall) else {
             return Err(IssueError::Failed(
                 "the certificate authority has expired".into(),
             ));
@@ -226,7 +226,7 @@ impl CertificateIssuer {
             without_tickets: OnceLock::new(),
             base_configs: Arc::clone(&self.base_configs),
             certified_key: certified,
-            expires_at: now + left.min(CACHE_TTL),
+            expires_at: now + remaining.min(CACHE_TTL),
         })
     }
 

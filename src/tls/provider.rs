@@ -33,13 +33,16 @@ mod tests {
 
     #[test]
     fn aes_128_comes_first_and_nothing_is_lost() {
-        let ours = crypto_provider().cipher_suites;
-        assert_eq!(ours[0].suite(), CipherSuite::TLS13_AES_128_GCM_SHA256);
+        let supported = crypto_provider().cipher_suites;
+        assert_eq!(supported[0].suite(), CipherSuite::TLS13_AES_128_GCM_SHA256);
         assert_eq!(
-            ours.len(),
+            supported.len(),
             aws_lc_rs::default_provider().cipher_suites.len()
         );
-        let tls12 = ours.iter().find(|suite| suite.tls13().is_none()).unwrap();
+        let tls12 = supported
+            .iter()
+            .find(|suite| suite.tls13().is_none())
+            .unwrap();
         assert_eq!(
             tls12.suite(),
             CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256

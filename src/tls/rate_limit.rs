@@ -95,9 +95,9 @@ impl ClientRateLimit {
     /// # Errors
     /// Returns the time until one is available.
     pub(super) fn try_acquire(&self) -> Result<(), Duration> {
-        let result = self.limiter.check().map_err(|until| {
+        let result = self.limiter.check().map_err(|not_until| {
             let now = governor::clock::Clock::now(self.limiter.clock());
-            until.wait_time_from(now)
+            not_until.wait_time_from(now)
         });
         self.rate_limited.store(result.is_err(), Ordering::Relaxed);
         result

@@ -55,14 +55,14 @@ impl Bench {
             None,
             Readiness::new(Vec::new),
             token,
-            MetricsMode::Everything,
+            MetricsMode::All,
         )
         .await
     }
 
     /// A server with a previous policy.
     pub(crate) async fn with(policy: &str, before: Option<&str>, readiness: Readiness) -> Self {
-        Self::build(policy, before, readiness, None, MetricsMode::Everything).await
+        Self::build(policy, before, readiness, None, MetricsMode::All).await
     }
 
     /// A server with `telemetry.metrics: none`.
@@ -72,7 +72,7 @@ impl Bench {
             None,
             Readiness::new(Vec::new),
             None,
-            MetricsMode::Nothing,
+            MetricsMode::EssentialOnly,
         )
         .await
     }

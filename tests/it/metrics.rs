@@ -56,7 +56,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(MetricsMode::Everything)
+        Self::with(MetricsMode::All)
     }
 
     fn with(counting: MetricsMode) -> Self {
@@ -793,7 +793,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
 
 #[test]
 fn metrics_none_counts_no_requests() {
-    let bench = Bench::with(MetricsMode::Nothing);
+    let bench = Bench::with(MetricsMode::EssentialOnly);
     let policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
     record.set_target(&url("http://a.example/x"));
@@ -826,7 +826,7 @@ fn metrics_none_counts_no_requests() {
         .collect();
     let always: BTreeSet<&str> = families::ALL
         .iter()
-        .filter(|family| family.always)
+        .filter(|family| family.essential)
         .map(|family| family.name)
         .chain(PROCESS_NAMES.split_whitespace())
         .collect();

@@ -27,15 +27,15 @@ fn page(name: &str) -> LimiterKey<'_> {
 }
 
 fn go(store: &HostStore, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -> Lease {
-    match store.admit(key, pace, now) {
-        PaceDecision::Go(lease) => lease,
+    match store.try_acquire(key, pace, now) {
+        PaceDecision::Granted(lease) => lease,
         PaceDecision::Wait(wait) => panic!("{key:?}: {wait:?}"),
     }
 }
 
 fn wait(store: &HostStore, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -> PaceWait {
-    match store.admit(key, pace, now) {
-        PaceDecision::Go(_) => panic!("{key:?} went"),
+    match store.try_acquire(key, pace, now) {
+        PaceDecision::Granted(_) => panic!("{key:?} went"),
         PaceDecision::Wait(wait) => wait,
     }
 }
@@ -81,7 +81,7 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
     };
     let lease = go(&store, page("a.test"), &free, clock.now());
     let _ = lease.record_response(
-        ResponseClass::Rest(Some(30 * SECOND)),
+        ResponseClass::Overloaded(Some(30 * SECOND)),
         Challenge::None,
         clock.now(),
     );
@@ -199,19 +199,19 @@ impl Traffic {
     fn pump(&mut self) -> Option<Duration> {
         while !self.waiting.is_empty() {
             let now = self.clock.now();
-            match self.store.admit(page("host.test"), &self.pace, now) {
+            match self.store.try_acquire(page("host.test"), &self.pace, now) {
                 PaceDecision::Wait(wait) => {
                     assert!(!wait.duration.is_zero(), "{wait:?}");
                     assert!(wait.duration <= LEASE_TIMEOUT, "{wait:?}");
                     return Some(wait.duration);
                 }
-                PaceDecision::Go(lease) if self.rng.u8(..) < 20 => {
+                PaceDecision::Granted(lease) if self.rng.u8(..) < 20 => {
                     // The client has left at the same moment.
                     lease.release(LeaseOutcome::Unused, now);
                     self.waiting.remove(0);
                     self.ended += 1;
                 }
-                PaceDecision::Go(lease) => self.fly(lease, now),
+                PaceDecision::Granted(lease) => self.fly(lease, now),
             }
         }
         None
@@ -331,8 +331,8 @@ fn many_threads_at_one_host_never_have_more_than_its_slots() {
             scope.spawn(|| {
                 let mut went = 0;
                 while went < 2_000 {
-                    let PaceDecision::Go(lease) =
-                        store.admit(page("host.test"), &pace, clock.now())
+                    let PaceDecision::Granted(lease) =
+                        store.try_acquire(page("host.test"), &pace, clock.now())
                     else {
                         std::thread::yield_now();
                         continue;

@@ -63,7 +63,7 @@
 //! let pace = host_pace(&policy, &trail);
 //! let mut limiter = HostLimiter::default();
 //! match limiter.try_acquire(&pace, Instant::now()) {
-//!     PaceDecision::Go(lease) => {
+//!     PaceDecision::Granted(lease) => {
 //!         limiter.record_sent(lease, 0.5, Instant::now());
 //!         // … the response is read …
 //!         limiter.release(lease, LeaseUse::Used, Instant::now());

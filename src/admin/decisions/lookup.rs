@@ -113,15 +113,15 @@ fn request_facts(line: &Map<String, Json>) -> Json {
 
 /// Returns a 404 response that reports how far the ring reaches back, since the decision may be older.
 fn not_found(recent: &RecentLines) -> Response<Full<Bytes>> {
-    let since = recent.oldest_time();
+    let oldest = recent.oldest_time();
     let lines = recent.line_count();
-    let detail = match &since {
-        Some(since) => format!(
-            "no such decision among the latest {lines}, which reach back to {since}; older ones are in the decision log"
+    let detail = match &oldest {
+        Some(oldest) => format!(
+            "no such decision among the latest {lines}, which reach back to {oldest}; older ones are in the decision log"
         ),
         None => "no such decision: there are none yet".to_owned(),
     };
-    let members = json!({ "detail": detail, "since": since, "decisions": lines });
+    let members = json!({ "detail": detail, "since": oldest, "decisions": lines });
     problem_with(StatusCode::NOT_FOUND, &members)
 }
 

@@ -94,12 +94,12 @@ mod tests {
             )
             .await
         });
-        let mut beat = interval(HEARTBEAT_INTERVAL);
-        beat.tick().await;
+        let mut heartbeat = interval(HEARTBEAT_INTERVAL);
+        heartbeat.tick().await;
         assert_eq!(pieces.recv().await.unwrap(), "old\n");
         for _ in 0..3 {
             assert!(pieces.try_recv().is_err());
-            let (_, piece) = tokio::join!(beat.tick(), pieces.recv());
+            let (_, piece) = tokio::join!(heartbeat.tick(), pieces.recv());
             assert_eq!(piece.unwrap(), "\n");
         }
     }

@@ -28,10 +28,10 @@ fn tracked_to_json(host: &HostStatus) -> Json {
         "slots": { "used": host.in_flight, "of": host.slots },
         "next_in_ms": ceil_millis(host.next_in),
         "delay_ms": ceil_millis(host.delay),
-        "resting": host.backoff.map(|rest| json!({
-            "until": Rfc3339(rest.until).to_string(),
-            "for_ms": ceil_millis(rest.left),
-            "why": rest.cause,
+        "resting": host.backoff.map(|backoff| json!({
+            "until": Rfc3339(backoff.until).to_string(),
+            "for_ms": ceil_millis(backoff.remaining),
+            "why": backoff.cause,
         })),
         "last_request": host.last_request.map(|last| Rfc3339(last).to_string()),
         "errors_in_row": host.failures,
@@ -51,7 +51,7 @@ pub(super) fn host_to_json(
     let is_tracked = status.tracking == Tracking::Yes;
     let addresses: Vec<Json> = refusing
         .iter()
-        .map(|(address, left)| json!({ "address": address.to_string(), "for_ms": ceil_millis(*left) }))
+        .map(|(address, remaining)| json!({ "address": address.to_string(), "for_ms": ceil_millis(*remaining) }))
         .collect();
     let members = json!({
         "host": selector.host,

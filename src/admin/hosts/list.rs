@@ -52,8 +52,8 @@ impl HostSort {
             Self::Waiting => other.waiting.cmp(&one.waiting),
             Self::Next => one.next_in.cmp(&other.next_in),
             Self::Rest => {
-                let left = other.backoff.map(|backoff| backoff.left);
-                left.cmp(&one.backoff.map(|backoff| backoff.left))
+                let remaining = other.backoff.map(|backoff| backoff.remaining);
+                remaining.cmp(&one.backoff.map(|backoff| backoff.remaining))
             }
             Self::Name => Ordering::Equal,
         };

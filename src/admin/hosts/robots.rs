@@ -109,8 +109,8 @@ fn file_to_json(
     let file = status.file.as_ref();
     let text = file.map(RobotsFileText::text);
     let size = text.as_ref().map(|text| text.len());
-    let left = bytes_left.checked_sub(size.unwrap_or(0));
-    *bytes_left = left.unwrap_or(*bytes_left);
+    let remaining = bytes_left.checked_sub(size.unwrap_or(0));
+    *bytes_left = remaining.unwrap_or(*bytes_left);
     let target = query.target_in(status);
     json!({
         "scheme": status.scheme,
@@ -124,8 +124,8 @@ fn file_to_json(
         "size": size,
         "crawl_delay_ms": file.and_then(|file| file.crawl_delay(&query.agent)).map(ceil_millis),
         "sitemaps": file.map(RobotsFileText::sitemaps).unwrap_or_default(),
-        "text": text.filter(|_| left.is_some()).map(|text| String::from_utf8_lossy(&text).into_owned()),
-        "cut": left.is_none(),
+        "text": text.filter(|_| remaining.is_some()).map(|text| String::from_utf8_lossy(&text).into_owned()),
+        "cut": remaining.is_none(),
         "agent": query.agent,
         "ruling": target.and_then(|(path, url)| ruling_to_json(file?, &query.agent, path, &url)),
     })
@@ -139,10 +139,10 @@ fn ruling_to_json(
     path_and_query: &str,
     url: &str,
 ) -> Option<Json> {
-    let ruling = file.ruling(agent, path_and_query)?;
-    let (line, rule) = ruling.cause.unzip();
+    let decision = file.ruling(agent, path_and_query)?;
+    let (line, rule) = decision.cause.unzip();
     Some(
-        json!({ "url": url, "allow": ruling.allow, "line": line, "rule": rule, "group": ruling.group }),
+        json!({ "url": url, "allow": decision.allow, "line": line, "rule": rule, "group": decision.group }),
     )
 }
 

@@ -70,18 +70,18 @@ impl LedgerEventsQuery {
         let more = loop {
             let slice = context.ledger.events(last, MAX_LIMIT)?;
             let is_last_slice = slice.len() < MAX_LIMIT;
-            let mut left = slice.len();
+            let mut remaining = slice.len();
             for (cursor, event) in slice {
                 if events.len() >= self.limit {
                     break;
                 }
                 last = cursor;
-                left -= 1;
+                remaining -= 1;
                 if self.kind.is_none_or(|kind| kind == event.kind) {
                     events.push(event::to_json(cursor.0, &event));
                 }
             }
-            if left > 0 {
+            if remaining > 0 {
                 break true;
             }
             if is_last_slice || events.len() >= self.limit || time() == TimeBudget::Exhausted {

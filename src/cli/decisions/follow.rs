@@ -48,14 +48,14 @@ pub(super) enum FollowUntil {
 pub(super) fn read<S: DecisionConsumer>(
     path: &Path,
     start: FollowStart,
-    until: FollowUntil,
+    end: FollowUntil,
     reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
     let mut first = match start {
         FollowStart::Oldest => open_oldest(path)?,
         FollowStart::Beginning | FollowStart::Tail => NamedFile::open(path)?,
     };
-    if until == FollowUntil::Forever {
+    if end == FollowUntil::Forever {
         reader.set_endless();
     }
     // The last lines of a compressed file are known only after all of it is decompressed.
@@ -72,7 +72,7 @@ pub(super) fn read<S: DecisionConsumer>(
         let step =
             next_step(path, lines.input().file()).map_err(|error| with_path(path, &error))?;
         match step {
-            FollowStep::Wait if until == FollowUntil::End => return Ok(()),
+            FollowStep::Wait if end == FollowUntil::End => return Ok(()),
             FollowStep::Wait => thread::sleep(POLL_INTERVAL),
             FollowStep::Truncated => {
                 let file = lines.input().file();

@@ -4,7 +4,7 @@ use crate::model::intent::Intent;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::{CaseFacts, CaseRefusal, CaseTarget};
-use crate::policy::options::{OptionSlot, OptionValue};
+use crate::policy::options::{OptionIndex, OptionValue};
 use crate::report::decision;
 
 /// The decisions of two policies for one request, which differ.
@@ -167,7 +167,7 @@ fn text_or_none(value: Option<impl ToString>) -> String {
 
 /// The options of two policies, paired by their paths.
 pub(super) struct OptionPairs<'p> {
-    pairs: Vec<(&'p str, Option<OptionSlot>, Option<OptionSlot>)>,
+    pairs: Vec<(&'p str, Option<OptionIndex>, Option<OptionIndex>)>,
 }
 
 /// Options without an effect on allowed URLs.
@@ -182,11 +182,11 @@ const REFUSAL_OPTIONS: [&str; 5] = [
 impl<'p> OptionPairs<'p> {
     /// Pairs the options of two policies.
     pub(super) fn new(old: &'p Policy, new: &'p Policy) -> Self {
-        let mut pairs: Vec<(&str, Option<OptionSlot>, Option<OptionSlot>)> = slots(old)
-            .map(|(path, slot)| (path, Some(slot), new.option_slot(path)))
+        let mut pairs: Vec<(&str, Option<OptionIndex>, Option<OptionIndex>)> = option_indexes(old)
+            .map(|(path, index)| (path, Some(index), new.option_index(path)))
             .collect();
-        let added = slots(new).filter(|(path, _)| old.option_slot(path).is_none());
-        pairs.extend(added.map(|(path, slot)| (path, None, Some(slot))));
+        let added = option_indexes(new).filter(|(path, _)| old.option_index(path).is_none());
+        pairs.extend(added.map(|(path, index)| (path, None, Some(index))));
         pairs.retain(|(path, ..)| !REFUSAL_OPTIONS.contains(path));
         Self { pairs }
     }
@@ -197,11 +197,13 @@ impl<'p> OptionPairs<'p> {
         new: &OfflineEvaluation<'_>,
     ) -> Vec<Difference> {
         let mut differences = Vec::new();
-        for (path, old_slot, new_slot) in &self.pairs {
-            let old_value =
-                old_slot.map_or(&OptionValue::None, |slot| old.trail.value(old.policy, slot));
-            let new_value =
-                new_slot.map_or(&OptionValue::None, |slot| new.trail.value(new.policy, slot));
+        for (path, old_index, new_index) in &self.pairs {
+            let old_value = old_index.map_or(&OptionValue::None, |index| {
+                old.trail.value(old.policy, index)
+            });
+            let new_value = new_index.map_or(&OptionValue::None, |index| {
+                new.trail.value(new.policy, index)
+            });
             if old_value != new_value {
                 differences.push(Difference {
                     key: format!("options.{path}"),
@@ -214,9 +216,9 @@ impl<'p> OptionPairs<'p> {
     }
 }
 
-fn slots(policy: &Policy) -> impl Iterator<Item = (&str, OptionSlot)> {
+fn option_indexes(policy: &Policy) -> impl Iterator<Item = (&str, OptionIndex)> {
     policy
         .option_paths()
         .zip(0..)
-        .map(|(path, index)| (path, OptionSlot(index)))
+        .map(|(path, index)| (path, OptionIndex(index)))
 }

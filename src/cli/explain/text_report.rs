@@ -267,14 +267,14 @@ fn summary_sentence(evaluation: &OfflineEvaluation<'_>) -> String {
         .as_ref()
         .and_then(|refusal| refusal.detail.as_deref())
         .map_or(String::new(), |detail| format!(": {detail}"));
-    let by = match evaluation.rule_id() {
+    let cause = match evaluation.rule_id() {
         Some(rule) => format!("by rule {rule}"),
         None => "by the policy's default".to_owned(),
     };
     match evaluation.decision.verdict {
-        Verdict::Admit => format!("allowed {by}"),
-        Verdict::Reject(Reason::Rule | Reason::Default) => format!("rejected {by}{detail}"),
-        Verdict::Reject(reason) => format!("rejected {by}, as {}{detail}", reason.as_str()),
+        Verdict::Admit => format!("allowed {cause}"),
+        Verdict::Reject(Reason::Rule | Reason::Default) => format!("rejected {cause}{detail}"),
+        Verdict::Reject(reason) => format!("rejected {cause}, as {}{detail}", reason.as_str()),
         Verdict::Undecided if evaluation.refusal.is_none() => {
             "undecided, but allowed since tunnel_undecided is allow".to_owned()
         }
@@ -378,7 +378,7 @@ fn describe_effect(evaluation: &OfflineEvaluation<'_>, body: &RuleBody) -> Optio
             let assigned = group.assignments.iter().map(|assignment| {
                 format!(
                     "{} {}",
-                    evaluation.policy.option_path(assignment.slot),
+                    evaluation.policy.option_path(assignment.index),
                     format_value(&assignment.value)
                 )
             });

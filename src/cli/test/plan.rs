@@ -143,7 +143,7 @@ impl TestPlanBuilder {
             .suites
             .iter()
             .position(|suite| match &suite.origin {
-                PolicyOrigin::Path(known) => real_path(known) == real,
+                PolicyOrigin::Path(path) => real_path(path) == real,
                 PolicyOrigin::BuiltIn => false,
             })
             .unwrap_or(self.suites.len());

@@ -1,4 +1,4 @@
-//! `crawlers`, `anonymous` and `listen` of the configuration file: who may use the proxy.
+//! `crawlers`, `anonymous` and `listen` of the configuration file: the clients that may use the proxy.
 //!
 //! No message quotes a password or its hash.
 
@@ -299,9 +299,9 @@ fn read_name(node: &Node, context: &mut ReadContext<'_>) -> Option<Slug> {
             node,
             "a name consists of at most 64 lower-case letters, digits and hyphens",
         );
-        let near = text.to_lowercase().replace(['_', ' ', '.'], "-");
+        let suggestion = text.to_lowercase().replace(['_', ' ', '.'], "-");
         context.problems.push(Problem {
-            suggestion: Slug::new(&near).map(|slug| slug.to_string()),
+            suggestion: Slug::new(&suggestion).map(|slug| slug.to_string()),
             ..problem
         });
         return None;

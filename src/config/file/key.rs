@@ -72,7 +72,7 @@ impl<T> ConfigKey<T> {
 
 /// The value of a key: how it is read and described.
 pub(super) trait ConfigValue<T>: Sync {
-    /// Reads the value into `target`, or reports what is wrong with it.
+    /// Reads the value into `target`, or reports the problem.
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>);
 
     /// Returns the JSON Schema of the value; `defaults` has the default.
@@ -179,11 +179,11 @@ pub(super) struct SwitchValue<T, V> {
 
 impl<T> SwitchValue<T, bool> {
     /// A setting that is itself `true` or `false`.
-    pub(super) const fn new(place: fn(&mut T) -> &mut bool) -> Self {
+    pub(super) const fn new(field: fn(&mut T) -> &mut bool) -> Self {
         Self {
             on: true,
             off: false,
-            place,
+            place: field,
             warning_if_off: None,
         }
     }
@@ -489,9 +489,9 @@ fn is_empty_mapping(node: &Node) -> bool {
 }
 
 /// Replaces a default by the value that was read, if it could be read.
-pub(super) fn set_if_some<V>(place: &mut V, value: Option<V>) {
+pub(super) fn set_if_some<V>(target: &mut V, value: Option<V>) {
     if let Some(value) = value {
-        *place = value;
+        *target = value;
     }
 }
 

@@ -1,4 +1,4 @@
-//! `limits` and `timeouts` of the configuration file. The ranges prevent that a slip of the pen stops everything.
+//! `limits` and `timeouts` of the configuration file. The ranges keep a typo from stopping everything.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -162,7 +162,7 @@ pub(super) const TIMEOUT_KEYS: &[ConfigKey<Settings>] = &[
     ),
     ConfigKey::new(
         "dns",
-        "A name look-up; over it 504.",
+        "A name lookup; over it 504.",
         &TimeValue {
             range: TIME_RANGE,
             places: |s: &mut Settings| vec![&mut s.dns.timeout],

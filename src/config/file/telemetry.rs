@@ -54,7 +54,7 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
 
 impl ConfigWord for MetricsMode {
     const WORDS: &'static [(&'static str, Self)] =
-        &[("full", Self::Everything), ("none", Self::Nothing)];
+        &[("full", Self::All), ("none", Self::EssentialOnly)];
 }
 
 #[derive(Default)]
@@ -122,8 +122,8 @@ fn read_otlp(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>
     if node.spelling() == Some("none") {
         return;
     }
-    let what = "`telemetry.otlp`, if not `none`,";
-    let Some(map) = MapReader::open(node, what, context.problems) else {
+    let subject = "`telemetry.otlp`, if not `none`,";
+    let Some(map) = MapReader::open(node, subject, context.problems) else {
         return;
     };
     let mut draft = OtlpDraft::default();

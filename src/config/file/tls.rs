@@ -23,7 +23,7 @@ const UNVERIFIED_WARNING: &str = "certificates of origins are not verified: resp
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "intercept",
-        "Intercept TLS, so that the policy judges each URL.",
+        "Intercept TLS, so that the policy evaluates each URL.",
         &SwitchValue::new(|s: &mut Settings| &mut s.tls.intercept),
     ),
     ConfigKey::new(

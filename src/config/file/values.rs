@@ -1,6 +1,6 @@
 //! Parsers for values of the configuration that are more than a word or a number.
 //!
-//! Each error says what is expected; the caller adds the place of the text.
+//! Each error names the expected form; the caller adds the place of the text.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exceptions_never_reach_this_machine() {
+    fn exceptions_never_include_this_host() {
         for (never, _) in NEVER_ALLOWED {
             assert!(never.parse::<IpNet>().is_ok(), "{never}");
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn listen_addresses_teach_what_is_missing() {
+    fn listen_address_errors_name_the_missing_part() {
         assert_eq!(
             parse_socket_address("[::1]:0"),
             Ok("[::1]:0".parse().unwrap())

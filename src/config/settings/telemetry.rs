@@ -21,7 +21,7 @@ pub struct TelemetryConfig {
 impl Default for TelemetryConfig {
     fn default() -> Self {
         Self {
-            metrics: MetricsMode::Everything,
+            metrics: MetricsMode::All,
             otlp: None,
         }
     }

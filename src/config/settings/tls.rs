@@ -9,7 +9,7 @@ use crate::proxy::intercept::RefusalDelivery;
 /// Settings of `tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// If set, tunnels are intercepted unless a rule says otherwise.
+    /// If set, tunnels are intercepted unless a rule sets another action.
     pub intercept: bool,
     /// The way in which the client of a refused tunnel learns the reason.
     pub refusal_delivery: RefusalDelivery,

@@ -28,7 +28,9 @@ impl RequestRecord {
     ) -> FinishedTrace {
         let whole = TimeSpan::between(self.began, ended);
         let now = self.recorder.clock.wall_time();
-        let rule = result.rule.and_then(|(of, rule)| self.rule_name(of, rule));
+        let rule = result
+            .rule
+            .and_then(|(source, rule)| self.rule_name(source, rule));
         let (url, host) = self.logged_target(result);
         let port = match &self.subject {
             RecordSubject::Unknown => 0,

@@ -28,7 +28,7 @@ const CODES: [&str; 60] = [
 const CODE_OTHER: usize = CODES.len() - 2;
 const CODE_NONE: usize = CODES.len() - 1;
 
-/// The statuses as numbers, for look-ups.
+/// The statuses as numbers, for lookups.
 const NUMBERS: [u16; 58] = [
     200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400,
     401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421,
@@ -79,25 +79,25 @@ mod tests {
 
     #[test]
     fn every_place_of_the_table_is_taken_once() {
-        let mut places = BTreeSet::new();
+        let mut indexes = BTreeSet::new();
         for method in 0..METHODS.len() {
             for code in 0..CODES.len() {
                 for source in ResponseSource::ALL {
-                    assert!(places.insert(request_slot(method, code, source)));
+                    assert!(indexes.insert(request_slot(method, code, source)));
                 }
             }
         }
         assert_eq!(
-            (places.len(), places.last()),
+            (indexes.len(), indexes.last()),
             (REQUEST_SLOTS, Some(&(REQUEST_SLOTS - 1)))
         );
     }
 
     #[test]
     fn codes_and_their_numbers_are_one_list() {
-        for (place, number) in NUMBERS.into_iter().enumerate() {
-            assert_eq!(CODES[place], number.to_string());
-            assert_eq!(code_slot(Some(number)), place);
+        for (index, number) in NUMBERS.into_iter().enumerate() {
+            assert_eq!(CODES[index], number.to_string());
+            assert_eq!(code_slot(Some(number)), index);
         }
         for (status, label) in [
             (None, "none"),

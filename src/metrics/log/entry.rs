@@ -122,8 +122,8 @@ impl<'l> Visitor<'l> for LogFieldSet {
                 next = key.map_or(next, |field| field as usize + 1);
                 continue;
             };
-            if let Some(place) = entry.0.get_mut(field as usize) {
-                *place = map.next_value()?;
+            if let Some(slot) = entry.0.get_mut(field as usize) {
+                *slot = map.next_value()?;
             }
             next = field as usize + 1;
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_in_any_order_and_what_is_unknown_is_skipped() {
+    fn keys_may_have_any_order_and_unknown_keys_are_skipped() {
         let line = r#"{"zzz":{"ts":[1]},"verdict":"allow","bytes":5,"url":"a\u001b","held_ms":1.500,"rule":null,
             "shadow":[{"rule":null,"policy":"p","verdict":"x"},{"rule":"r"}],"ts":"t"}"#;
         let entry = LogEntry::parse(line.as_bytes(), all()).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_decision_is_an_error() {
+    fn other_lines_are_errors() {
         for line in [
             &b""[..],
             b"{}",

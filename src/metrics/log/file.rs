@@ -98,13 +98,13 @@ impl LogFile {
     ) -> io::Result<Self> {
         let file = open_append(&path)?;
         let identity = LogFileIdentity::from_metadata(&file.metadata()?);
-        let place = position_at_end(&path);
+        let position = position_at_end(&path);
         Ok(Self {
             path,
             rotate,
             file,
             identity,
-            position: place,
+            position,
             path_state: PathState::Current,
             clock,
             rotation_failed_at: None,

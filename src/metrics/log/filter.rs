@@ -266,10 +266,10 @@ fn parse_field(key: &str) -> Result<LogField, LogFilterError> {
         .map(|(_, field)| field);
     short.or_else(|| LogField::from_name(key)).ok_or_else(|| {
         let names = LogField::ALL.map(|(_, name)| name);
-        let near =
-            nearest(key, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        let hint =
+            nearest(key, names).map_or(String::new(), |name| format!("; did you mean `{name}`?"));
         LogFilterError(format!(
-            "unknown field `{key}`; allowed: status, held, {}{near}",
+            "unknown field `{key}`; allowed: status, held, {}{hint}",
             names.join(", ")
         ))
     })
@@ -292,7 +292,7 @@ mod tests {
         "sent_status":451,"held_ms":1250.000,"shadow":[{"rule":"r1"},{"rule":"r2"}]}"#;
 
     #[test]
-    fn filters_hold_or_do_not() {
+    fn filters_match_lines() {
         let entry = LogEntry::parse(
             LINE.as_bytes(),
             LogFieldSet::from_fields(LogField::ALL.map(|(field, _)| field)),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_each_group_one_filter_must_hold() {
+    async fn one_filter_of_each_group_must_match() {
         let read = |text: &&str| LogFilter::parse(text).unwrap();
         for (groups, passes) in [
             (&[][..], true),

@@ -258,8 +258,8 @@ impl<'o> JsonObjectWriter<'o> {
             return self.write_display(key, address);
         };
         self.write_key(key);
-        for (place, octet) in address.octets().into_iter().enumerate() {
-            self.out.push(if place == 0 { b'"' } else { b'.' });
+        for (index, octet) in address.octets().into_iter().enumerate() {
+            self.out.push(if index == 0 { b'"' } else { b'.' });
             write_decimal(octet.into(), self.out);
         }
         self.out.push(b'"');
@@ -281,11 +281,11 @@ impl<'o> JsonObjectWriter<'o> {
     }
 
     fn write_shadows_if_any(&mut self, key: &[u8], shadows: &[ShadowDifference<'_>]) {
-        for (place, shadow) in shadows.iter().enumerate() {
-            if place == 0 {
+        for (index, shadow) in shadows.iter().enumerate() {
+            if index == 0 {
                 self.write_key(key);
             }
-            self.out.push(if place == 0 { b'[' } else { b',' });
+            self.out.push(if index == 0 { b'[' } else { b',' });
             let mut object = JsonObjectWriter::begin(self.query, self.out);
             object.write_text(key!("rule"), shadow.rule);
             object.write_text(key!("policy"), shadow.policy);
@@ -327,7 +327,7 @@ fn write_decimal(number: u64, out: &mut Vec<u8>) {
 /// Writes a thousandth of a number, with three decimals: `2.400`.
 fn write_thousandths(number: u32, out: &mut Vec<u8>) {
     write_decimal((number / 1_000).into(), out);
-    let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (number / place % 10) as u8);
+    let [hundreds, tens, ones] = [100, 10, 1].map(|divisor| b'0' + (number / divisor % 10) as u8);
     out.extend_from_slice(&[b'.', hundreds, tens, ones]);
 }
 
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_redacted_only_when_asked() {
+    fn queries_are_redacted_only_if_configured() {
         for (url, query, shown) in [
             (
                 "http://h/a?k=v?w",

@@ -139,7 +139,7 @@ pub(super) enum UnreportedLosses {
     Some,
 }
 
-/// The state shared by the writer and those who wait for it.
+/// The state shared by the writer and the threads that wait for it.
 #[derive(Debug, Default)]
 struct LogQueueState {
     /// The number of requested flushes, and how many of them are done.
@@ -327,16 +327,16 @@ impl LogQueue {
         self.stamp_age(&self.write_progress_at)
     }
 
-    pub(super) fn flush(&self, within: Duration) -> LogCloseResult {
+    pub(super) fn flush(&self, timeout: Duration) -> LogCloseResult {
         let mut state = self.state.lock();
         state.flushes_requested += 1;
-        let mine = state.flushes_requested;
-        self.wait_while(&mut state, within, |state| {
-            state.flushes_done < mine && state.phase != LogPhase::Ended
+        let request_number = state.flushes_requested;
+        self.wait_while(&mut state, timeout, |state| {
+            state.flushes_done < request_number && state.phase != LogPhase::Ended
         })
     }
 
-    /// Requests that the writer writes what is left and ends.
+    /// Requests that the writer writes the remaining lines and ends.
     pub(super) fn request_close(&self) {
         let mut state = self.state.lock();
         if state.phase == LogPhase::Open {
@@ -346,21 +346,21 @@ impl LogQueue {
         self.wake();
     }
 
-    pub(super) fn close(&self, within: Duration) -> LogCloseResult {
+    pub(super) fn close(&self, timeout: Duration) -> LogCloseResult {
         self.request_close();
         let mut state = self.state.lock();
-        self.wait_while(&mut state, within, |state| state.phase != LogPhase::Ended)
+        self.wait_while(&mut state, timeout, |state| state.phase != LogPhase::Ended)
     }
 
     fn wait_while(
         &self,
         state: &mut MutexGuard<'_, LogQueueState>,
-        within: Duration,
+        timeout: Duration,
         condition: impl FnMut(&mut LogQueueState) -> bool,
     ) -> LogCloseResult {
         self.wake();
-        let waited = self.progress.wait_while_for(state, condition, within);
-        if waited.timed_out() {
+        let result = self.progress.wait_while_for(state, condition, timeout);
+        if result.timed_out() {
             LogCloseResult::TimedOut
         } else {
             LogCloseResult::Done
@@ -399,13 +399,18 @@ impl LogQueue {
 
     /// Moves waiting lines to the end of `batch`, and those for the tap only to the end of `aside`. `spare` is an empty
     /// buffer to swap with.
-    pub(super) fn collect(&self, batch: &mut Vec<u8>, aside: &mut Vec<u8>, spare: &mut Vec<u8>) {
+    pub(super) fn collect(
+        &self,
+        batch: &mut Vec<u8>,
+        tap_batch: &mut Vec<u8>,
+        spare: &mut Vec<u8>,
+    ) {
         // First, so that a line that arrives during the collection sets it again.
         self.pending.store(false, Ordering::Release);
         self.lines.collect(batch, spare);
-        let before = aside.len();
-        self.tap_only.collect(aside, spare);
-        self.tap_only.release(aside.len() - before);
+        let before = tap_batch.len();
+        self.tap_only.collect(tap_batch, spare);
+        self.tap_only.release(tap_batch.len() - before);
     }
 
     /// Returns the number of lines that the tap has missed since the last call.
@@ -457,7 +462,7 @@ impl LogQueue {
         }
     }
 
-    /// Returns whether [`Self::take_losses_to_report`] will return something.
+    /// Returns `true` if [`Self::take_losses_to_report`] will return a number.
     pub(super) fn unreported_losses(&self) -> UnreportedLosses {
         let reported = self.reported_losses.load(Ordering::Relaxed);
         if self.lost_lines.load(Ordering::Acquire) == reported {
@@ -468,9 +473,9 @@ impl LogQueue {
     }
 
     /// Returns the number of lines lost since the last call, if it is time to log it.
-    pub(super) fn take_losses_to_report(&self, when: LossReportTiming) -> Option<u64> {
+    pub(super) fn take_losses_to_report(&self, timing: LossReportTiming) -> Option<u64> {
         if self.unreported_losses() == UnreportedLosses::None
-            || (when == LossReportTiming::Settled && !self.is_time_to_report())
+            || (timing == LossReportTiming::Settled && !self.is_time_to_report())
         {
             return None;
         }
@@ -515,8 +520,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_reported_once_they_are_over_or_go_on_for_long() {
-        let (clock, hand) = Clock::manual();
+    fn losses_are_reported_at_their_end_or_after_a_time() {
+        let (clock, control) = Clock::manual();
         let counter = IntCounter::new("dropped", "Lost lines.").unwrap();
         let queue = LogQueue::new(0, LogFullAction::Drop, counter.clone(), clock);
         let reported = || queue.take_losses_to_report(LossReportTiming::Settled);
@@ -530,7 +535,7 @@ mod tests {
             (queue.unreported_losses(), reported()),
             (UnreportedLosses::Some, None)
         );
-        hand.advance(QUIET_PERIOD);
+        control.advance(QUIET_PERIOD);
         assert_eq!(
             (reported(), reported(), queue.unreported_losses()),
             (Some(3), None, UnreportedLosses::None)
@@ -538,7 +543,7 @@ mod tests {
         // Losses continue and are logged from time to time.
         let mut counts = vec![];
         for _ in 0..250 {
-            hand.advance(Duration::from_millis(100));
+            control.advance(Duration::from_millis(100));
             queue.record_lost(1);
             counts.extend(reported());
         }
@@ -550,7 +555,7 @@ mod tests {
         // A failing log was reported already; the losses are logged once it works again.
         queue.set_failure(Some("disk full".into()));
         queue.record_lost(5);
-        hand.advance(QUIET_PERIOD);
+        control.advance(QUIET_PERIOD);
         assert_eq!(reported(), None);
         queue.set_failure(None);
         assert_eq!((reported(), counter.get()), (Some(5), 3 + 250 + 5));

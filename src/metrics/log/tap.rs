@@ -150,9 +150,9 @@ impl LogTap {
     pub fn follow(self: &Arc<Self>) -> (RecentLines, TapFollower) {
         let events = self.events.subscribe();
         let ring = self.ring.lock();
-        let kept = RecentLines(ring.chunks.iter().cloned().collect());
+        let recent = RecentLines(ring.chunks.iter().cloned().collect());
         (
-            kept,
+            recent,
             TapFollower {
                 tap: Arc::clone(self),
                 next: ring.next,
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_follower_hears_all_or_how_much_it_lost() {
+    async fn a_follower_receives_all_lines_or_the_number_lost() {
         let tap = tap(3, 1 << 20);
         tap.append(line(0).as_bytes());
         assert!(!tap.has_followers());
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_is_given_up_loses_nothing() {
+    async fn a_cancelled_wait_loses_nothing() {
         let tap = tap(10, 1 << 20);
         let (_, mut follower) = tap.follow();
         let waiting = tokio::time::timeout(std::time::Duration::ZERO, follower.next()).await;

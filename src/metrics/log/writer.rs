@@ -47,20 +47,20 @@ pub(super) fn start(
         collected: Mutex::default(),
     });
     let signal = Arc::new(StandbySignal::default());
-    let standby = StandbyCollector {
+    let tap_collector = StandbyCollector {
         collector: Arc::clone(&collector),
         signal: Arc::clone(&signal),
     };
-    let standby = thread::Builder::new()
+    let tap_collector = thread::Builder::new()
         .name("decision-tap".into())
-        .spawn(move || standby.run())?;
-    let standby = standby.thread().clone();
+        .spawn(move || tap_collector.run())?;
+    let tap_collector = tap_collector.thread().clone();
     let writer = LogWriter {
         queue: Arc::clone(queue),
         sink,
         collector,
         signal,
-        standby,
+        tap_collector,
         batch: Vec::new(),
         line_end: LineEnd::Whole,
     };
@@ -172,7 +172,7 @@ struct LogWriter {
     sink: Box<dyn Write + Send>,
     collector: Arc<LineCollector>,
     signal: Arc<StandbySignal>,
-    standby: Thread,
+    tap_collector: Thread,
     batch: Vec<u8>,
     line_end: LineEnd,
 }
@@ -230,8 +230,8 @@ impl LogWriter {
         }
     }
 
-    fn report_losses(&self, when: LossReportTiming) {
-        if let Some(lines) = self.queue.take_losses_to_report(when) {
+    fn report_losses(&self, timing: LossReportTiming) {
+        if let Some(lines) = self.queue.take_losses_to_report(timing) {
             tracing::warn!(
                 lines,
                 "decision log: lines were lost; crawlgate_decision_log_dropped_total counts them"
@@ -265,7 +265,7 @@ impl LogWriter {
     fn mark_write_begun(&self) {
         self.queue.mark_writing();
         if self.signal.asleep.swap(false, Ordering::SeqCst) {
-            self.standby.unpark();
+            self.tap_collector.unpark();
         }
     }
 
@@ -323,7 +323,7 @@ impl Drop for LogWriter {
         self.collector.tap.close();
         self.queue.mark_idle();
         self.signal.ended.store(true, Ordering::SeqCst);
-        self.standby.unpark();
+        self.tap_collector.unpark();
     }
 }
 

@@ -73,7 +73,7 @@ impl RuleCounterFamilies {
         mode: RuleMode,
         kind: RuleKind,
     ) -> Option<Arc<RuleCounters>> {
-        if self.metrics_mode == MetricsMode::Nothing || mode == RuleMode::Disabled {
+        if self.metrics_mode == MetricsMode::EssentialOnly || mode == RuleMode::Disabled {
             return None;
         }
         let counters = {
@@ -162,11 +162,11 @@ impl RuleCounterFamilies {
         mode: RuleMode,
         verdict: VerdictLabel,
     ) -> &'c IntCounter {
-        let place = match verdict {
+        let counter = match verdict {
             VerdictLabel::Allow | VerdictLabel::ShadowReject => &counters.allowed,
             VerdictLabel::Reject => &counters.rejected,
         };
-        place.get_or_init(|| {
+        counter.get_or_init(|| {
             self.decided
                 .with_label_values(&[rule, mode.as_str(), verdict.as_str()])
         })
@@ -186,11 +186,11 @@ impl RuleCounterFamilies {
     fn wall_time(&self, last_match: u32) -> Option<SystemTime> {
         let since = Duration::from_secs(u64::from(last_match.checked_sub(1)?));
         let (clock, first) = self.clock.get()?;
-        let ago = clock
+        let age = clock
             .now()
             .saturating_duration_since(*first)
             .saturating_sub(since);
-        clock.wall_time().checked_sub(ago)
+        clock.wall_time().checked_sub(age)
     }
 }
 

@@ -24,11 +24,11 @@ impl DecisionId {
         let digits = (64 - self.number.leading_zeros()).div_ceil(4).max(1);
         let instance = (0..8)
             .rev()
-            .map(|place| self.instance >> (4 * place) & 15)
+            .map(|digit| self.instance >> (4 * digit) & 15)
             .map(|d| d as usize);
         let number = (0..digits)
             .rev()
-            .map(|place| (self.number >> (4 * place) & 15) as usize);
+            .map(|digit| (self.number >> (4 * digit) & 15) as usize);
         for digit in instance {
             text.push_hex(digit);
         }
@@ -60,8 +60,8 @@ impl DecisionIdText {
     }
 
     fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(usize::from(self.len)) {
-            *place = byte;
+        if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
+            *slot = byte;
             self.len += 1;
         }
     }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_cut_and_never_become_none() {
+    fn long_durations_are_clamped() {
         assert_eq!(Micros::default().as_seconds(), None);
         assert_eq!(
             Micros::from(Duration::from_millis(1_250)).as_seconds(),

@@ -1,7 +1,8 @@
-//! Two turns for one request: that of its host, and then that of its address, which other hosts may share.
+//! The slots of a request that is also paced by its address, which other hosts may share: first that of the host, then
+//! that of the address.
 //!
 //! The order is always the same, so that no two requests can wait for each other. `admission.rs` implements the wait
-//! for one turn.
+//! for one slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,45 +19,47 @@ use super::{
 const MAX_ADDRESS_WAIT: Duration = Duration::from_secs(30);
 
 impl AdmissionQueue {
-    /// Like [`Self::admit`], for both: the slot is one of the host and one of the address. The patience covers both
-    /// waits together. If the address refuses, the host's slot is returned unused.
+    /// Acquires a slot of the host and one of the address, as one. The maximum wait covers both waits together. If the
+    /// address refuses the request, the host's slot is returned unused.
     ///
     /// # Errors
-    /// As [`Self::admit`], of the host or of the address.
-    pub async fn admit_host_and_address(
+    /// As [`Self::acquire`], of the host or of the address.
+    pub async fn acquire_host_and_address(
         self: &Arc<Self>,
         host: &AdmissionRequest<'_>,
         address: &AdmissionRequest<'_>,
         arrival: &mut Option<Arrival>,
         terms: WaitTerms,
     ) -> Result<HostSlot, AdmissionRefusal> {
-        let patience = terms.patience;
-        let mut second: Option<Arrival> = None;
+        let max_wait = terms.max_wait;
+        let mut address_arrival: Option<Arrival> = None;
         loop {
-            let slot = self.admit(host, arrival, || terms).await?;
-            let patience_left = self
-                .remaining_patience(*arrival, patience)
+            let slot = self.acquire(host, arrival, || terms).await?;
+            let remaining_wait = self
+                .remaining_wait(*arrival, max_wait)
                 .min(MAX_ADDRESS_WAIT);
-            // It keeps its place at the address, and waits there again.
-            if let Some(second) = &mut second {
-                second.at = self.clock.now();
+            // The request keeps its ticket at the address, and waits there again.
+            if let Some(address_arrival) = &mut address_arrival {
+                address_arrival.at = self.clock.now();
             }
-            let at_address = || WaitTerms {
-                patience: patience_left,
+            let address_terms = || WaitTerms {
+                max_wait: remaining_wait,
                 ..terms
             };
-            let admitted = self.admit(address, &mut second, at_address).await;
-            *arrival = arrival.or(second);
-            match admitted {
+            let result = self
+                .acquire(address, &mut address_arrival, address_terms)
+                .await;
+            *arrival = arrival.or(address_arrival);
+            match result {
                 // The host may have entered a backoff meanwhile.
-                Ok(at_address) if slot.backoff_left().is_none() => {
-                    return Ok(slot.with_address(at_address));
+                Ok(address_slot) if slot.remaining_backoff().is_none() => {
+                    return Ok(slot.with_address(address_slot));
                 }
                 Ok(_) => {}
-                Err(refused) if self.is_final(refused, address, *arrival, patience) => {
-                    return Err(refused);
+                Err(refusal) if self.is_final(refusal, address, *arrival, max_wait) => {
+                    return Err(refusal);
                 }
-                // It has not left: its place is not for the next request for the same URL.
+                // The request keeps its ticket, so the next request for the same URL must not get it.
                 Err(_) => {
                     let ticket_key = self
                         .returning_tickets
@@ -65,29 +68,30 @@ impl AdmissionQueue {
                 }
             }
             // Other requests for the host go before it now.
-            for arrival in arrival.iter_mut().chain(&mut second) {
+            for arrival in arrival.iter_mut().chain(&mut address_arrival) {
                 arrival.turn = HostTurn::Pending;
             }
         }
     }
 
-    fn remaining_patience(&self, arrival: Option<Arrival>, patience: Duration) -> Duration {
-        arrival.map_or(patience, |arrival| {
-            patience.saturating_sub(self.time_waited(arrival))
+    fn remaining_wait(&self, arrival: Option<Arrival>, max_wait: Duration) -> Duration {
+        arrival.map_or(max_wait, |arrival| {
+            max_wait.saturating_sub(self.time_waited(arrival))
         })
     }
 
-    /// Returns `true` if the request is refused, and does not only return the host's slot for a moment.
+    /// Returns `true` if the refusal of the address ends the wait. Otherwise the request only returns the host's slot
+    /// for a moment.
     fn is_final(
         &self,
         refusal: AdmissionRefusal,
         request: &AdmissionRequest<'_>,
         arrival: Option<Arrival>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> bool {
-        let by_time = matches!(refusal.reason, Reason::RateLimited | Reason::HostBackoff);
-        !by_time
+        let is_timeout = matches!(refusal.reason, Reason::RateLimited | Reason::HostBackoff);
+        !is_timeout
             || request.overflow == Overflow::Refuse
-            || self.remaining_patience(arrival, patience).is_zero()
+            || self.remaining_wait(arrival, max_wait).is_zero()
     }
 }

@@ -49,7 +49,7 @@ pub struct HostStatus {
     pub backoff: Option<HostBackoffStatus>,
     /// The time at which the head of the last request was sent.
     pub last_request: Option<SystemTime>,
-    /// The number of bad answers and failures in a row.
+    /// The number of bad responses and failures in a row.
     pub failures: u8,
     /// The number of backoffs that are remembered; the next one without a stated time is twice as long for each.
     pub backoff_count: u8,
@@ -59,14 +59,14 @@ pub struct HostStatus {
     pub pace: Option<PaceStatus>,
     /// The average latency, if the delay adapts to it.
     pub latency: Option<Duration>,
-    /// The time until the bytes of its bodies are worked off, if they are limited.
+    /// The time until the bytes of its bodies are paid back, if they are limited.
     pub byte_debt: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct HostBackoffStatus {
     /// The time left.
-    pub left: Duration,
+    pub remaining: Duration,
     /// The time at which it ends.
     pub until: SystemTime,
     /// The cause in words.
@@ -107,7 +107,7 @@ impl HostStatus {
         self.tracking == Tracking::Yes || self.stopped || self.waiting > 0
     }
 
-    /// Adds what is known of the host itself to the state of its limiter.
+    /// Adds the data of the host itself to the state of its limiter.
     #[must_use]
     pub fn merge_host(mut self, host: HostStatus) -> Self {
         if self.name != host.name {
@@ -145,26 +145,26 @@ fn bounded_concurrency(concurrency: u32) -> Option<u32> {
 impl AdmissionQueue {
     /// Returns the state of each host whose name `keeps` accepts, in no particular order. It takes a while if there are
     /// many, so it must not run on a thread that serves connections.
-    pub fn host_statuses(&self, keeps: impl Fn(&str) -> bool) -> Vec<HostStatus> {
+    pub fn host_statuses(&self, is_included: impl Fn(&str) -> bool) -> Vec<HostStatus> {
         let now = self.clock.now();
         let wall = self.clock.wall_time();
         let mut waits = HashMap::new();
         self.queues
-            .for_each_wait_counts(|name, who| drop(waits.insert(Arc::clone(name), who)));
+            .for_each_wait_counts(|name, counts| drop(waits.insert(Arc::clone(name), counts)));
         let mut stopped = self.stops.waiting_by_host();
         for name in self.stops.stopped_hosts() {
             stopped.entry(name).or_default();
         }
         let mut hosts = Vec::new();
-        self.store.for_each_host(now, |name, seen| {
-            let mut who = waits.remove(name).unwrap_or_default();
-            who.add(stopped.remove(&**name).unwrap_or_default());
-            if keeps(name) {
-                hosts.push(self.tracked_status(name, &seen, who, (now, wall)));
+        self.store.for_each_host(now, |name, snapshot| {
+            let mut counts = waits.remove(name).unwrap_or_default();
+            counts.add(stopped.remove(&**name).unwrap_or_default());
+            if is_included(name) {
+                hosts.push(self.tracked_status(name, &snapshot, counts, (now, wall)));
             }
         });
-        let others = stopped.into_iter().filter(|(name, _)| keeps(name));
-        hosts.extend(others.map(|(name, who)| self.untracked_status(&name, who)));
+        let others = stopped.into_iter().filter(|(name, _)| is_included(name));
+        hosts.extend(others.map(|(name, counts)| self.untracked_status(&name, counts)));
         hosts
     }
 
@@ -172,19 +172,19 @@ impl AdmissionQueue {
     pub fn host_status(&self, name: &str) -> Option<HostStatus> {
         let now = self.clock.now();
         let wall = self.clock.wall_time();
-        let seen = self.store.host_snapshot(name, now)?;
-        let mut who = self.queues.wait_counts(name);
-        who.add(
+        let snapshot = self.store.host_snapshot(name, now)?;
+        let mut counts = self.queues.wait_counts(name);
+        counts.add(
             self.stops
                 .waiting_by_host()
                 .remove(name)
                 .unwrap_or_default(),
         );
-        Some(self.tracked_status(&name.into(), &seen, who, (now, wall)))
+        Some(self.tracked_status(&name.into(), &snapshot, counts, (now, wall)))
     }
 
-    /// Returns what is known of a host without a limiter: whether it is stopped, and the requests that wait for the end
-    /// of that.
+    /// Returns the status of a host without a limiter: whether it is stopped, and the requests that wait for the end of
+    /// the stop.
     pub fn untracked_host_status(&self, name: &str) -> HostStatus {
         self.untracked_status(
             name,
@@ -224,9 +224,9 @@ impl AdmissionQueue {
         waits: WaitCounts,
         (now, wall): (Instant, SystemTime),
     ) -> HostStatus {
-        let rest = |(left, cause): (Duration, BackoffCause)| HostBackoffStatus {
-            left,
-            until: wall + left,
+        let backoff_status = |(remaining, cause): (Duration, BackoffCause)| HostBackoffStatus {
+            remaining,
+            until: wall + remaining,
             cause: cause.description(),
         };
         HostStatus {
@@ -238,7 +238,7 @@ impl AdmissionQueue {
             slots: bounded_concurrency(state.concurrency),
             next_in: state.until_next,
             delay: state.delay,
-            backoff: state.backoff.map(rest),
+            backoff: state.backoff.map(backoff_status),
             last_request: state
                 .last_sent
                 .and_then(|last| wall.checked_sub(now.saturating_duration_since(last))),

@@ -1,9 +1,9 @@
 //! The requests that wait for each host. A host without waiting requests has no entry; `crate::pacing::queue` orders
 //! the others.
 //!
-//! A request that becomes the head of its queue is notified, unless it looks by itself, as a new request and one that
-//! is promoted by age do. So there is always one request that asks the store, or sleeps until the time that the
-//! store has scheduled for it.
+//! A request that becomes the head of its queue is notified, unless it polls on its own, as new and promoted requests
+//! do. So there is always one request that tries to acquire a slot, or sleeps until the time that the store has
+//! scheduled for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct AdmissionLimits {
     pub per_host: usize,
     /// The maximum number of waiting requests.
     pub total: usize,
-    /// The longest wait that a crawler can ask for.
+    /// The longest wait that a crawler can request.
     pub max_wait: Duration,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct HostQueues {
     clock: Clock,
 }
 
-/// The queues of a limiter: of pages, and of what is embedded in them.
+/// The queues of a limiter: one for pages, one for their resources.
 #[derive(Debug, Default)]
 struct HostQueue {
     navigations: KindQueue,
@@ -50,9 +50,9 @@ struct HostQueue {
 #[derive(Debug, Default)]
 struct KindQueue {
     waiters: queue::WaitQueue<Arc<Notify>>,
-    /// The head at the last look, which knows that it is the head.
+    /// The head when it was last determined. It has been notified, or has polled.
     head: Option<u64>,
-    /// The wait that the store has asked of the head, and the time of that.
+    /// The last wait that the store returned for the head, and the time of that.
     last_wait: Option<(PaceWait, Instant)>,
 }
 
@@ -93,19 +93,19 @@ impl HostQueue {
     }
 
     fn wait_counts(&self) -> WaitCounts {
-        let mut waits = WaitCounts {
+        let mut counts = WaitCounts {
             total: self.len(),
             by_crawler: BTreeMap::new(),
         };
-        for line in [&self.navigations, &self.embeds] {
-            for crawler in line.waiters.crawlers() {
-                match waits.by_crawler.get_mut(crawler.as_str()) {
+        for queue in [&self.navigations, &self.embeds] {
+            for crawler in queue.waiters.crawlers() {
+                match counts.by_crawler.get_mut(crawler.as_str()) {
                     Some(count) => *count += 1,
-                    None => drop(waits.by_crawler.insert(crawler.as_str().into(), 1)),
+                    None => drop(counts.by_crawler.insert(crawler.as_str().into(), 1)),
                 }
             }
         }
-        waits
+        counts
     }
 
     fn notify_heads(&mut self, now: Instant) {
@@ -114,8 +114,11 @@ impl HostQueue {
     }
 
     fn notify_all(&self) {
-        for line in [&self.navigations, &self.embeds] {
-            line.waiters.payloads().for_each(|bell| bell.notify_one());
+        for queue in [&self.navigations, &self.embeds] {
+            queue
+                .waiters
+                .payloads()
+                .for_each(|notify| notify.notify_one());
         }
     }
 }
@@ -123,24 +126,24 @@ impl HostQueue {
 impl KindQueue {
     /// Returns `true` if a request is the head. If another one has become the head, it is notified.
     fn is_headed_by(&mut self, number: u64, now: Instant) -> bool {
-        let best = self.waiters.next_waiter(now);
-        let before = self.head;
-        self.head = best;
-        if best != before && best != Some(number) {
+        let next = self.waiters.next_waiter(now);
+        let previous = self.head;
+        self.head = next;
+        if next != previous && next != Some(number) {
             self.notify();
         }
-        best == Some(number)
+        next == Some(number)
     }
 
-    /// Notifies the head, even if it knows that it is.
+    /// Notifies the head, even if it has not changed.
     fn notify_head(&mut self, now: Instant) {
         self.head = self.waiters.next_waiter(now);
         self.notify();
     }
 
     fn notify(&self) {
-        if let Some(bell) = self.head.and_then(|head| self.waiters.get(head)) {
-            bell.notify_one();
+        if let Some(notify) = self.head.and_then(|head| self.waiters.get(head)) {
+            notify.notify_one();
         }
     }
 }
@@ -148,11 +151,11 @@ impl KindQueue {
 impl HostQueues {
     pub(super) fn new(limits: AdmissionLimits, clock: Clock) -> Self {
         let waiting = AtomicUsize::new(0);
-        let numbers = AtomicU64::new(0);
+        let next_number = AtomicU64::new(0);
         Self {
             queues: ShardedMap::new(),
             waiting,
-            next_number: numbers,
+            next_number,
             limits,
             clock,
         }
@@ -172,7 +175,7 @@ impl HostQueues {
         self.queues
             .lock_shard(key.name)
             .get(key.name)
-            .map_or(0, |lines| lines.for_kind(key.kind).waiters.len())
+            .map_or(0, |queue| queue.for_kind(key.kind).waiters.len())
     }
 
     /// Estimates the number of requests that go before one that arrives now.
@@ -183,8 +186,8 @@ impl HostQueues {
         class: PriorityClass,
     ) -> usize {
         let shard = self.queues.lock_shard(key.name);
-        shard.get(key.name).map_or(0, |lines| {
-            lines
+        shard.get(key.name).map_or(0, |queue| {
+            queue
                 .for_kind(key.kind)
                 .waiters
                 .count_ahead_of_new(crawler, class)
@@ -199,7 +202,8 @@ impl HostQueues {
         }
     }
 
-    /// Joins a queue; `None` if too many are waiting. The caller must then look at once whether it is the head.
+    /// Joins a queue; returns `None` if too many are waiting. The caller must then check at once whether it is the
+    /// head.
     pub(super) fn join(
         &self,
         key: LimiterKey<'_>,
@@ -213,52 +217,53 @@ impl HostQueues {
         }
         let name: Arc<str> = key.name.into();
         let mut shard = self.queues.lock_shard(key.name);
-        let lines = shard.entry(Arc::clone(&name)).or_default();
-        if lines.len() >= self.limits.per_host {
+        let queue = shard.entry(Arc::clone(&name)).or_default();
+        if queue.len() >= self.limits.per_host {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             return None;
         }
-        let bell = Arc::new(Notify::new());
-        lines
+        let notify = Arc::new(Notify::new());
+        queue
             .for_kind_mut(key.kind)
             .waiters
-            .enqueue(ticket, crawler, rank, Arc::clone(&bell));
+            .enqueue(ticket, crawler, rank, Arc::clone(&notify));
         Some(QueuePosition {
             queues: self,
             name,
             kind: key.kind,
             ticket,
-            notify: bell,
+            notify,
             end: QueuePositionEnd::Abandoned,
         })
     }
 
     /// Notifies the heads of both queues that a slot was returned.
     ///
-    /// A waiting request is counted before it asks the store, and a slot is returned to the store before this is
-    /// called; so one of them sees the other.
+    /// A waiting request is counted before it accesses the store, and a slot is returned to the store before this is
+    /// called, so that one of them sees the other.
     pub(super) fn notify(&self, name: &str) {
         if self.has_any_waiters()
-            && let Some(lines) = self.queues.lock_shard(name).get_mut(name)
+            && let Some(queue) = self.queues.lock_shard(name).get_mut(name)
         {
-            lines.notify_heads(self.clock.now());
+            queue.notify_heads(self.clock.now());
         }
     }
 
     /// Counts the waiting requests of each name and crawler. One shard at a time is locked.
     #[allow(clippy::disallowed_methods, reason = "the caller sorts them")]
-    pub(super) fn for_each_wait_counts(&self, mut show: impl FnMut(&Arc<str>, WaitCounts)) {
+    pub(super) fn for_each_wait_counts(&self, mut visit: impl FnMut(&Arc<str>, WaitCounts)) {
         if !self.has_any_waiters() {
             return;
         }
         for shard in self.queues.lock_each() {
-            let seen: Vec<_> = shard
+            let counts: Vec<_> = shard
                 .iter()
-                .map(|(name, lines)| (Arc::clone(name), lines.wait_counts()))
+                .map(|(name, queue)| (Arc::clone(name), queue.wait_counts()))
                 .collect();
             drop(shard);
-            seen.into_iter()
-                .for_each(|(name, waits)| show(&name, waits));
+            counts
+                .into_iter()
+                .for_each(|(name, waits)| visit(&name, waits));
         }
     }
 
@@ -274,7 +279,7 @@ impl HostQueues {
     /// Notifies all waiting requests.
     #[allow(
         clippy::disallowed_methods,
-        reason = "all of them are woken, whatever the order"
+        reason = "all of them are notified, in any order"
     )]
     pub(super) fn notify_all(&self) {
         for shard in self.queues.lock_each() {
@@ -282,7 +287,7 @@ impl HostQueues {
         }
     }
 
-    /// Returns the wait that the store has asked of the head, less the time since.
+    /// Returns the last wait that the store returned for the head, less the time since.
     pub(super) fn last_wait(&self, key: LimiterKey<'_>, now: Instant) -> Option<PaceWait> {
         let (wait, at) = self
             .queues
@@ -325,8 +330,8 @@ impl QueuePosition<'_> {
     /// Returns `true` if it is the head.
     pub(super) fn is_head(&self, now: Instant) -> bool {
         let mut shard = self.queues.queues.lock_shard(&self.name);
-        let lines = shard.get_mut(&self.name);
-        lines.is_some_and(|lines| {
+        let queue = shard.get_mut(&self.name);
+        queue.is_some_and(|lines| {
             lines
                 .for_kind_mut(self.kind)
                 .is_headed_by(self.ticket.number, now)
@@ -341,23 +346,23 @@ impl QueuePosition<'_> {
     /// Estimates the number of requests that go before it.
     pub(super) fn count_ahead(&self) -> usize {
         let shard = self.queues.queues.lock_shard(&self.name);
-        shard.get(&self.name).map_or(0, |lines| {
-            lines
+        shard.get(&self.name).map_or(0, |queue| {
+            queue
                 .for_kind(self.kind)
                 .waiters
                 .count_ahead(self.ticket.number)
         })
     }
 
-    /// Records the wait that the store has asked for, for the estimates of later requests.
+    /// Records the wait that the store returned, for the estimates of later requests.
     pub(super) fn record_wait(&self, wait: PaceWait, now: Instant) {
-        if let Some(lines) = self
+        if let Some(queue) = self
             .queues
             .queues
             .lock_shard(&self.name)
             .get_mut(&self.name)
         {
-            lines.for_kind_mut(self.kind).last_wait = Some((wait, now));
+            queue.for_kind_mut(self.kind).last_wait = Some((wait, now));
         }
     }
 
@@ -377,14 +382,14 @@ impl Drop for QueuePosition<'_> {
         let now = self.queues.clock.now();
         let number = self.ticket.number;
         let mut shard = self.queues.queues.lock_shard(&self.name);
-        if let Some(lines) = shard.get_mut(&self.name) {
-            let line = lines.for_kind_mut(self.kind);
+        if let Some(queue) = shard.get_mut(&self.name) {
+            let line = queue.for_kind_mut(self.kind);
             match self.end {
                 QueuePositionEnd::Abandoned => line.waiters.remove(number),
                 QueuePositionEnd::Granted => line.waiters.record_grant(number),
             }
             line.notify_head(now);
-            if lines.len() == 0 {
+            if queue.len() == 0 {
                 shard.remove(&self.name);
                 shrink_if_sparse(&mut shard);
             }

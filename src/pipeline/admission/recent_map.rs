@@ -1,4 +1,4 @@
-//! A map of what is remembered for ten minutes, of limited size: the oldest entries are dropped first.
+//! A map whose entries expire after ten minutes, of limited size: the oldest entries are dropped first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -39,27 +39,27 @@ impl<V: Copy> RecentMap<V> {
 
     /// Inserts a value, in place of an earlier one.
     pub(super) fn insert(&self, key: RecentKey, value: V, now: Instant) {
-        let mut things = self.lock();
-        things.evict_expired(now);
+        let mut entries = self.lock();
+        entries.evict_expired(now);
         self.empty.store(false, Ordering::Release);
-        things.values.insert(key.0, (value, now));
-        things.by_age.push_back((key.0, now));
+        entries.values.insert(key.0, (value, now));
+        entries.by_age.push_back((key.0, now));
     }
 
     /// Removes and returns a value.
     pub(super) fn take(&self, key: RecentKey, now: Instant) -> Option<V> {
-        let mut things = self.lock();
-        things.evict_expired(now);
-        things.values.remove(&key.0).map(|(value, _)| value)
+        let mut entries = self.lock();
+        entries.evict_expired(now);
+        entries.values.remove(&key.0).map(|(value, _)| value)
     }
 
     /// Returns a value.
     pub(super) fn get(&self, key: RecentKey, now: Instant) -> Option<V> {
-        let mut things = self.lock();
-        things.evict_expired(now);
+        let mut entries = self.lock();
+        entries.evict_expired(now);
         self.empty
-            .store(things.values.is_empty(), Ordering::Release);
-        things.values.get(&key.0).map(|(value, _)| *value)
+            .store(entries.values.is_empty(), Ordering::Release);
+        entries.values.get(&key.0).map(|(value, _)| *value)
     }
 
     /// Returns `true` if there are no entries.
@@ -74,13 +74,13 @@ impl<V: Copy> RecentMap<V> {
 
 impl<V> Default for RecentMap<V> {
     fn default() -> Self {
-        let things = RecentEntries {
+        let entries = RecentEntries {
             values: HashMap::new(),
             by_age: VecDeque::new(),
         };
         Self {
             hasher: RandomState::new(),
-            entries: Mutex::new(things),
+            entries: Mutex::new(entries),
             empty: AtomicBool::new(true),
         }
     }
@@ -89,12 +89,13 @@ impl<V> Default for RecentMap<V> {
 impl<V> RecentEntries<V> {
     fn evict_expired(&mut self, now: Instant) {
         while let Some(front @ (thing, at)) = self.by_age.front().copied() {
-            let stands = self.is_current(front);
-            if stands && self.values.len() < CAPACITY && now.saturating_duration_since(at) < TTL {
+            let is_current = self.is_current(front);
+            if is_current && self.values.len() < CAPACITY && now.saturating_duration_since(at) < TTL
+            {
                 break;
             }
             self.by_age.pop_front();
-            if stands {
+            if is_current {
                 self.values.remove(&thing);
             }
         }
@@ -111,7 +112,7 @@ impl<V> RecentEntries<V> {
     fn is_current(&self, (thing, at): (u64, Instant)) -> bool {
         self.values
             .get(&thing)
-            .is_some_and(|(_, noted)| *noted == at)
+            .is_some_and(|(_, recorded_at)| *recorded_at == at)
     }
 }
 
@@ -121,31 +122,31 @@ mod tests {
     use crate::clock::Clock;
 
     #[test]
-    fn a_thing_is_remembered_for_ten_minutes_and_taken_once() {
-        let ((clock, hand), recent) = (Clock::manual(), RecentMap::default());
-        let thing = |name| recent.key(name);
-        recent.insert(thing("a"), 1, clock.now());
-        recent.insert(thing("b"), 2, clock.now());
-        assert_eq!(recent.take(thing("c"), clock.now()), None);
-        assert_eq!(recent.take(thing("a"), clock.now()), Some(1));
-        assert_eq!(recent.take(thing("a"), clock.now()), None);
-        hand.advance(TTL - Duration::from_secs(1));
-        recent.insert(thing("a"), 3, clock.now());
+    fn an_entry_is_remembered_for_ten_minutes_and_taken_once() {
+        let ((clock, control), recent) = (Clock::manual(), RecentMap::default());
+        let key = |name| recent.key(name);
+        recent.insert(key("a"), 1, clock.now());
+        recent.insert(key("b"), 2, clock.now());
+        assert_eq!(recent.take(key("c"), clock.now()), None);
+        assert_eq!(recent.take(key("a"), clock.now()), Some(1));
+        assert_eq!(recent.take(key("a"), clock.now()), None);
+        control.advance(TTL - Duration::from_secs(1));
+        recent.insert(key("a"), 3, clock.now());
         assert!(!recent.is_empty());
-        assert_eq!(recent.get(thing("b"), clock.now()), Some(2));
-        hand.advance(Duration::from_secs(1));
-        assert_eq!(recent.get(thing("b"), clock.now()), None);
-        assert_eq!(recent.get(thing("a"), clock.now()), Some(3));
-        assert_eq!(recent.take(thing("a"), clock.now()), Some(3));
+        assert_eq!(recent.get(key("b"), clock.now()), Some(2));
+        control.advance(Duration::from_secs(1));
+        assert_eq!(recent.get(key("b"), clock.now()), None);
+        assert_eq!(recent.get(key("a"), clock.now()), Some(3));
+        assert_eq!(recent.take(key("a"), clock.now()), Some(3));
         assert_eq!(
-            (recent.get(thing("a"), clock.now()), recent.is_empty()),
+            (recent.get(key("a"), clock.now()), recent.is_empty()),
             (None, true)
         );
     }
 
     #[test]
-    fn no_more_than_so_many_are_remembered() {
-        let ((clock, _hand), recent) = (Clock::manual(), RecentMap::default());
+    fn the_number_of_entries_is_limited() {
+        let ((clock, _control), recent) = (Clock::manual(), RecentMap::default());
         for number in 0..2 * CAPACITY as u64 {
             recent.insert(RecentKey(number), number, clock.now());
         }
@@ -158,11 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_over_and_over_crowds_nothing_out() {
-        let ((clock, hand), recent) = (Clock::manual(), RecentMap::default());
+    fn a_repeated_entry_does_not_evict_others() {
+        let ((clock, control), recent) = (Clock::manual(), RecentMap::default());
         recent.insert(RecentKey(0), 7, clock.now());
         for _ in 0..5 * CAPACITY {
-            hand.advance(Duration::from_millis(1));
+            control.advance(Duration::from_millis(1));
             recent.insert(RecentKey(1), 1, clock.now());
         }
         assert!(recent.lock().by_age.len() <= 2 * CAPACITY);

@@ -1,4 +1,4 @@
-//! The redirections of the last ten minutes: the class `redir` of the queue.
+//! The redirects of the last ten minutes: the class `redir` of the queue.
 //!
 //! The class is the same for all crawlers. A URL whose hash collides with another one only waits in a higher class than
 //! its own, or counts as less deep.
@@ -10,7 +10,7 @@ use crate::urls::target::UrlTarget;
 
 use super::recent_map::RecentMap;
 
-/// The targets of redirections, and for each crawler the depth of the URL that redirected it.
+/// The targets of redirects, and for each crawler the depth of the URL that redirected it.
 #[derive(Debug, Default)]
 pub(super) struct RecentRedirects {
     targets: RecentMap<()>,
@@ -18,13 +18,13 @@ pub(super) struct RecentRedirects {
 }
 
 impl RecentRedirects {
-    /// Records that an answer has this URL as its `Location`.
+    /// Records that a response has this URL as its `Location`.
     pub(super) fn record(&self, target: &UrlTarget, now: Instant) {
         self.targets
             .insert(self.targets.key(target.as_str()), (), now);
     }
 
-    /// Returns `true` if an answer had this URL as its `Location`.
+    /// Returns `true` if a response had this URL as its `Location`.
     pub(super) fn contains(&self, target: &UrlTarget, now: Instant) -> bool {
         self.targets
             .get(self.targets.key(target.as_str()), now)
@@ -39,12 +39,12 @@ impl RecentRedirects {
         depth: u32,
         now: Instant,
     ) {
-        let thing = self.depths.key((crawler.as_str(), target.as_str()));
-        let least = self
+        let key = self.depths.key((crawler.as_str(), target.as_str()));
+        let depth = self
             .depths
-            .get(thing, now)
-            .map_or(depth, |before| before.min(depth));
-        self.depths.insert(thing, least, now);
+            .get(key, now)
+            .map_or(depth, |previous| previous.min(depth));
+        self.depths.insert(key, depth, now);
     }
 
     /// Returns `true` if no depth is remembered, as is usual.

@@ -18,7 +18,7 @@ use crate::store::{Lease, LeaseOutcome};
 
 use super::AdmissionQueue;
 
-/// The header field by which Cloudflare marks answers that are not the origin's.
+/// The header field by which Cloudflare marks responses that are not the origin's.
 const CF_MITIGATED: HeaderName = HeaderName::from_static("cf-mitigated");
 
 /// The right to have one request in flight. Dropping it returns it: before [`Self::begin`] as unused, after that as
@@ -32,10 +32,10 @@ pub struct HostSlot {
     /// Boxed, so that slots without a budget stay small.
     byte_account: Option<Box<ByteAccount>>,
     outcome: LeaseOutcome,
-    /// The part of the answer that has been reported to the limiter already.
-    reported: ReportedAnswer,
+    /// The part of the response that has been reported to the limiter already.
+    reported: ReportedResponse,
     send_timing: SendTiming,
-    answer_timing: AnswerTiming,
+    response_timing: ResponseTiming,
     granted_at: Instant,
 }
 
@@ -57,30 +57,30 @@ impl ByteAccount {
     }
 
     fn bytes(&self) -> u64 {
-        let up = self
+        let uploaded = self
             .uploaded
             .as_ref()
-            .map_or(0, |up| up.load(Ordering::Relaxed));
-        self.downloaded.saturating_add(up)
+            .map_or(0, |uploaded| uploaded.load(Ordering::Relaxed));
+        self.downloaded.saturating_add(uploaded)
     }
 }
 
-/// The limiter's dependence on the time at which the request is sent.
+/// `Tracked` if the limiter depends on the time at which the request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendTiming {
     Tracked,
     Ignored,
 }
 
-/// The limiter's dependence on the time of the answer.
+/// `Tracked` if the limiter depends on the time of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AnswerTiming {
+enum ResponseTiming {
     Tracked,
     Ignored,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReportedAnswer {
+enum ReportedResponse {
     Nothing,
     Good,
     Bad,
@@ -91,17 +91,17 @@ impl HostSlot {
         admission: Arc<AdmissionQueue>,
         lease: Lease,
         pace: &HostPace,
-        granted: Instant,
+        granted_at: Instant,
     ) -> Self {
-        let sending = if pace.has_delay() {
+        let send_timing = if pace.has_delay() {
             SendTiming::Tracked
         } else {
             SendTiming::Ignored
         };
-        let latency = if pace.adaptive.is_some() {
-            AnswerTiming::Tracked
+        let response_timing = if pace.adaptive.is_some() {
+            ResponseTiming::Tracked
         } else {
-            AnswerTiming::Ignored
+            ResponseTiming::Ignored
         };
         Self {
             admission,
@@ -109,16 +109,16 @@ impl HostSlot {
             address_lease: None,
             byte_account: pace.bytes_per_second.map(ByteAccount::new),
             outcome: LeaseOutcome::Unused,
-            reported: ReportedAnswer::Nothing,
-            send_timing: sending,
-            answer_timing: latency,
-            granted_at: granted,
+            reported: ReportedResponse::Nothing,
+            send_timing,
+            response_timing,
+            granted_at,
         }
     }
 
     /// Adds the slot of the address.
-    pub(super) fn with_address(mut self, mut at_address: Self) -> Self {
-        self.address_lease = at_address.lease.take();
+    pub(super) fn with_address(mut self, mut address_slot: Self) -> Self {
+        self.address_lease = address_slot.lease.take();
         self
     }
 
@@ -127,10 +127,10 @@ impl HostSlot {
         self.outcome = LeaseOutcome::Abandoned;
     }
 
-    /// Adds bytes of the answer's body.
+    /// Adds bytes of the response's body.
     pub fn record_received(&mut self, bytes: usize) {
-        if let Some(bill) = &mut self.byte_account {
-            bill.downloaded = bill.downloaded.saturating_add(bytes as u64);
+        if let Some(account) = &mut self.byte_account {
+            account.downloaded = account.downloaded.saturating_add(bytes as u64);
         }
     }
 
@@ -141,8 +141,8 @@ impl HostSlot {
 
     /// Sets the counter of the bytes of the request's body.
     pub fn set_upload_counter(&mut self, bytes: &Arc<AtomicU64>) {
-        if let Some(bill) = &mut self.byte_account {
-            bill.uploaded = Some(Arc::clone(bytes));
+        if let Some(account) = &mut self.byte_account {
+            account.uploaded = Some(Arc::clone(bytes));
         }
     }
 
@@ -164,65 +164,65 @@ impl HostSlot {
         self.admission.queues.notify(lease.key().name);
     }
 
-    /// Returns whether and when the request may be sent again, on another connection, since its origin closed the first
+    /// Returns the decision on sending the request again, on another connection, since its origin closed the first
     /// one.
     pub fn retry_advice(&self) -> ResendDecision {
         let Some(lease) = &self.lease else {
             return ResendDecision::Never;
         };
         let now = self.admission.clock.now();
-        // The address first: to be asked twice costs it nothing.
+        // The address first: `retry_permit` may be called twice for it.
         match self
             .address_lease
             .as_ref()
             .map(|lease| lease.retry_permit(now))
         {
-            Some(said @ (ResendDecision::After(_) | ResendDecision::Never)) => said,
+            Some(decision @ (ResendDecision::After(_) | ResendDecision::Never)) => decision,
             Some(ResendDecision::Now) | None => lease.retry_permit(now),
         }
     }
 
-    /// Returns what is left of a backoff that the host has entered since this slot was granted, for requests that wait
+    /// Returns the rest of a backoff that the host has entered since this slot was granted, for requests that wait
     /// with their slot: for their address, or to be sent again.
-    pub fn backoff_left(&self) -> Option<Duration> {
+    pub fn remaining_backoff(&self) -> Option<Duration> {
         self.lease
             .as_ref()?
             .backoff_remaining(self.admission.clock.now())
     }
 
-    /// Records the head of the origin's answer. 429 and 503 cause a backoff, and so do three bad answers in a row.
-    pub fn record_answer(&mut self, status: StatusCode, headers: &HeaderMap) {
-        let answer = ResponseClass::from_status(status.as_u16());
-        let usual = matches!(answer, ResponseClass::Ok | ResponseClass::Other)
-            && self.answer_timing == AnswerTiming::Ignored;
-        if usual && !self.lease.as_ref().is_some_and(Lease::is_probe) {
+    /// Records the head of the origin's response. 429 and 503 cause a backoff, and so do three bad responses in a row.
+    pub fn record_response(&mut self, status: StatusCode, headers: &HeaderMap) {
+        let response = ResponseClass::from_status(status.as_u16());
+        let is_usual = matches!(response, ResponseClass::Ok | ResponseClass::Other)
+            && self.response_timing == ResponseTiming::Ignored;
+        if is_usual && !self.lease.as_ref().is_some_and(Lease::is_probe) {
             self.outcome = LeaseOutcome::Answered;
         } else {
-            self.report_answer(answer, headers);
+            self.report_response(response, headers);
         }
     }
 
-    /// Records that a tunnel is open. That says nothing about the answers of the origin, so it does not end a backoff.
+    /// Records that a tunnel is open. That does not show how the origin responds, so it does not end a backoff.
     pub fn record_tunnel_opened(&mut self) {
         if !self.lease.as_ref().is_some_and(Lease::is_probe) {
             self.outcome = LeaseOutcome::Answered;
         }
     }
 
-    /// Records that the origin has failed: no connection, no answer, or one that broke off. Not for a client that has
+    /// Records that the origin has failed: no connection, no response, or one that broke off. Not for a client that has
     /// left.
     pub fn record_failure(&mut self) {
-        if self.reported != ReportedAnswer::Bad {
+        if self.reported != ReportedResponse::Bad {
             self.outcome = LeaseOutcome::Failed;
         }
     }
 
-    /// Reports to the limiter at once, since a backoff must begin or end before the last byte of the answer.
-    fn report_answer(&mut self, answer: ResponseClass, headers: &HeaderMap) {
+    /// Reports to the limiter at once, since a backoff must begin or end before the last byte of the response.
+    fn report_response(&mut self, response: ResponseClass, headers: &HeaderMap) {
         let Some(lease) = &self.lease else { return };
         let admission = &self.admission;
-        let answer = match answer {
-            ResponseClass::Rest(_) => ResponseClass::Rest(
+        let response = match response {
+            ResponseClass::Overloaded(_) => ResponseClass::Overloaded(
                 headers
                     .get(RETRY_AFTER)
                     .and_then(|value| admission.parse_retry_after(value)),
@@ -230,22 +230,22 @@ impl HostSlot {
             ResponseClass::Ok
             | ResponseClass::Other
             | ResponseClass::Forbidden
-            | ResponseClass::Error => answer,
+            | ResponseClass::Error => response,
         };
-        let is_synthetic = answer != ResponseClass::Ok && headers.contains_key(CF_MITIGATED);
+        let is_synthetic = response != ResponseClass::Ok && headers.contains_key(CF_MITIGATED);
         let challenge = if is_synthetic {
             Challenge::Present
         } else {
             Challenge::None
         };
-        if lease.record_response(answer, challenge, admission.clock.now()) == BanSuspicion::Ban {
+        if lease.record_response(response, challenge, admission.clock.now()) == BanSuspicion::Ban {
             admission.warn_suspected_ban(lease);
         }
         self.outcome = LeaseOutcome::Abandoned;
-        self.reported = if answer.is_good() {
-            ReportedAnswer::Good
+        self.reported = if response.is_good() {
+            ReportedResponse::Good
         } else {
-            ReportedAnswer::Bad
+            ReportedResponse::Bad
         };
         if lease.is_probe() {
             admission.queues.notify(lease.key().name);
@@ -254,7 +254,7 @@ impl HostSlot {
 }
 
 impl AdmissionQueue {
-    /// Returns the duration that a Retry-After asks for.
+    /// Returns the duration of a Retry-After.
     fn parse_retry_after(&self, value: &HeaderValue) -> Option<Duration> {
         let retry_after = RetryAfter::parse(value.to_str().ok()?)?;
         Some(
@@ -313,19 +313,19 @@ impl Drop for HostSlot {
         // The clock is read only if the time matters beyond that of the grant.
         let now = match (self.outcome, self.reported) {
             (LeaseOutcome::Unused | LeaseOutcome::Answered, _)
-            | (LeaseOutcome::Abandoned, ReportedAnswer::Good | ReportedAnswer::Bad) => {
+            | (LeaseOutcome::Abandoned, ReportedResponse::Good | ReportedResponse::Bad) => {
                 self.granted_at
             }
-            (LeaseOutcome::Abandoned, ReportedAnswer::Nothing) | (LeaseOutcome::Failed, _) => {
+            (LeaseOutcome::Abandoned, ReportedResponse::Nothing) | (LeaseOutcome::Failed, _) => {
                 self.admission.clock.now()
             }
         };
-        if let Some(bill) = self.byte_account.take().filter(|bill| bill.bytes() > 0) {
-            if let Some(per_second) = bill.per_second {
-                lease.charge(bill.bytes(), per_second, self.admission.clock.now());
+        if let Some(account) = self.byte_account.take().filter(|bill| bill.bytes() > 0) {
+            if let Some(per_second) = account.per_second {
+                lease.charge(account.bytes(), per_second, self.admission.clock.now());
             }
-            if let Some(name) = &bill.budget_name {
-                self.admission.budgets.add_bytes(name, bill.bytes());
+            if let Some(name) = &account.budget_name {
+                self.admission.budgets.add_bytes(name, account.bytes());
             }
         }
         lease.release(self.outcome, now);

@@ -1,4 +1,4 @@
-//! The wait for the end of a stop, before the wait for the host's turn and with the same patience.
+//! The wait for the end of a stop, before the wait for the host's turn and within the same maximum wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,34 +29,34 @@ impl AdmissionQueue {
         &self.stops
     }
 
-    /// Waits until no stop covers the request, for at most `patience` since its first arrival. A request that is
-    /// refused and sent again keeps its place.
+    /// Waits until no stop covers the request, for at most `max_wait` since its first arrival. A request that is
+    /// refused and sent again keeps its ticket.
     pub(crate) async fn wait_for_stops(
         &self,
         request: &StopWaitRequest<'_>,
         arrival: &mut Option<Arrival>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<(), StopRefusal> {
-        let Some(stopped) = self.stops.find_refusal(&request.coverage) else {
+        let Some(refusal) = self.stops.find_refusal(&request.coverage) else {
             return Ok(());
         };
         if request.overflow == Overflow::Refuse {
-            return Err(stopped);
+            return Err(refusal);
         }
         let now = self.clock.now();
         let ticket_key = self
             .returning_tickets
             .key(request.crawler, request.resource);
         let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
-        let until = now.max(arrival.at + patience);
-        let waited = self
+        let deadline = now.max(arrival.at + max_wait);
+        let result = self
             .stops
-            .wait_until_lifted(&request.coverage, request.crawler, until)
+            .wait_until_lifted(&request.coverage, request.crawler, deadline)
             .await;
-        if waited.is_err() {
+        if result.is_err() {
             self.returning_tickets
                 .insert(ticket_key, arrival.ticket, self.clock.now());
         }
-        waited
+        result
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why_and_nothing_else() {
+    fn errors_name_the_cause_without_quoting_the_field() {
         for (field, mistake) in [
             ("", "another scheme"),
             ("Bearer abc", "another scheme"),
@@ -113,8 +113,8 @@ mod tests {
             ("Basic bmV3czpzMwA=", "control"),
             ("Basic bmUKd3M6cHc=", "control"),
         ] {
-            let said = BasicCredentials::parse(field.as_bytes()).unwrap_err();
-            assert!(said.contains(mistake), "{field}: {said}");
+            let error = BasicCredentials::parse(field.as_bytes()).unwrap_err();
+            assert!(error.contains(mistake), "{field}: {error}");
         }
         let long = BASE64.encode(format!("news:{}", "x".repeat(MAX_LENGTH + 1)));
         assert!(

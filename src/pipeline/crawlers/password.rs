@@ -75,13 +75,13 @@ impl PasswordHash {
     /// Compares a password with the hash, in constant time. Takes some 10 to 100 milliseconds and the memory that the
     /// hash demands.
     pub fn verify(&self, password: &str) -> PasswordMatch {
-        let right = match &self.0 {
+        let is_match = match &self.0 {
             PasswordHashKind::Argon2(hash) => Argon2::default()
                 .verify_password(password.as_bytes(), hash.as_ref())
                 .is_ok(),
             PasswordHashKind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         };
-        if right {
+        if is_match {
             PasswordMatch::Match
         } else {
             PasswordMatch::Mismatch
@@ -118,7 +118,7 @@ mod tests {
     const BCRYPT: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
 
     #[test]
-    fn a_made_hash_takes_its_password_only() {
+    fn a_generated_hash_verifies_only_its_password() {
         let text = PasswordHash::generate("correct horse").unwrap();
         assert!(
             text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hash_is_refused_and_not_quoted() {
-        for (text, said) in [
+    fn invalid_hashes_are_refused_and_not_quoted() {
+        for (text, expected) in [
             ("hunter2", "not a password hash"),
             ("", "not a password hash"),
             ("$hunter2", "not a password hash"),
@@ -175,7 +175,7 @@ mod tests {
             ),
         ] {
             let mistake = PasswordHash::parse(text).unwrap_err();
-            assert!(mistake.contains(said), "{text}: {mistake}");
+            assert!(mistake.contains(expected), "{text}: {mistake}");
         }
     }
 }

@@ -16,7 +16,7 @@ const ATTEMPT_COST_MS: u64 = 6_000;
 /// The number of attempts at once.
 const BURST: u64 = 10;
 
-/// The answer about an attempt.
+/// The decision on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThrottleDecision {
     /// It may be made, and has been charged.
@@ -26,7 +26,7 @@ pub(super) enum ThrottleDecision {
 }
 
 /// The generic cell rate algorithm (ITU-T I.371). Each cell has the time, in milliseconds since the start, at which all
-/// that was charged will have been worked off.
+/// that was charged will have drained.
 #[derive(Debug)]
 pub(super) struct LoginThrottle {
     hasher: RandomState,
@@ -36,21 +36,21 @@ pub(super) struct LoginThrottle {
 
 impl LoginThrottle {
     pub(super) fn new(now: Instant) -> Self {
-        let places = (0..CELL_COUNT).map(|_| AtomicU64::new(0)).collect();
+        let cells = (0..CELL_COUNT).map(|_| AtomicU64::new(0)).collect();
         Self {
             hasher: RandomState::new(),
             started_at: now,
-            cells: places,
+            cells,
         }
     }
 
     /// Charges an attempt to a source.
     pub(super) fn charge(&self, source: IpAddr, now: Instant) -> ThrottleDecision {
-        let Some(place) = self.cell(source) else {
+        let Some(cell) = self.cell(source) else {
             return ThrottleDecision::Refused;
         };
         let now = self.elapsed_ms(now);
-        let charged = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
+        let charged = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
             let done = done.max(now) + ATTEMPT_COST_MS;
             (done - now <= BURST * ATTEMPT_COST_MS).then_some(done)
         });
@@ -63,8 +63,8 @@ impl LoginThrottle {
 
     /// Refunds an attempt.
     pub(super) fn refund(&self, source: IpAddr) {
-        if let Some(place) = self.cell(source) {
-            let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done: u64| {
+        if let Some(cell) = self.cell(source) {
+            let _ = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done: u64| {
                 Some(done.saturating_sub(ATTEMPT_COST_MS))
             });
         }
@@ -76,8 +76,8 @@ impl LoginThrottle {
     }
 
     fn elapsed_ms(&self, now: Instant) -> u64 {
-        let since: Duration = now.saturating_duration_since(self.started_at);
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX / 2)
+        let elapsed: Duration = now.saturating_duration_since(self.started_at);
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX / 2)
     }
 }
 
@@ -102,21 +102,21 @@ mod tests {
     }
 
     #[test]
-    fn ten_at_once_then_one_in_six_seconds() {
-        let (clock, hand) = Clock::manual();
+    fn a_burst_of_ten_then_one_in_six_seconds() {
+        let (clock, control) = Clock::manual();
         let throttle = LoginThrottle::new(clock.now());
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 10);
-        hand.advance(Duration::from_millis(5_999));
+        control.advance(Duration::from_millis(5_999));
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 0);
-        hand.advance(Duration::from_millis(1));
+        control.advance(Duration::from_millis(1));
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 1);
-        hand.advance(Duration::from_secs(3_600));
+        control.advance(Duration::from_secs(3_600));
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 10);
     }
 
     #[test]
-    fn who_is_right_pays_nothing() {
-        let (clock, _hand) = Clock::manual();
+    fn a_correct_password_is_refunded() {
+        let (clock, _control) = Clock::manual();
         let throttle = LoginThrottle::new(clock.now());
         let source = "192.0.2.1".parse().unwrap();
         for _ in 0..1_000 {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_source() {
-        let (clock, _hand) = Clock::manual();
+        let (clock, _control) = Clock::manual();
         let throttle = LoginThrottle::new(clock.now());
         assert_eq!(charged(&throttle, "2001:db8::1", clock.now()), 10);
         assert_eq!(charged(&throttle, "2001:db8::2", clock.now()), 0);

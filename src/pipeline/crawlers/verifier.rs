@@ -86,20 +86,20 @@ impl CredentialVerifier {
     pub(super) async fn verify(
         &self,
         source: IpAddr,
-        given: &BasicCredentials,
-        against: ReferenceHash<'_>,
+        credentials: &BasicCredentials,
+        reference: ReferenceHash<'_>,
     ) -> VerificationOutcome {
-        let digest = self.key.digest(given);
+        let digest = self.key.digest(credentials);
         let now = self.clock.now();
-        if let Some(kept) = self.cache.get(&digest).await
-            && now < kept.until
+        if let Some(cached) = self.cache.get(&digest).await
+            && now < cached.until
         {
-            return kept.outcome;
+            return cached.outcome;
         }
         let entry = self.cache.entry(digest);
-        let check = self.check(source, given, against);
+        let check = self.check(source, credentials, reference);
         entry
-            .or_insert_with_if(check, |kept| kept.until <= now)
+            .or_insert_with_if(check, |cached| cached.until <= now)
             .await
             .into_value()
             .outcome
@@ -108,8 +108,8 @@ impl CredentialVerifier {
     async fn check(
         &self,
         source: IpAddr,
-        given: &BasicCredentials,
-        against: ReferenceHash<'_>,
+        credentials: &BasicCredentials,
+        reference: ReferenceHash<'_>,
     ) -> CachedVerification {
         let now = self.clock.now();
         let not_kept = |outcome| CachedVerification {
@@ -123,7 +123,7 @@ impl CredentialVerifier {
         if self.throttle.charge(source, now) == ThrottleDecision::Refused {
             return not_kept(VerificationOutcome::Throttled);
         }
-        match self.compute(given.password.clone(), against).await {
+        match self.compute(credentials.password.clone(), reference).await {
             Some(PasswordMatch::Match) => {
                 self.throttle.refund(source);
                 CachedVerification {
@@ -141,16 +141,20 @@ impl CredentialVerifier {
 
     /// Computes the hash. A client that leaves does not stop it, and its permit stays taken until it is done. `None` if
     /// the process is shutting down.
-    async fn compute(&self, password: String, against: ReferenceHash<'_>) -> Option<PasswordMatch> {
-        let place = Arc::clone(&self.hash_permits).acquire_owned().await.ok()?;
-        let (ReferenceHash::User(hash) | ReferenceHash::Decoy(hash)) = against;
+    async fn compute(
+        &self,
+        password: String,
+        reference: ReferenceHash<'_>,
+    ) -> Option<PasswordMatch> {
+        let permit = Arc::clone(&self.hash_permits).acquire_owned().await.ok()?;
+        let (ReferenceHash::User(hash) | ReferenceHash::Decoy(hash)) = reference;
         let hash = hash.clone();
         let computed = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _place = permit;
             hash.verify(&password)
         });
         let verdict = computed.await.ok()?;
-        Some(if matches!(against, ReferenceHash::Decoy(_)) {
+        Some(if matches!(reference, ReferenceHash::Decoy(_)) {
             PasswordMatch::Mismatch
         } else {
             verdict
@@ -176,12 +180,12 @@ impl CredentialDigestKey {
     }
 
     /// Returns a digest of the credentials. The length of the name distinguishes `ab:c` from `a:bc`.
-    fn digest(&self, given: &BasicCredentials) -> [u8; 32] {
+    fn digest(&self, credentials: &BasicCredentials) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(self.0);
-        digest.update(given.user.len().to_le_bytes());
-        digest.update(given.user.as_bytes());
-        digest.update(given.password.as_bytes());
+        digest.update(credentials.user.len().to_le_bytes());
+        digest.update(credentials.user.as_bytes());
+        digest.update(credentials.password.as_bytes());
         digest.finalize().into()
     }
 }

@@ -13,7 +13,7 @@ use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
 use crate::robots::{RobotsAccess, RobotsFile};
 
-/// Returns what is remembered of a host, given in canonical form, without any network traffic.
+/// Returns the known robots.txt of a host, given in canonical form, without any network traffic.
 pub trait OriginInspector: Debug + Send + Sync {
     /// Returns its robots.txt for each scheme and port that was requested. May take a while if many hosts are known.
     fn robots(&self, host: &str) -> Vec<RobotsFileStatus>;
@@ -39,7 +39,7 @@ pub struct RobotsFileStatus {
     pub status: &'static str,
     /// The outcome of the last fetch, in the words of `crawlgate robots fetch`.
     pub outcome: &'static str,
-    /// The status of the answer.
+    /// The status of the response.
     pub http_status: Option<u16>,
     /// The time of the last fetch.
     pub fetched: SystemTime,
@@ -69,28 +69,28 @@ impl RobotsFileStatus {
     pub fn new(
         base: &str,
         verify: CertificateVerification,
-        known: &Arc<RobotsState>,
+        state: &Arc<RobotsState>,
         (now, wall): (Instant, SystemTime),
     ) -> Option<Self> {
         let (scheme, rest) = base.split_once("://")?;
-        let ago = now.saturating_duration_since(known.fetched_at());
-        let fetched = wall.checked_sub(ago)?;
-        let file = RobotsFileText::from_known(known);
+        let age = now.saturating_duration_since(state.fetched_at());
+        let fetched = wall.checked_sub(age)?;
+        let file = RobotsFileText::from_known(state);
         Some(Self {
             scheme: scheme.into(),
             authority: rest.trim_end_matches('/').into(),
             verify,
-            status: match known.rules {
+            status: match state.rules {
                 RobotsRules::File(_) => "known",
-                RobotsRules::AllowAll if known.outcome == RobotsFetchOutcome::Absent => "none",
+                RobotsRules::AllowAll if state.outcome == RobotsFetchOutcome::Absent => "none",
                 RobotsRules::AllowAll => "allow-all",
                 RobotsRules::Unknown if file.is_some() => "stale",
                 RobotsRules::Unknown => "unreachable",
             },
-            outcome: known.outcome.as_str(),
-            http_status: known.status,
+            outcome: state.outcome.as_str(),
+            http_status: state.status,
             fetched,
-            fresh_until: fetched.checked_add(known.fresh_for)?,
+            fresh_until: fetched.checked_add(state.fresh_for)?,
             file,
         })
     }
@@ -105,8 +105,8 @@ impl RobotsFileStatus {
 
 impl RobotsFileText {
     /// Returns the file that applies: the current one, or the last one while the host is unavailable.
-    fn from_known(known: &Arc<RobotsState>) -> Option<Self> {
-        let file = Self(Arc::clone(known));
+    fn from_known(state: &Arc<RobotsState>) -> Option<Self> {
+        let file = Self(Arc::clone(state));
         file.rules().is_some().then_some(file)
     }
 
@@ -139,13 +139,13 @@ impl RobotsFileText {
 
     /// Returns the decision about a path and query for a crawler.
     pub fn ruling(&self, agent: &str, path_and_query: &str) -> Option<UrlRuling> {
-        let ruling = self.rules()?.decide(product_token(agent), path_and_query);
+        let decision = self.rules()?.decide(product_token(agent), path_and_query);
         Some(UrlRuling {
-            allow: ruling.access == RobotsAccess::Allow,
-            cause: ruling
+            allow: decision.access == RobotsAccess::Allow,
+            cause: decision
                 .deciding_line
                 .map(|cause| (cause.line, cause.text.into_owned())),
-            group: ruling.group.map(Into::into),
+            group: decision.group.map(Into::into),
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::LedgerPresence;
 use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
-use crate::policy::options::{OptionSetter, OptionSlot, schema};
+use crate::policy::options::{OptionIndex, OptionSetter, schema};
 use crate::urls::domain::registrable_domain;
 
 /// Refuses a request if its daily budget is used up.
@@ -115,7 +115,7 @@ fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
 fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
     let policy = evaluation.policy();
     let trail = evaluation.trail();
-    let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
+    let cause = match trail.set_by(policy, limit_option(exhausted.kind)) {
         OptionSetter::Rule(rule) => Cause::Rule(rule),
         OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
     };
@@ -141,7 +141,7 @@ fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted
     .with_retry_after(Some(exhausted.resets_in))
 }
 
-fn limit_slot(kind: BudgetKind) -> OptionSlot {
+fn limit_option(kind: BudgetKind) -> OptionIndex {
     match kind {
         BudgetKind::Urls => schema::BUDGET_URLS,
         BudgetKind::NewUrls => schema::BUDGET_NEW_URLS,

@@ -44,7 +44,7 @@ pub(crate) fn order(politeness: &PolitenessOption<'_>) -> WaitOrder {
     }
 }
 
-/// Remembers the target of a redirection, and its depth.
+/// Remembers the target of a redirect, and its depth.
 pub(crate) fn record_redirect(
     evaluation: &Evaluation,
     redirect: &RedirectTarget,

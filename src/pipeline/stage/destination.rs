@@ -53,10 +53,10 @@ pub(crate) fn check_reachable<F: EvaluationFacts, D: DestinationResolver>(
     destinations: &D,
     addresses: &D::Addresses,
 ) -> Result<(), Box<Refusal>> {
-    match destinations.connect_cooldown(addresses) {
-        Some(left) => {
-            Err(evaluation.refuse(Refusal::from(DestinationError::ConnectionRefused(left))))
-        }
+    match destinations.connect_backoff(addresses) {
+        Some(remaining) => Err(evaluation.refuse(Refusal::from(
+            DestinationError::ConnectionRefused(remaining),
+        ))),
         None => Ok(()),
     }
 }

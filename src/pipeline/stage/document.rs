@@ -1,6 +1,7 @@
 //! Document: the policy at the last stage, on the first bytes of a body, before any of them is sent on.
 //!
-//! The proxy reads the bytes. The head is that of the origin, unchanged, since options that check answers look at both.
+//! The proxy reads the bytes. The head is that of the origin, unchanged, since options that check responses look at
+//! both.
 
 use http::response::Parts;
 
@@ -9,7 +10,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::policy::fact::{DocumentFacts, Fact};
 use crate::policy::rule::PolicyStage;
 
-use super::content::{media_type, with_response_facts};
+use super::response::{media_type, with_response_facts};
 
 /// The part of a document that has to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct DocumentRequirements<'j> {
     pub agent: &'j str,
 }
 
-/// Returns what has to be read of the body of an answer that passed the response stage; `None` if nothing.
+/// Returns the part of the body that must be read after the response stage; `None` if no part.
 pub(crate) fn document_requirements<'j>(
     evaluation: &'j Evaluation,
     head: &Parts,
@@ -47,7 +48,7 @@ pub(crate) fn evaluate(
 ) -> Result<(), Box<Refusal>> {
     let method = evaluation.facts().method.clone();
     with_response_facts(&method, head, &media_type(head), |response| {
-        evaluation.evaluate_answer(PolicyStage::Document, response, Fact::Known(document));
+        evaluation.evaluate_response(PolicyStage::Document, response, Fact::Known(document));
     });
     evaluation
         .ensure_admitted()

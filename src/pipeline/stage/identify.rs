@@ -21,12 +21,12 @@ pub async fn identify(
     crawlers
         .identify(caller, headers)
         .await
-        .map_err(|stranger| Box::new(refusal(stranger)))
+        .map_err(|error| Box::new(refusal(error)))
 }
 
-fn refusal(stranger: AuthenticationError) -> Refusal {
+fn refusal(error: AuthenticationError) -> Refusal {
     let unauthorized = Refusal::new(Reason::Unauthorized, Stage::Identify);
-    match stranger {
+    match error {
         AuthenticationError::MissingCredentials => unauthorized.with_detail("this proxy requires a user and a password"),
         AuthenticationError::MalformedCredentials(mistake) => unauthorized.with_detail(mistake),
         AuthenticationError::InvalidCredentials => unauthorized.with_detail("the user or the password is wrong"),

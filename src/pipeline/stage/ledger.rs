@@ -1,7 +1,7 @@
-//! Ledger: what is remembered of the URL: whether it is known, its depth, and whether it is requested again too soon.
+//! Ledger: the record of the URL: whether it is known, its depth, and whether it is requested again too soon.
 //!
 //! Every crawler has its own records. [`outcome`](super::outcome) writes them, [`recrawl`](super::recrawl) compares
-//! answers with them.
+//! responses with them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision};
 use crate::policy::fact::LedgerPresence;
 use crate::policy::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
-use crate::policy::options::{self, OptionSetter, OptionSlot};
+use crate::policy::options::{self, OptionIndex, OptionSetter};
 use crate::policy::trail::Trail;
 use crate::store::ledger::Ledger;
 use crate::urls::target::UrlTarget;
@@ -96,7 +96,7 @@ fn request_key(evaluation: &Evaluation, target: &UrlTarget) -> LedgerKey {
     )
 }
 
-/// Returns the key of a URL, of which the rules that matched a request choose the form.
+/// Returns the key of a URL, in the form that the matching rules choose.
 pub(super) fn url_key(
     policy: &Policy,
     trail: &Trail,
@@ -107,7 +107,7 @@ pub(super) fn url_key(
 }
 
 /// Returns the number of links between a seed and the URL, as far as this request shows it: what the crawler states, else
-/// the least that follows from its `Referer` and from redirections.
+/// the least that follows from its `Referer` and from redirects.
 fn find_depth(evaluation: &Evaluation, ledger: &Ledger, admission: &AdmissionQueue) -> Option<u32> {
     let facts = evaluation.facts();
     if facts.depth().is_some() {
@@ -129,7 +129,7 @@ fn depth_after_referer(evaluation: &Evaluation, ledger: &Ledger) -> Option<u32> 
     record.depth.map(|depth| depth.saturating_add(1))
 }
 
-/// Returns `true` if the record of the URL has changed since the look-up.
+/// Returns `true` if the record of the URL has changed since the lookup.
 pub(crate) fn is_outdated(evaluation: &Evaluation) -> bool {
     evaluation.ledger_entry().is_some_and(|entry| {
         let now = entry.ledger.look_up(entry.key);
@@ -162,18 +162,19 @@ pub(crate) fn check_recrawl_interval(
         min_interval: option.min_interval.filter(|_| has_document(record)),
         after_error: option.after_error,
     };
-    let Some(left) = recrawl::time_until_recrawl(record, intervals, now(admission)) else {
+    let Some(remaining) = recrawl::time_until_recrawl(record, intervals, now(admission)) else {
         return Ok(());
     };
     let after_error = recrawl::RecrawlIntervals {
         min_interval: None,
         ..intervals
     };
-    let by_error = recrawl::time_until_recrawl(record, after_error, now(admission)) == Some(left);
-    let slot = if by_error { AFTER_ERROR } else { MIN_INTERVAL };
+    let by_error =
+        recrawl::time_until_recrawl(record, after_error, now(admission)) == Some(remaining);
+    let index = if by_error { AFTER_ERROR } else { MIN_INTERVAL };
     let refusal = Refusal::new(Reason::Premature, Stage::Ledger);
     Err(Box::new(
-        attribute_to_option(evaluation, slot, refusal).with_retry_after(Some(left)),
+        attribute_to_option(evaluation, index, refusal).with_retry_after(Some(remaining)),
     ))
 }
 
@@ -185,7 +186,7 @@ pub(crate) fn now(admission: &AdmissionQueue) -> UnixMillis {
 /// Names the rule that has set an option as the cause of a refusal.
 pub(super) fn attribute_to_option(
     evaluation: &Evaluation,
-    slot: OptionSlot,
+    index: OptionIndex,
     refusal: Refusal,
 ) -> Refusal {
     let refusal = Refusal {
@@ -193,7 +194,7 @@ pub(super) fn attribute_to_option(
         ..refusal
     };
     let policy = evaluation.policy();
-    let OptionSetter::Rule(index) = evaluation.trail().set_by(policy, slot) else {
+    let OptionSetter::Rule(index) = evaluation.trail().set_by(policy, index) else {
         return refusal;
     };
     let decision = Decision {

@@ -1,4 +1,4 @@
-//! Outcome: what is recorded in the ledger about a request when it is over.
+//! Outcome: the record of a finished request in the ledger.
 //!
 //! Only for a GET; other methods change nothing. `ledger/transition` defines how an observation changes a record.
 
@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 
 use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::{
-    DeliveredDocument, ObservationOutcome, ObservedAnswer, ObservedRefusal, RefusalRecording,
+    DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse, RefusalRecording,
     UrlObservation,
 };
 use crate::ledger::record::{ContentHash, UnixMillis};
@@ -41,16 +41,16 @@ use crate::urls::target::UrlTarget;
 use super::ledger::{self, LedgerEntry, url_key};
 use super::recrawl::{has_document, may_be_indexed, read_validators, strong_etag};
 
-/// OmniFind's code "parse error, body", for an answer that broke off.
+/// OmniFind's code "parse error, body", for a response that broke off.
 const BROKEN_BODY: u16 = 730;
 
-/// Records the outcome of a GET when it is dropped. It accompanies the answer's body to its last byte: for a document
+/// Records the outcome of a GET when it is dropped. It accompanies the response's body to its last byte: for a document
 /// whose delivery was not marked ([`Self::mark_delivered`]), nothing is recorded.
 #[derive(Debug)]
 pub struct OutcomeRecorder {
     subject: OutcomeSubject,
     ledger_entry: LedgerEntry,
-    /// The look-up of other URLs with the same document, once the head has arrived; `None` unless the option
+    /// The lookup of other URLs with the same document, once the head has arrived; `None` unless the option
     /// `duplicate` needs it.
     duplicates: Option<Box<DuplicateLookup>>,
     rule: Option<RuleId>,
@@ -68,7 +68,7 @@ struct OutcomeSubject {
     source: Option<HeaderValue>,
 }
 
-/// The look-up of documents with several URLs.
+/// The lookup of documents with several URLs.
 #[derive(Debug)]
 struct DuplicateLookup {
     /// The trail of the rules, on which the keys of other URLs depend.
@@ -79,17 +79,17 @@ struct DuplicateLookup {
 
 #[derive(Debug)]
 enum OutcomeProgress {
-    /// No answer yet.
+    /// No response yet.
     Pending,
-    /// The answer is on its way to the client.
-    Answered(OriginAnswer),
+    /// The response is on its way to the client.
+    Answered(RecordedResponse),
     /// It has ended, with this outcome at this time.
     Finished(ObservationOutcome, UnixMillis),
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug)]
-struct OriginAnswer {
+struct RecordedResponse {
     at: UnixMillis,
     status: StatusCode,
     failure: Option<FailureKind>,
@@ -155,7 +155,7 @@ impl OutcomeRecorder {
         self.ledger_entry.address = Some(address);
     }
 
-    /// Records the head of the origin's answer, with its media type.
+    /// Records the head of the origin's response, with its media type.
     pub(crate) fn record_head(
         &mut self,
         evaluation: &Evaluation,
@@ -171,7 +171,7 @@ impl OutcomeRecorder {
             content_type: content_type.into(),
             size: 0,
         };
-        // Rules on answers may set these options.
+        // Rules on responses may set these options.
         self.subject.source = evaluation.effects().source().cloned();
         self.duplicates = DuplicateLookup::from_options(evaluation.policy(), evaluation.trail());
         let etag = self
@@ -180,7 +180,7 @@ impl OutcomeRecorder {
             .and_then(|_| strong_etag(&head.headers))
             .map(Arc::from);
         let delivery = BodyDelivery::InProgress;
-        self.progress = OutcomeProgress::Answered(OriginAnswer {
+        self.progress = OutcomeProgress::Answered(RecordedResponse {
             at,
             status: head.status,
             failure,
@@ -190,37 +190,37 @@ impl OutcomeRecorder {
         });
     }
 
-    /// Adds bytes of the answer's body that were sent to the client.
+    /// Adds bytes of the response's body that were sent to the client.
     pub fn add_sent_bytes(&mut self, bytes: u64) {
-        if let OutcomeProgress::Answered(answer) = &mut self.progress {
-            answer.document.size += bytes;
+        if let OutcomeProgress::Answered(response) = &mut self.progress {
+            response.document.size += bytes;
         }
     }
 
-    /// Sets the SHA-256 of the answer's whole decoded body.
+    /// Sets the SHA-256 of the response's whole decoded body.
     pub fn set_content_hash(&mut self, hash: ContentHash) {
-        if let OutcomeProgress::Answered(answer) = &mut self.progress {
-            answer.document.content_hash = Some(hash);
+        if let OutcomeProgress::Answered(response) = &mut self.progress {
+            response.document.content_hash = Some(hash);
         }
     }
 
     /// Records that the last byte was sent to the client.
     pub fn mark_delivered(&mut self) {
-        if let OutcomeProgress::Answered(answer) = &mut self.progress {
-            answer.delivery = BodyDelivery::Complete;
+        if let OutcomeProgress::Answered(response) = &mut self.progress {
+            response.delivery = BodyDelivery::Complete;
         }
     }
 
     /// Records that the origin's body broke off.
     pub fn record_broken_body(&mut self) {
-        if let OutcomeProgress::Answered(OriginAnswer {
+        if let OutcomeProgress::Answered(RecordedResponse {
             at, failure: None, ..
         }) = self.progress
         {
-            let failing = FailureKind::Temporary;
+            let failure = FailureKind::Temporary;
             self.progress = OutcomeProgress::Finished(
                 ObservationOutcome::Failed {
-                    failure: failing,
+                    failure,
                     code: Some(BROKEN_BODY),
                 },
                 at,
@@ -228,7 +228,7 @@ impl OutcomeRecorder {
         }
     }
 
-    /// Records that the request or its answer is refused.
+    /// Records that the request or its response is refused.
     pub fn record_refusal(&mut self, refusal: &Refusal, admission: &AdmissionQueue) {
         match self.progress {
             OutcomeProgress::Pending => self.finish_refused(refusal, ledger::now(admission)),
@@ -238,9 +238,9 @@ impl OutcomeRecorder {
         }
     }
 
-    /// Records that the answer is refused while it is on its way.
+    /// Records that the response is refused while it is on its way.
     pub fn record_late_refusal(&mut self, refusal: &Refusal) {
-        if let OutcomeProgress::Answered(OriginAnswer { at, .. }) = self.progress {
+        if let OutcomeProgress::Answered(RecordedResponse { at, .. }) = self.progress {
             self.finish_refused(refusal, at);
         }
     }
@@ -248,43 +248,40 @@ impl OutcomeRecorder {
     fn finish_refused(&mut self, refusal: &Refusal, at: UnixMillis) {
         self.rule.clone_from(&refusal.rule);
         let row = refusal.reason.row();
-        let outcome = row.crawl_status;
+        let crawl_status = row.crawl_status;
         let code = refusal.code.or(row.code);
-        let what = match (&self.progress, refusal.failure) {
-            (_, Some(failing)) => ObservationOutcome::Failed {
-                failure: failing,
-                code,
-            },
+        let outcome = match (&self.progress, refusal.failure) {
+            (_, Some(failure)) => ObservationOutcome::Failed { failure, code },
             (OutcomeProgress::Pending | OutcomeProgress::Finished(..), None) => {
                 let intent = refusal.intent().unwrap_or(Intent::Deny);
                 ObservationOutcome::Refused(ObservedRefusal {
-                    crawl_status: outcome,
+                    crawl_status,
                     intent,
                     code,
                     recording: record_choice(refusal),
                 })
             }
-            (OutcomeProgress::Answered(answer), None) => {
-                // A page that says that it is an error counts as one.
+            (OutcomeProgress::Answered(response), None) => {
+                // A page that a rule recognizes as an error counts as one.
                 let soft = refusal.reason == Reason::SoftError;
-                let failing = if soft {
+                let failure = if soft {
                     Some(FailureKind::Permanent)
                 } else {
-                    answer.failure
+                    response.failure
                 };
-                let status = answer.status.as_u16();
+                let status = response.status.as_u16();
                 let intent = refusal.intent();
-                ObservationOutcome::Answered(ObservedAnswer {
+                ObservationOutcome::Answered(ObservedResponse {
                     status,
-                    crawl_status: outcome,
+                    crawl_status,
                     intent,
                     code,
-                    failure: failing,
+                    failure,
                     document: None,
                 })
             }
         };
-        self.progress = OutcomeProgress::Finished(what, at);
+        self.progress = OutcomeProgress::Finished(outcome, at);
     }
 
     /// Returns `true` if the body is that of the document that was delivered last.
@@ -328,14 +325,14 @@ impl OutcomeRecorder {
 
     /// Returns the key by which other URLs find the document: the hash of a body that is compared before it is sent on,
     /// and the strong entity tag of any other, of which only the head is known in time.
-    fn content_key(&self, answer: &OriginAnswer) -> Option<LedgerKey> {
-        let is_checked = answer.document.size <= self.duplicates.as_ref()?.max_checked_body;
-        let hash = answer
+    fn content_key(&self, response: &RecordedResponse) -> Option<LedgerKey> {
+        let is_checked = response.document.size <= self.duplicates.as_ref()?.max_checked_body;
+        let hash = response
             .document
             .content_hash
             .as_ref()
             .map(|hash| Arc::from(hex(hash)));
-        let etag = answer.etag.clone();
+        let etag = response.etag.clone();
         let version = if is_checked {
             hash.or(etag)
         } else {
@@ -346,39 +343,39 @@ impl OutcomeRecorder {
 
     /// Takes the outcome, if there is one to record. Later calls return `None`.
     fn take_outcome(&mut self) -> Option<(UnixMillis, ObservationOutcome, Option<LedgerKey>)> {
-        let answer = match replace(&mut self.progress, OutcomeProgress::Pending) {
+        let response = match replace(&mut self.progress, OutcomeProgress::Pending) {
             OutcomeProgress::Pending => return None,
-            OutcomeProgress::Finished(what, at) => return Some((at, what, None)),
-            OutcomeProgress::Answered(answer) => answer,
+            OutcomeProgress::Finished(outcome, at) => return Some((at, outcome, None)),
+            OutcomeProgress::Answered(response) => response,
         };
-        let status = answer.status;
-        if status.is_success() && answer.delivery != BodyDelivery::Complete {
+        let status = response.status;
+        if status.is_success() && response.delivery != BodyDelivery::Complete {
             return None;
         }
         let is_document = status == StatusCode::OK;
         let content = if is_document {
-            self.content_key(&answer)
+            self.content_key(&response)
         } else {
             None
         };
-        let document = is_document.then_some(answer.document);
-        let outcome = CrawlStatus::from_origin_status(status.as_u16());
-        let failing = answer.failure;
+        let document = is_document.then_some(response.document);
+        let crawl_status = CrawlStatus::from_origin_status(status.as_u16());
+        let failure = response.failure;
         let status = status.as_u16();
         let intent = None;
         let code = None;
-        let what = ObservationOutcome::Answered(ObservedAnswer {
+        let outcome = ObservationOutcome::Answered(ObservedResponse {
             status,
-            crawl_status: outcome,
+            crawl_status,
             intent,
             code,
-            failure: failing,
+            failure,
             document,
         });
-        Some((answer.at, what, content))
+        Some((response.at, outcome, content))
     }
 
-    fn to_observation(&self, at: UnixMillis, what: ObservationOutcome) -> UrlObservation {
+    fn to_observation(&self, at: UnixMillis, outcome: ObservationOutcome) -> UrlObservation {
         let OutcomeSubject {
             target,
             crawler,
@@ -399,7 +396,7 @@ impl OutcomeRecorder {
             source: source.map(Arc::from),
             revision: policy.shared_revision(),
             rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
-            outcome: what,
+            outcome,
         }
     }
 }
@@ -421,7 +418,7 @@ impl DuplicateLookup {
     }
 }
 
-/// Applies the option `record` to the ledger: what the log keeps in full gets a record.
+/// Applies the option `record` to the ledger: requests that the log keeps in full get a record.
 fn record_choice(refusal: &Refusal) -> RefusalRecording {
     match refusal.url_detail {
         UrlRetention::Full => RefusalRecording::Keep,
@@ -435,9 +432,9 @@ fn hex(hash: &ContentHash) -> String {
 
 impl Drop for OutcomeRecorder {
     fn drop(&mut self) {
-        if let Some((at, what, content)) = self.take_outcome() {
+        if let Some((at, outcome, content)) = self.take_outcome() {
             let key = self.ledger_entry.key;
-            let observation = self.to_observation(at, what);
+            let observation = self.to_observation(at, outcome);
             self.ledger_entry.ledger.record(LedgerUpdate {
                 key,
                 observation,

@@ -39,12 +39,12 @@ pub(crate) trait SlotRequester {
     type Facts: EvaluationFacts;
 
     fn evaluation(&self) -> &Evaluation<Self::Facts>;
-    /// Returns whether it is a page, or embedded in one.
+    /// Returns the kind of the request: a page, or a resource of one.
     fn kind(&self) -> RequestKind;
     /// Returns its limits at the moment.
     fn pacing(&self) -> Pacing;
-    /// Returns the longest time that it may be held.
-    fn patience(&self) -> Duration;
+    /// Returns the maximum time that it may wait.
+    fn max_wait(&self) -> Duration;
     /// Returns its rank among others that wait.
     fn rank(&self) -> QueueRank;
 }
@@ -52,7 +52,7 @@ pub(crate) trait SlotRequester {
 /// A request that needs a slot of its host.
 pub(crate) struct RequestPacing<'a> {
     evaluation: &'a Evaluation,
-    /// The time between requests that the host's robots.txt asks for.
+    /// The time between requests that the host's robots.txt requests.
     spacing: Option<Duration>,
     wait: &'a WaitContext<'a>,
 }
@@ -92,8 +92,8 @@ impl SlotRequester for RequestPacing<'_> {
         )
     }
 
-    fn patience(&self) -> Duration {
-        longest_wait(self.evaluation, self.wait)
+    fn max_wait(&self) -> Duration {
+        max_wait(self.evaluation, self.wait)
     }
 
     fn rank(&self) -> QueueRank {
@@ -141,10 +141,10 @@ fn try_acquire_slot<S: SlotRequester>(
         name: pace_name(key, None, requester.evaluation().facts().host()),
         kind: requester.kind(),
     };
-    admission.try_admit(key, &pace)
+    admission.try_acquire(key, &pace)
 }
 
-/// Waits for the end of a stop and for the host's turn, until both are over at the same time.
+/// Waits until the request has a slot and no stop applies.
 async fn acquire_slot_in_turn<S: SlotRequester>(
     requester: &S,
     addresses: &impl AddressList,
@@ -162,20 +162,22 @@ async fn acquire_slot_in_turn<S: SlotRequester>(
         resource: facts.resource(),
     };
     loop {
-        stop::wait_for_stops(evaluation, admission, arrival, || requester.patience()).await?;
+        stop::wait_for_stops(evaluation, admission, arrival, || requester.max_wait()).await?;
         let terms = || WaitTerms {
-            patience: requester.patience(),
+            max_wait: requester.max_wait(),
             rank: requester.rank(),
         };
-        let slot = subject.admit(addresses, admission, arrival, terms).await;
+        let slot = subject
+            .acquire_slot(addresses, admission, arrival, terms)
+            .await;
         let slot = slot.map_err(|refused| evaluation.refuse(refusal(refused)))?;
         if arrival.is_none() {
             return Ok(slot);
         }
         // The slot is returned unused if a stop was given while it waited, or if a window of the schedule has begun or
         // ended.
-        let before = std::mem::replace(&mut subject.pacing, requester.pacing());
-        if before == subject.pacing && stop::current_refusal(evaluation, admission).is_none() {
+        let previous = std::mem::replace(&mut subject.pacing, requester.pacing());
+        if previous == subject.pacing && stop::current_refusal(evaluation, admission).is_none() {
             return Ok(slot);
         }
     }
@@ -185,12 +187,12 @@ fn politeness<F: EvaluationFacts>(evaluation: &Evaluation<F>) -> PolitenessOptio
     PolitenessOption::new(evaluation.policy(), evaluation.trail())
 }
 
-/// Returns the longest time that a request may be held, for its host's turn and for the end of a stop together.
-pub(crate) fn longest_wait(evaluation: &Evaluation, wait: &WaitContext<'_>) -> Duration {
+/// Returns the maximum time that a request may wait, for its host's turn and for the end of a stop together.
+pub(crate) fn max_wait(evaluation: &Evaluation, wait: &WaitContext<'_>) -> Duration {
     let max_hold = politeness(evaluation)
         .max_hold()
         .unwrap_or_else(|| (wait.profile)().max_hold());
-    effective_patience(max_hold, evaluation.facts(), wait.admission.max_wait())
+    effective_max_wait(max_hold, evaluation.facts(), wait.admission.max_wait())
 }
 
 /// A request that a limiter paces.
@@ -206,8 +208,8 @@ pub(crate) struct PaceSubject<'a> {
 }
 
 impl PaceSubject<'_> {
-    /// Waits for the turn of the host and, if it is paced too, of the address.
-    pub(crate) async fn admit(
+    /// Acquires a slot of the host and, if it is paced too, of the address.
+    pub(crate) async fn acquire_slot(
         &self,
         addresses: &impl AddressList,
         admission: &Arc<AdmissionQueue>,
@@ -221,17 +223,23 @@ impl PaceSubject<'_> {
             None
         };
         let address = address.as_ref().map(IpAddr::to_string);
-        let at_host = self.admission_request(
+        let host_request = self.admission_request(
             pace_name(key, address.as_deref(), self.host),
             self.pacing.pace,
         );
         let Some((pace, address)) = self.pacing.per_address.zip(addresses.first()) else {
-            return admission.admit(&at_host, arrival, terms).await;
+            return admission.acquire(&host_request, arrival, terms).await;
         };
         // Not the name of any host.
         let name = format!("@{address}");
-        let at_address = self.admission_request(&name, pace);
-        Box::pin(admission.admit_host_and_address(&at_host, &at_address, arrival, terms())).await
+        let address_request = self.admission_request(&name, pace);
+        Box::pin(admission.acquire_host_and_address(
+            &host_request,
+            &address_request,
+            arrival,
+            terms(),
+        ))
+        .await
     }
 
     fn admission_request<'s>(&'s self, name: &'s str, pace: HostPace) -> AdmissionRequest<'s> {
@@ -258,7 +266,7 @@ pub(crate) fn pace_name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a st
 }
 
 /// Returns the limits of a request that the proxy makes on behalf of this one, as a page, and the order that it waits
-/// in. `spacing` is the time between requests that the host's robots.txt asks for.
+/// in. `spacing` is the time between requests that the host's robots.txt requests.
 pub(crate) fn page_pacing(
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
@@ -298,7 +306,7 @@ pub(crate) struct Pacing {
 }
 
 impl Pacing {
-    /// Combines the option, the limits of its schedule, and the spacing that robots.txt asks for.
+    /// Combines the option, the limits of its schedule, and the spacing that robots.txt requests.
     pub(crate) fn new(
         politeness: &PolitenessOption<'_>,
         kind: RequestKind,
@@ -396,15 +404,15 @@ fn address_pace(limits: AddressLimits, kind: RequestKind) -> HostPace {
     }
 }
 
-/// Applies `Crawl-Max-Wait`, which shortens what the policy or the profile allows; for crawlers that may do so, it also
-/// lengthens it, up to `longest`.
-fn effective_patience(
+/// Applies `Crawl-Max-Wait`, which shortens the wait that the policy or the profile allows; for crawlers that may do
+/// so, it also lengthens it, up to `max_hinted_wait`.
+fn effective_max_wait(
     max_hold: Duration,
     request_facts: &RequestFacts,
-    longest: Duration,
+    max_hinted_wait: Duration,
 ) -> Duration {
     let limit = if request_facts.crawler.allows_hint(CrawlerHint::Wait) {
-        max_hold.max(longest)
+        max_hold.max(max_hinted_wait)
     } else {
         max_hold
     };
@@ -415,9 +423,9 @@ fn effective_patience(
         .min(MAX_WAIT)
 }
 
-fn refusal(refused: AdmissionRefusal) -> Refusal {
+fn refusal(refusal: AdmissionRefusal) -> Refusal {
     Refusal {
-        retry_after: Some(refused.retry_after),
-        ..Refusal::new(refused.reason, Stage::Pace)
+        retry_after: Some(refusal.retry_after),
+        ..Refusal::new(refusal.reason, Stage::Pace)
     }
 }

@@ -1,4 +1,4 @@
-//! Recrawl: whether the crawler already has a document: the options `unmodified` and `duplicate`.
+//! Recrawl: the detection of documents that the crawler already has, by the options `unmodified` and `duplicate`.
 //!
 //! Validators are compared before a byte of the body is sent on. The body itself is compared where documents are read,
 //! with the help of [`OutcomeRecorder`].
@@ -20,7 +20,7 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::Refusal;
-use crate::policy::options::OptionSlot;
+use crate::policy::options::OptionIndex;
 use crate::policy::options::checks::{self, CheckAction};
 use crate::policy::options::schema::{DUPLICATE, UNMODIFIED};
 use crate::urls::target::UrlTarget;
@@ -28,7 +28,7 @@ use crate::urls::target::UrlTarget;
 use super::ledger::{LedgerEntry, attribute_to_option, url_key};
 use super::outcome::OutcomeRecorder;
 
-/// Header fields of which a request must have none for the proxy to add conditions of its own.
+/// The header fields that keep the proxy from adding its own conditions to a request.
 const CONDITION_HEADERS: [HeaderName; 6] = [
     IF_NONE_MATCH,
     IF_MODIFIED_SINCE,
@@ -78,7 +78,7 @@ pub fn add_conditions(evaluation: &Evaluation, headers: &mut HeaderMap) -> bool 
     added
 }
 
-/// Returns whether a 304 was asked for, by the client or by the proxy.
+/// Returns whether the client or the proxy requested a 304.
 pub(crate) fn effective_conditional(evaluation: &Evaluation, client: Conditional) -> Conditional {
     match evaluation.ledger_entry() {
         Some(entry) if entry.has_own_conditions => Conditional::Yes,
@@ -86,7 +86,7 @@ pub(crate) fn effective_conditional(evaluation: &Evaluation, client: Conditional
     }
 }
 
-/// Returns the values of `Crawl-Tag` for an answer that the policy admits.
+/// Returns the values of `Crawl-Tag` for a response that the policy admits.
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
@@ -138,8 +138,8 @@ pub enum ContentUse {
     Check,
 }
 
-/// Returns what the content of an answer is needed for: only that of a 200 to a GET, if `unmodified` or `duplicate` look
-/// at answers.
+/// Returns the use of a response's content: only that of a 200 to a GET, if `unmodified` or `duplicate` look
+/// at responses.
 pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     let compares = evaluation.ledger_entry().is_some() && evaluation.policy().compares_content();
     if !compares || head.status != StatusCode::OK || evaluation.facts().method != Method::GET {
@@ -155,7 +155,7 @@ pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     }
 }
 
-/// Compares the content of a body of which nothing has been sent on yet.
+/// Compares the content of a body, before any of it is sent on.
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
@@ -176,7 +176,7 @@ pub(crate) fn check_content(
     Ok(())
 }
 
-fn check_action(evaluation: &Evaluation, option: OptionSlot) -> CheckAction {
+fn check_action(evaluation: &Evaluation, option: OptionIndex) -> CheckAction {
     checks::read_action(evaluation.policy(), evaluation.trail(), option)
 }
 
@@ -205,11 +205,11 @@ fn duplicate_refusal(evaluation: &Evaluation, stage: Stage, head: &Parts) -> Box
 }
 
 /// Formats `duplicate; of=http://example.com/`.
-pub(crate) fn duplicate_tag(of: &str) -> Option<HeaderValue> {
-    HeaderValue::from_str(&format!("duplicate; of={of}")).ok()
+pub(crate) fn duplicate_tag(original: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(&format!("duplicate; of={original}")).ok()
 }
 
-/// Reads the validators by which a later answer is recognized as the same.
+/// Reads the validators by which a later response is recognized as the same.
 pub(super) fn read_validators(headers: &HeaderMap) -> DocumentValidators {
     DocumentValidators {
         etag: header_text(headers, ETAG),

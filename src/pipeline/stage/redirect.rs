@@ -1,4 +1,4 @@
-//! Redirect: the target of a redirection, and whether the policy would admit it.
+//! Redirect: the target of a redirect, and the policy's decision on it.
 //!
 //! The decision is made when the target is requested; this informs the crawler beforehand.
 
@@ -12,10 +12,10 @@ use crate::pipeline::refusal::Refusal;
 use crate::policy::fact::{EvaluationTarget, Facts, LedgerPresence};
 use crate::urls::target::{TargetError, UrlTarget};
 
-/// The target of an answer.
+/// The target of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectTarget {
-    /// The answer is not a redirection, or has no target.
+    /// The response is not a redirect, or has no target.
     None,
     /// The target is not a URL.
     Invalid,
@@ -24,7 +24,7 @@ pub(crate) enum RedirectTarget {
     Url(UrlTarget),
 }
 
-/// Returns the target of an answer.
+/// Returns the target of a response.
 pub(crate) fn redirect_target(evaluation: &Evaluation, head: &Parts) -> RedirectTarget {
     if !is_redirect(head.status) {
         return RedirectTarget::None;
@@ -99,9 +99,9 @@ fn target_refusal(
     Some(format!("reject{rule}; reason={}", reason.as_str()))
 }
 
-/// Returns the method with which clients follow: 307 and 308 keep the method, and so do all redirections of a HEAD (RFC
+/// Returns the method with which clients follow: 307 and 308 keep the method, and so do all redirects of a HEAD (RFC
 /// 9110 section 15.4).
 fn followed_method(method: &Method, status: StatusCode) -> &Method {
-    let kept = matches!(status.as_u16(), 307 | 308) || *method == Method::HEAD;
-    if kept { method } else { &Method::GET }
+    let is_method_kept = matches!(status.as_u16(), 307 | 308) || *method == Method::HEAD;
+    if is_method_kept { method } else { &Method::GET }
 }

@@ -1,8 +1,8 @@
-//! Robots: what the host's robots.txt says to the crawler, whether or not the crawler has read it.
+//! Robots: the rules of the host's robots.txt for the crawler, whether or not the crawler has read it.
 //!
 //! Each request looks up the file once; only the first requests for a host wait for a fetch. After its freshness has
-//! ended a file still applies for a while, during which a newer one is fetched. `crate::robots` defines what a robots.txt
-//! and a failed fetch mean; here that is combined with the option `robots`.
+//! ended a file still applies for a while, during which a newer one is fetched. `crate::robots` defines what a
+//! robots.txt and a failed fetch mean; here that is combined with the option `robots`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,15 @@ const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum RobotsVerdict {
     /// It goes on.
     Allow(RobotsAllowance),
-    /// It asks for the robots.txt itself, and gets what the proxy knows.
+    /// It requests the robots.txt itself, and gets the file that the proxy knows.
     Serve(Arc<RobotsState>),
 }
 
 /// The conditions under which a request goes on.
 #[derive(Debug, Default)]
 pub(crate) struct RobotsAllowance {
-    /// The time between requests that the crawler's group asks for, by Crawl-delay or Request-rate, capped by the policy.
+    /// The time between requests that the crawler's group requests, by Crawl-delay or Request-rate, capped by the
+    /// policy.
     pub(crate) spacing: Option<Duration>,
     /// The state that the verdict relies on; `None` if the policy ignores robots.txt.
     basis: Option<Arc<RobotsState>>,
@@ -96,7 +97,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     let agent = evaluation.robots_agent();
     let verify = evaluation.verify();
     let on_unreachable = option.on_unreachable();
-    let known = match robots.cached(target, verify) {
+    let state = match robots.cached(target, verify) {
         Some(CachedRobots::Fresh(known)) => known,
         Some(CachedRobots::Expired(known))
             if matches!(
@@ -113,25 +114,25 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         Some(CachedRobots::Expired(_)) | None => {
             let began = admission.now();
             let request = fetch_request(evaluation, agent, admission, None);
-            let known = Box::pin(robots.fetch(target, request)).await;
+            let state = Box::pin(robots.fetch(target, request)).await;
             result.fetch_time = Some(TimeSpan::between(began, admission.now()));
-            known
+            state
         }
     };
     result.verdict = if evaluation.facts().reads_robots_txt() {
-        serve(known, on_unreachable)
+        serve(state, on_unreachable)
     } else {
-        apply(evaluation, &option, known, &mut result.usage, admission)
+        apply(evaluation, &option, state, &mut result.usage, admission)
     }
     .map_err(|refusal| evaluation.refuse(refusal));
     result
 }
 
-/// Returns the file for a crawler that asks for it.
-fn serve(known: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<RobotsVerdict, Refusal> {
-    match effective_robots(&known, on_unreachable) {
-        EffectiveRobots::Unknown | EffectiveRobots::Ignored => Err(fetch_failure_refusal(&known)),
-        EffectiveRobots::Known(_) => Ok(RobotsVerdict::Serve(known)),
+/// Returns the file for a crawler that requests it.
+fn serve(state: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<RobotsVerdict, Refusal> {
+    match effective_robots(&state, on_unreachable) {
+        EffectiveRobots::Unknown | EffectiveRobots::Ignored => Err(fetch_failure_refusal(&state)),
+        EffectiveRobots::Known(_) => Ok(RobotsVerdict::Serve(state)),
     }
 }
 
@@ -139,13 +140,13 @@ fn serve(known: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<Robot
 fn apply(
     evaluation: &Evaluation,
     option: &RobotsOption<'_>,
-    known: Arc<RobotsState>,
+    state: Arc<RobotsState>,
     usage: &mut Vec<RobotsUsageStatement>,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Refusal> {
-    let spacing = match effective_robots(&known, option.on_unreachable()) {
+    let spacing = match effective_robots(&state, option.on_unreachable()) {
         EffectiveRobots::Ignored => None,
-        EffectiveRobots::Unknown => return Err(unreachable_refusal(&known)),
+        EffectiveRobots::Unknown => return Err(unreachable_refusal(&state)),
         EffectiveRobots::Known(state) => {
             let agent = evaluation.robots_agent();
             check_rules(state, agent, evaluation.facts().target.path_and_query())?;
@@ -160,7 +161,7 @@ fn apply(
     };
     Ok(RobotsVerdict::Allow(RobotsAllowance {
         spacing,
-        basis: Some(known),
+        basis: Some(state),
     }))
 }
 
@@ -188,37 +189,37 @@ enum EffectiveRobots<'a> {
     Ignored,
 }
 
-fn effective_robots(known: &RobotsState, on_unreachable: OnUnreachable) -> EffectiveRobots<'_> {
-    match (&known.rules, on_unreachable) {
-        (RobotsRules::File(_) | RobotsRules::AllowAll, _) => EffectiveRobots::Known(known),
+fn effective_robots(state: &RobotsState, on_unreachable: OnUnreachable) -> EffectiveRobots<'_> {
+    match (&state.rules, on_unreachable) {
+        (RobotsRules::File(_) | RobotsRules::AllowAll, _) => EffectiveRobots::Known(state),
         (RobotsRules::Unknown, OnUnreachable::Allow) => EffectiveRobots::Ignored,
         (RobotsRules::Unknown, OnUnreachable::Deny) => EffectiveRobots::Unknown,
-        (RobotsRules::Unknown, OnUnreachable::StaleThenDeny) => known
+        (RobotsRules::Unknown, OnUnreachable::StaleThenDeny) => state
             .stale()
             .map_or(EffectiveRobots::Unknown, EffectiveRobots::Known),
     }
 }
 
-fn check_rules(known: &RobotsState, agent: &str, url: &str) -> Result<(), Refusal> {
-    let Some(rules) = known.file() else {
+fn check_rules(state: &RobotsState, agent: &str, url: &str) -> Result<(), Refusal> {
+    let Some(rules) = state.file() else {
         return Ok(());
     };
-    let ruling = rules.decide(agent, url);
-    match ruling.access {
-        RobotsAccess::Disallow => Err(disallowed_refusal(&ruling)),
+    let decision = rules.decide(agent, url);
+    match decision.access {
+        RobotsAccess::Disallow => Err(disallowed_refusal(&decision)),
         RobotsAccess::Allow => Ok(()),
     }
 }
 
-/// Returns the time between requests that the file asks for, at most the policy's cap. It applies to pages, so only pages
-/// are counted if the cap shortens it.
+/// Returns the time between requests that the file requests, at most the policy's cap. It applies to pages, so only
+/// pages are counted if the cap shortens it.
 fn capped_spacing(
-    known: &RobotsState,
+    state: &RobotsState,
     agent: &str,
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
-    let requested = requested_spacing(known, agent, evaluation, admission)?;
+    let requested = requested_spacing(state, agent, evaluation, admission)?;
     let spacing = cap_spacing(requested, evaluation);
     if spacing < requested && pace::request_kind(evaluation.facts()) == RequestKind::Navigation {
         admission.record_capped_delay();
@@ -228,12 +229,12 @@ fn capped_spacing(
 
 /// Returns the time between requests by Crawl-delay or by Request-rate, whichever is longer.
 fn requested_spacing(
-    known: &RobotsState,
+    state: &RobotsState,
     agent: &str,
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
-    let rules = known.file()?;
+    let rules = state.file()?;
     let politeness = PolitenessOption::new(evaluation.policy(), evaluation.trail());
     let by_rate = rules
         .request_interval(agent, || unix_time(admission.wall()))
@@ -257,7 +258,7 @@ pub(crate) fn robots_agent<'a>(
         .unwrap_or(DEFAULT_AGENT)
 }
 
-/// Makes a request for a newer file. The proxy's own request respects the spacing that the known file asks for.
+/// Makes a request for a newer file. The proxy's own request respects the spacing that the known file requests.
 fn refresh_request(
     evaluation: &Evaluation,
     agent: &str,
@@ -265,7 +266,7 @@ fn refresh_request(
     effective: EffectiveRobots<'_>,
 ) -> RobotsFetchRequest {
     let spacing = match effective {
-        EffectiveRobots::Known(known) => requested_spacing(known, agent, evaluation, admission)
+        EffectiveRobots::Known(state) => requested_spacing(state, agent, evaluation, admission)
             .map(|requested| cap_spacing(requested, evaluation)),
         EffectiveRobots::Unknown | EffectiveRobots::Ignored => None,
     };
@@ -296,12 +297,12 @@ fn fetch_request(
     }
 }
 
-fn disallowed_refusal(ruling: &RobotsDecision<'_>) -> Refusal {
+fn disallowed_refusal(decision: &RobotsDecision<'_>) -> Refusal {
     let refusal = Refusal::new(Reason::RobotsTxt, Stage::Robots);
-    let Some(cause) = &ruling.deciding_line else {
+    let Some(cause) = &decision.deciding_line else {
         return refusal;
     };
-    let group = ruling.group.as_deref().unwrap_or_default();
+    let group = decision.group.as_deref().unwrap_or_default();
     let detail = format!(
         "line {} of the host's robots.txt, for {group:?}, is {:?}",
         cause.line, cause.text
@@ -312,19 +313,19 @@ fn disallowed_refusal(ruling: &RobotsDecision<'_>) -> Refusal {
     }
 }
 
-/// Returns the refusal if the file is unavailable, so that nothing may be fetched. A refused connection and a TLS failure
-/// have reasons of their own.
-fn unreachable_refusal(known: &RobotsState) -> Refusal {
-    if known.outcome == RobotsFetchOutcome::Refused {
+/// Returns the refusal if the file is unavailable, so that nothing may be fetched. A refused connection and a TLS
+/// failure have reasons of their own.
+fn unreachable_refusal(state: &RobotsState) -> Refusal {
+    if state.outcome == RobotsFetchOutcome::Refused {
         return Refusal::new(Reason::UpstreamConnect, Stage::Robots);
     }
-    if let Some(fault) = known.fault {
+    if let Some(fault) = state.fault {
         return Refusal::new(Reason::UpstreamTls, Stage::Robots).with_fault(fault);
     }
-    let retry_after = Some(known.fresh_for.max(MIN_RETRY_AFTER));
+    let retry_after = Some(state.fresh_for.max(MIN_RETRY_AFTER));
     let why = format!(
         "the host's robots.txt is unavailable: {}",
-        known.outcome.as_str()
+        state.outcome.as_str()
     );
     Refusal {
         retry_after,
@@ -332,9 +333,9 @@ fn unreachable_refusal(known: &RobotsState) -> Refusal {
     }
 }
 
-/// Returns the refusal for a crawler that asks for a file that is unavailable, which names the origin's failure.
-fn fetch_failure_refusal(known: &RobotsState) -> Refusal {
-    match known.outcome {
+/// Returns the refusal for a crawler that requests a file that is unavailable, which names the origin's failure.
+fn fetch_failure_refusal(state: &RobotsState) -> Refusal {
+    match state.outcome {
         RobotsFetchOutcome::Timeout => Refusal::new(Reason::UpstreamTimeout, Stage::Robots),
         RobotsFetchOutcome::Broken | RobotsFetchOutcome::UnsupportedCoding => {
             Refusal::new(Reason::UpstreamProtocol, Stage::Robots)
@@ -352,6 +353,6 @@ fn fetch_failure_refusal(known: &RobotsState) -> Refusal {
         | RobotsFetchOutcome::UnsupportedRedirect
         | RobotsFetchOutcome::ProhibitedRedirect
         | RobotsFetchOutcome::Tls
-        | RobotsFetchOutcome::NotAdmitted => unreachable_refusal(known),
+        | RobotsFetchOutcome::NotAdmitted => unreachable_refusal(state),
     }
 }

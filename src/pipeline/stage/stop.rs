@@ -7,6 +7,7 @@ use crate::clock::Rfc3339;
 use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
+use crate::pacing::retry_after::MAX_RETRY_AFTER;
 use crate::pacing::stops::{EmergencyStop, StopQuery};
 use crate::pipeline::admission::{AdmissionQueue, Arrival, StopWaitRequest};
 use crate::pipeline::evaluation::Evaluation;
@@ -21,8 +22,6 @@ use super::robots;
 
 /// The `Retry-After` of a stop without an end.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// The longest `Retry-After`, since a stop may be lifted before its end.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// The `Retry-After` of a shutdown: the proxy that replaces this one needs a moment.
 const RESTART_RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -62,7 +61,7 @@ pub(crate) async fn wait_for_stops<F: EvaluationFacts>(
     evaluation: &Evaluation<F>,
     admission: &AdmissionQueue,
     arrival: &mut Option<Arrival>,
-    patience: impl Fn() -> Duration,
+    max_wait: impl Fn() -> Duration,
 ) -> Result<(), Box<Refusal>> {
     if admission.stops().is_clear() {
         return Ok(());
@@ -75,11 +74,11 @@ pub(crate) async fn wait_for_stops<F: EvaluationFacts>(
         overflow: PolitenessOption::new(evaluation.policy(), evaluation.trail()).overflow(),
     };
     // Boxed, so that the future of a request that no stop covers stays small.
-    let waited = Box::pin(admission.wait_for_stops(&request, arrival, patience())).await;
-    waited.map_err(|stopped| evaluation.refuse(refusal(stopped)))
+    let result = Box::pin(admission.wait_for_stops(&request, arrival, max_wait())).await;
+    result.map_err(|stopped| evaluation.refuse(refusal(stopped)))
 }
 
-/// Waits until no stop covers the request, before the host is asked for its robots.txt on behalf of it.
+/// Waits until no stop covers the request, before its host's robots.txt is fetched.
 pub(crate) async fn wait_before_robots<R: RobotsProvider>(
     evaluation: &Evaluation,
     robots: &R,
@@ -91,24 +90,24 @@ pub(crate) async fn wait_before_robots<R: RobotsProvider>(
     }
     // Boxed for the same reason.
     Box::pin(wait_for_stops(evaluation, wait.admission, arrival, || {
-        pace::longest_wait(evaluation, wait)
+        pace::max_wait(evaluation, wait)
     }))
     .await
 }
 
 /// Waits until no stop covers a host, to fetch its robots.txt. The file serves all crawlers, so a stop of one crawler
-/// does not count. Returns what is left of the patience; `None` if the host is still stopped at its end.
+/// does not count. Returns the rest of `max_wait`; `None` if the host is still stopped at its end.
 pub(crate) async fn wait_for_host_stops(
     host: &str,
     request: &RobotsFetchRequest,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Option<Duration> {
     let stops = request.admission.stops();
     if stops.is_clear() {
-        return Some(patience);
+        return Some(max_wait);
     }
     stops
-        .wait_until_lifted_for(&host_query(host), &request.crawler, patience)
+        .wait_until_lifted_for(&host_query(host), &request.crawler, max_wait)
         .await
         .ok()
 }
@@ -143,7 +142,10 @@ pub(crate) fn current_refusal<F: EvaluationFacts>(
 
 fn refusal(stop_refusal: StopRefusal) -> Refusal {
     match stop_refusal {
-        StopRefusal::Stopped { stop, left } => Refusal {
+        StopRefusal::Stopped {
+            stop,
+            remaining: left,
+        } => Refusal {
             retry_after: Some(retry_after(left)),
             ..Refusal::new(Reason::Stopped, Stage::Pace).with_detail(stop_detail(&stop))
         },
@@ -155,11 +157,11 @@ fn refusal(stop_refusal: StopRefusal) -> Refusal {
 }
 
 /// Rounds up to whole seconds.
-fn retry_after(left: Option<Duration>) -> Duration {
-    let Some(left) = left else {
+fn retry_after(remaining: Option<Duration>) -> Duration {
+    let Some(remaining) = remaining else {
         return DEFAULT_RETRY_AFTER;
     };
-    let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    let seconds = remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0);
     Duration::from_secs(seconds).clamp(Duration::from_secs(1), MAX_RETRY_AFTER)
 }
 

@@ -1,5 +1,5 @@
-//! Usage: the uses of its pages that the host's robots.txt allows or denies. The policy evaluates what the header of an
-//! answer says of uses.
+//! Usage: the uses of its pages that the host's robots.txt allows or denies. The policy evaluates the uses in a
+//! response's header.
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -38,14 +38,14 @@ impl From<UsageRule<'_>> for RobotsUsageStatement {
     }
 }
 
-/// Returns what the file says of the uses that a policy, live or in shadow, depends on.
+/// Returns the file's statements on the uses that a policy, live or in shadow, depends on.
 pub(super) fn read_statements<'k>(
     evaluation: &Evaluation,
-    known: &'k RobotsState,
+    robots: &'k RobotsState,
     agent: &str,
 ) -> Vec<UsageRule<'k>> {
     let uses = evaluation.snapshot().uses();
-    match known.file().filter(|_| uses.clone().next().is_some()) {
+    match robots.file().filter(|_| uses.clone().next().is_some()) {
         Some(rules) => {
             rules.usage_rules_for(agent, evaluation.facts().target.path_and_query(), uses)
         }
@@ -77,8 +77,8 @@ fn is_declared(option: &RobotsOption<'_>, purpose: &str) -> bool {
     option.uses().any(|name| name == purpose)
 }
 
-/// Adds the source of the denial for which the policy refuses an answer: a line of robots.txt, for a use that a rule on
-/// answers has declared, else the answer itself.
+/// Adds the source of the denial for which the policy refuses a response: a line of robots.txt, for a use that a rule
+/// on responses has declared, else the response itself.
 pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Refusal {
     if refusal.detail.is_some() {
         return refusal;

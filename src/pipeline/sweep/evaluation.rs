@@ -54,21 +54,21 @@ pub(super) enum RecordChange {
     None,
 }
 
-/// Returns whether an observation by the sweep would change a record.
-pub(super) fn record_change(record: &LedgerRecord, seen: &UrlObservation) -> RecordChange {
+/// Returns the change to a record by an observation of the sweep, if any.
+pub(super) fn record_change(record: &LedgerRecord, observation: &UrlObservation) -> RecordChange {
     // A sweep observes no errors.
-    let noted = transition::apply_observation(
+    let update = transition::apply_observation(
         Some(record),
-        seen.clone(),
+        observation.clone(),
         ErrorTolerance {
             temporary_errors: 0,
         },
     );
-    let code = match &noted.update {
+    let code = match &update.update {
         RecordUpdate::Changed(changed) => changed.code,
         RecordUpdate::Unchanged | RecordUpdate::Forgotten => record.code,
     };
-    if noted.event.is_some() || code != record.code {
+    if update.event.is_some() || code != record.code {
         RecordChange::Some
     } else {
         RecordChange::None
@@ -130,16 +130,16 @@ pub(super) fn to_observation(
     let space = spaces
         .for_crawler(&record.crawler)
         .and_then(|space| spaces.get(space));
-    let (what, rule) = match verdict {
+    let (outcome, rule) = match verdict {
         SweepVerdict::Allowed => (ObservationOutcome::Allowed, None),
-        SweepVerdict::Excluded(excluded) => {
+        SweepVerdict::Excluded(refusal) => {
             let refused = ObservedRefusal {
                 crawl_status: CrawlStatus::Filter,
-                intent: excluded.intent,
-                code: Some(excluded.code),
+                intent: refusal.intent,
+                code: Some(refusal.code),
                 recording: RefusalRecording::Skip,
             };
-            (ObservationOutcome::Refused(refused), excluded.rule.clone())
+            (ObservationOutcome::Refused(refused), refusal.rule.clone())
         }
     };
     UrlObservation {
@@ -152,6 +152,6 @@ pub(super) fn to_observation(
         source: None,
         revision: policy.shared_revision(),
         rule,
-        outcome: what,
+        outcome,
     }
 }

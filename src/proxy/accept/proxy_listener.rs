@@ -93,7 +93,7 @@ impl ConnectionHandler for ProxyListener {
 impl HeadEvents for ProxyListener {
     fn refusal_response(&self, error: HeadError, _partial: &[u8]) -> Bytes {
         let (reason, status, detail) = match error {
-            HeadError::Malformed(what) => (Reason::BadRequest, None, what),
+            HeadError::Malformed(detail) => (Reason::BadRequest, None, detail),
             HeadError::TargetTooLong => (
                 Reason::RequestTooLarge,
                 Some(414),

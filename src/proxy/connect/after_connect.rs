@@ -60,42 +60,39 @@ impl ProxyService {
             close_lingering(&mut client).await;
             return None;
         };
-        let GrantedTunnel {
-            record,
-            host,
-            mode: onward,
-        } = *granted;
-        match onward {
-            TunnelMode::Opaque(blind, _place) => {
+        let GrantedTunnel { record, host, mode } = *granted;
+        match mode {
+            TunnelMode::Opaque(tunnel, _slot) => {
                 let first = self.sniff_first_bytes(&mut client, drain).await;
                 let check = self.check_sni(first, &host)?;
                 if sniff::is_allowed(check, &host) {
-                    Box::pin(self.relay_opaque(client, *blind, record, drain)).await;
+                    Box::pin(self.relay_opaque(client, *tunnel, record, drain)).await;
                 } else {
-                    let (reason, why) = close_reason(check);
+                    let (reason, close_reason) = close_reason(check);
                     record_rejected(
                         record,
                         reason,
-                        blind.evaluation.url_detail(Stage::Connect),
-                        why,
+                        tunnel.evaluation.url_detail(Stage::Connect),
+                        close_reason,
                     );
                 }
                 None
             }
-            TunnelMode::Plain(who, place) => {
+            TunnelMode::Plain(identity, slot) => {
                 let plain = self.read_plain_start(&mut client, drain).await;
                 if plain == PlainTunnelStart::Http {
                     record.finish(self.recorder.clock().now());
                     // The credentials of the CONNECT apply to the requests inside.
-                    context.caller = ConnectedClient::for_tunnel(context.caller.address(), who);
-                    context.enclosing_tunnel = Some((EnclosingTunnel::plain(&host), Some(place)));
+                    context.caller =
+                        ConnectedClient::for_tunnel(context.caller.address(), identity);
+                    context.enclosing_tunnel = Some((EnclosingTunnel::plain(&host), Some(slot)));
                     return Some(client);
                 }
                 self.close_plain(plain, record);
                 None
             }
-            TunnelMode::Intercepted(open) => {
-                self.start_interception(client, (record, host), *open, context, drain)
+            TunnelMode::Intercepted(tunnel) => {
+                self.start_interception(client, (record, host), *tunnel, context, drain)
                     .await
             }
         }
@@ -178,13 +175,13 @@ impl ProxyService {
             ),
             PlainTunnelStart::Foreign(foreign) => {
                 self.recorder.metrics().record_foreign_bytes(foreign);
-                let (reason, why) = match foreign {
+                let (reason, close_reason) = match foreign {
                     ForeignBytesKind::ClientHello => (Reason::PortDenied, "tls_on_plain_port"),
                     ForeignBytesKind::Http2Preface | ForeignBytesKind::Unknown => {
                         (Reason::BadRequest, "not_http")
                     }
                 };
-                record_rejected(record, reason, UrlRetention::Full, why);
+                record_rejected(record, reason, UrlRetention::Full, close_reason);
             }
         }
     }
@@ -193,42 +190,38 @@ impl ProxyService {
     async fn relay_opaque(
         &self,
         mut client: ClientSocket,
-        blind: OpaqueTunnel,
+        tunnel: OpaqueTunnel,
         mut record: RequestRecord,
         drain: &mut DrainWatch,
     ) {
         let OpaqueTunnel {
             origin,
             address,
-            evaluation: mut judged,
-        } = blind;
+            mut evaluation,
+        } = tunnel;
         let meter = TunnelMeter::new(self.recorder.clock().clone());
         let mut refused = None;
-        let judge = || {
+        let evaluate = || {
             let now = self.active_policy.load();
-            if !Arc::ptr_eq(&now, judged.snapshot()) {
-                refused = judged.re_evaluate(now, address.ip()).err();
+            if !Arc::ptr_eq(&now, evaluation.snapshot()) {
+                refused = evaluation.re_evaluate(now, address.ip()).err();
             }
             if refused.is_some() {
                 return TunnelAdmission::Refused;
             }
-            refused = judged.stop_refusal(&self.admission_queue);
+            refused = evaluation.stop_refusal(&self.admission_queue);
             if refused.is_some() {
                 TunnelAdmission::Stopped
             } else {
                 TunnelAdmission::Admitted
             }
         };
-        let (policies, stops) = (
-            self.active_policy.subscribe(),
-            self.admission_queue.stops().subscribe(),
-        );
         let watching = TunnelWatch {
             settings: &self.tunnels.settings,
             drain,
-            policies,
-            stops,
-            evaluate: judge,
+            policies: self.active_policy.subscribe(),
+            stops: self.admission_queue.stops().subscribe(),
+            evaluate,
         };
         // `tcp` is `None` only inside TLS, where CONNECT is refused.
         let unread = std::mem::take(&mut client.unread);
@@ -238,7 +231,7 @@ impl ProxyService {
         record.add_received_bytes(up);
         record.add_sent_bytes(down);
         if let Some(refusal) = refused {
-            record_policy(&mut record, &judged);
+            record_policy(&mut record, &evaluation);
             record.enter_stage(refusal.stage);
             record.set_rejected(
                 refusal.reason,
@@ -287,12 +280,12 @@ fn close_reason(check: SniCheck) -> (Reason, &'static str) {
 pub(super) fn record_rejected(
     mut record: RequestRecord,
     reason: Reason,
-    keep: UrlRetention,
-    why: &'static str,
+    url_detail: UrlRetention,
+    close_reason: &'static str,
 ) {
     record.enter_stage(Stage::Connect);
-    record.set_rejected(reason, None, keep);
-    record.set_close_reason(why);
+    record.set_rejected(reason, None, url_detail);
+    record.set_close_reason(close_reason);
 }
 
 /// Records how a tunnel ended.

@@ -92,8 +92,8 @@ impl ProxyService {
                 .await
             {
                 Ok(client) => (client, tls_tunnel(&host, refused, &tunnel, record)),
-                Err(broken) => {
-                    self.close_failed_handshake(broken, &tunnel, &host, record);
+                Err(failure) => {
+                    self.close_failed_handshake(failure, &tunnel, &host, record);
                     return None;
                 }
             }
@@ -110,22 +110,23 @@ impl ProxyService {
         (host, tickets, address): (&HostTarget, SessionTickets, std::net::IpAddr),
         drain: &mut DrainWatch,
     ) -> Result<ClientSocket, HandshakeFailure> {
-        let patience: Duration = self.tunnels.settings.hello;
+        let timeout: Duration = self.tunnels.settings.hello;
         let clock = self.recorder.clock();
         let handshake = async {
             let leaf = interceptor
-                .certificate(host.host(), address, patience)
+                .certificate(host.host(), address, timeout)
                 .await
                 .map_err(HandshakeFailure::from_issue_error)?;
             let began = clock.now();
-            // The wait for a certificate is not the client's: its time starts after it.
-            let shaken = tokio::time::timeout(
-                patience,
+            // The wait for a certificate does not count against the client's timeout.
+            let handshake = tokio::time::timeout(
+                timeout,
                 client_tls::accept(client, leaf.server_config(tickets)),
             )
             .await;
-            let shaken = shaken.map_err(|_| HandshakeFailure::Client("client_tls_timeout"))?;
-            let client = shaken
+            let handshake =
+                handshake.map_err(|_| HandshakeFailure::Client("client_tls_timeout"))?;
+            let client = handshake
                 .map_err(|error: io::Error| HandshakeFailure::Client(handshake_failure(&error)))?;
             self.recorder
                 .metrics()
@@ -133,14 +134,14 @@ impl ProxyService {
             Ok(client)
         };
         tokio::select! {
-            shaken = handshake => shaken,
+            result = handshake => result,
             () = wait_cut_off(drain) => Err(HandshakeFailure::ShuttingDown),
         }
     }
 
     /// Closes a tunnel whose first bytes are neither TLS nor HTTP.
     fn close_unrecognized(&self, check: SniCheck, client: &ClientSocket, record: RequestRecord) {
-        let (reason, why) = match (check, client.unread.is_empty()) {
+        let (reason, close_reason) = match (check, client.unread.is_empty()) {
             (SniCheck::Timeout, true) => (Reason::RequestTimeout, "tunnel_silent"),
             (SniCheck::Timeout, false) => (Reason::RequestTimeout, "client_hello_timeout"),
             (SniCheck::Malformed, _) => (Reason::BadRequest, "client_hello_malformed"),
@@ -158,7 +159,7 @@ impl ProxyService {
                 (Reason::BadRequest, "not_http")
             }
         };
-        record_rejected(record, reason, UrlRetention::Full, why);
+        record_rejected(record, reason, UrlRetention::Full, close_reason);
     }
 
     fn close_failed_handshake(

@@ -125,8 +125,8 @@ impl ContentDecoder {
         sink: DecodedSink<'_>,
     ) -> Result<ControlFlow<()>, ContentDecodeError> {
         while !input.is_empty() {
-            let (taken, flow) = self.step(input, sink)?;
-            input = input.get(taken..).unwrap_or_default();
+            let (consumed, flow) = self.step(input, sink)?;
+            input = input.get(consumed..).unwrap_or_default();
             if flow.is_break() {
                 return Ok(flow);
             }
@@ -183,13 +183,13 @@ impl ContentDecoder {
                 Ok((2 - before, flow))
             }
             DecoderState::Inflating(..) => self.inflate_step(input, sink),
-            DecoderState::GzipTrailer(left) => {
-                let taken = input.len().min(*left);
-                *left -= taken;
-                if *left == 0 {
+            DecoderState::GzipTrailer(remaining) => {
+                let consumed = input.len().min(*remaining);
+                *remaining -= consumed;
+                if *remaining == 0 {
                     self.state = DecoderState::GzipNext;
                 }
-                Ok((taken, ON))
+                Ok((consumed, ON))
             }
             DecoderState::GzipNext => {
                 // Some servers pad compressed data with zeros. Anything else that is not another
@@ -220,17 +220,17 @@ impl ContentDecoder {
         let DecoderState::Inflating(stream, trailer) = &mut self.state else {
             return Err(ContentDecodeError);
         };
-        let mut taken = 0;
+        let mut consumed = 0;
         loop {
             let before_in = stream.total_in();
             let before_out = stream.total_out();
-            let rest = input.get(taken..).unwrap_or_default();
+            let rest = input.get(consumed..).unwrap_or_default();
             let status = stream
                 .decompress(rest, &mut self.out, FlushDecompress::None)
                 .map_err(|_| ContentDecodeError)?;
             let produced = (stream.total_out() - before_out) as usize;
             let used = (stream.total_in() - before_in) as usize;
-            taken += used;
+            consumed += used;
             let flow = match self.out.get(..produced) {
                 Some(out) if produced > 0 => sink(out),
                 Some(_) | None => ControlFlow::Continue(()),
@@ -240,12 +240,12 @@ impl ContentDecoder {
                     StreamTrailer::GzipTrailer => DecoderState::GzipTrailer(GZIP_TRAILER),
                     StreamTrailer::Nothing => DecoderState::Finished,
                 };
-                return Ok((taken, flow));
+                return Ok((consumed, flow));
             }
             // The input is used up, and no output is left inside the stream.
-            let drained = taken == input.len() && produced < self.out.len();
+            let drained = consumed == input.len() && produced < self.out.len();
             if flow.is_break() || drained {
-                return Ok((taken, flow));
+                return Ok((consumed, flow));
             }
             if produced == 0 && used == 0 {
                 return Err(ContentDecodeError);

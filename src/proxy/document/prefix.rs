@@ -225,12 +225,12 @@ impl<'a> PrefixReader<'a> {
 
     /// Returns `true` if enough bytes have arrived to determine the encoding.
     fn can_detect_charset(&self) -> bool {
-        let enough = if self.plan.declared.is_some() {
+        let is_enough = if self.plan.declared.is_some() {
             BOM_LENGTH
         } else {
             PRESCAN
         };
-        self.text.len() >= enough
+        self.text.len() >= is_enough
     }
 
     fn scan(&mut self) {
@@ -301,11 +301,13 @@ impl DocumentHead {
 
     /// Scans the text that has arrived since the previous call.
     fn scan(&mut self, text: &[u8]) {
-        let fresh = text.get(self.scanned..).unwrap_or_default();
+        let new_text = text.get(self.scanned..).unwrap_or_default();
         self.scanned = text.len();
         match &mut self.transcoder {
-            None => self.scanner.feed(fresh),
-            Some(transcoder) => self.scanner.feed(transcode(transcoder, fresh).as_bytes()),
+            None => self.scanner.feed(new_text),
+            Some(transcoder) => self
+                .scanner
+                .feed(transcode(transcoder, new_text).as_bytes()),
         }
     }
 }

@@ -50,8 +50,8 @@ impl<E: HeadEvents> HeadReader<E> {
         let mut closing = closing;
         loop {
             let step = self.poll_close_step(&mut closing, cx);
-            let over = matches!(closing, CloseState::Closed);
-            if over || !matches!(step, Poll::Ready(Ok(()))) {
+            let is_closed = matches!(closing, CloseState::Closed);
+            if is_closed || !matches!(step, Poll::Ready(Ok(()))) {
                 self.mode = ReaderMode::Closing(closing);
                 return step;
             }
@@ -64,9 +64,9 @@ impl<E: HeadEvents> HeadReader<E> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         match closing {
-            CloseState::Due(wrong) => {
+            CloseState::Due(rejection) => {
                 *closing = if self.service.is_idle() {
-                    self.respond(*wrong)
+                    self.respond(*rejection)
                 } else {
                     ready!(self.poll_client_left(cx));
                     CloseState::Closed
@@ -80,10 +80,10 @@ impl<E: HeadEvents> HeadReader<E> {
                 ready!(self.poll_shut_down(cx));
                 *closing = self.begin_lingering();
             }
-            CloseState::Lingering(left) => {
+            CloseState::Lingering(remaining) => {
                 let received = ready!(self.poll_drop_received(cx));
-                *closing = match left.checked_sub(received).filter(|_| received > 0) {
-                    Some(left) => CloseState::Lingering(left),
+                *closing = match remaining.checked_sub(received).filter(|_| received > 0) {
+                    Some(remaining) => CloseState::Lingering(remaining),
                     None => CloseState::Closed,
                 };
             }

@@ -122,7 +122,7 @@ fn check_target(target: &[u8]) -> Result<bool, HeadError> {
         return Ok(false);
     }
     let mut encode = false;
-    let mut place = IN_PATH;
+    let mut state = IN_PATH;
     for byte in target {
         let class = class(*byte);
         if class & REFUSED != 0 {
@@ -131,9 +131,9 @@ fn check_target(target: &[u8]) -> Result<bool, HeadError> {
                 _ => "a space or control character in the target",
             }));
         }
-        encode |= class & place != 0;
+        encode |= class & state != 0;
         if *byte == b'?' {
-            place = IN_QUERY;
+            state = IN_QUERY;
         }
     }
     Ok(encode)
@@ -145,15 +145,15 @@ const fn is_plain(byte: u8) -> bool {
 
 /// Appends a target to `head`, with those bytes percent-encoded that crawlers send and hyper refuses.
 pub(super) fn push_encoded(target: &[u8], head: &mut Vec<u8>) {
-    let mut place = IN_PATH;
+    let mut state = IN_PATH;
     for byte in target {
-        if class(*byte) & place != 0 {
+        if class(*byte) & state != 0 {
             head.extend([b'%', hex(byte >> 4), hex(byte & 15)]);
         } else {
             head.push(*byte);
         }
         if *byte == b'?' {
-            place = IN_QUERY;
+            state = IN_QUERY;
         }
     }
 }
@@ -283,11 +283,11 @@ mod tests {
         for place in ["http://h/a", "http://h/a?"] {
             for byte in 0x21..=0xff_u8 {
                 let target = [place.as_bytes(), &[byte]].concat();
-                let taken = http::Uri::try_from(&target[..]).is_ok();
+                let is_accepted = http::Uri::try_from(&target[..]).is_ok();
                 let encode = check_target(&target);
                 match byte {
                     b'#' | 0x7f => assert!(encode.is_err()),
-                    _ => assert_eq!(encode, Ok(!taken), "{byte:#x} after {place}"),
+                    _ => assert_eq!(encode, Ok(!is_accepted), "{byte:#x} after {place}"),
                 }
                 assert!(
                     http::Uri::try_from(&encoded(&target)[..]).is_ok() || byte == 0x7f,

@@ -92,7 +92,7 @@ pub(super) enum ReaderMode {
     /// A head is complete and waits until the previous request is finished.
     WaitingForTurn(RequestHead),
     /// Passes on the rest of a head: this number of bytes at the front of the buffer.
-    Handing(usize, FollowingBytes),
+    PassHead(usize, FollowingBytes),
     /// Passes on the given number of bytes after a head, unparsed; `u64::MAX` for everything that
     /// follows.
     Passing(u64),
@@ -160,17 +160,17 @@ impl<E: HeadEvents> HeadReader<E> {
                     ready!(self.poll_client_left(cx));
                     self.mode = ReaderMode::Closing(CloseState::Closed);
                 }
-                ReaderMode::Handing(left, follows) => {
-                    let left = left - self.hand_on(left, out);
-                    self.mode = if left > 0 {
-                        ReaderMode::Handing(left, follows)
+                ReaderMode::PassHead(remaining, follows) => {
+                    let remaining = remaining - self.pass_on(remaining, out);
+                    self.mode = if remaining > 0 {
+                        ReaderMode::PassHead(remaining, follows)
                     } else {
                         pass_through_mode(follows.length())
                     };
                 }
-                ReaderMode::Passing(left) => {
-                    self.mode = ReaderMode::Passing(left);
-                    ready!(self.poll_pass_through(left, cx, out))?;
+                ReaderMode::Passing(remaining) => {
+                    self.mode = ReaderMode::Passing(remaining);
+                    ready!(self.poll_pass_through(remaining, cx, out))?;
                 }
                 ReaderMode::Closing(closing) => {
                     ready!(self.poll_close(closing, cx))?;
@@ -190,7 +190,10 @@ impl<E: HeadEvents> HeadReader<E> {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.buffer.is_empty() && self.check_buffer() {
+        if !self.buffer.is_empty()
+            && let Some(mode) = self.check_buffer()
+        {
+            self.mode = mode;
             return Poll::Ready(Ok(()));
         }
         loop {
@@ -206,15 +209,13 @@ impl<E: HeadEvents> HeadReader<E> {
                 ready!(self.poll_silence(cx));
                 return Poll::Ready(Ok(()));
             };
-            let done = match received? {
-                0 => {
-                    self.mode = ReaderMode::Closing(CloseState::Closed);
-                    true
-                }
+            let mode = match received? {
+                0 => Some(ReaderMode::Closing(CloseState::Closed)),
                 _ if direct => self.check_direct(out),
                 _ => self.check_buffer(),
             };
-            if done {
+            if let Some(mode) = mode {
+                self.mode = mode;
                 return Poll::Ready(Ok(()));
             }
         }
@@ -222,39 +223,39 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// Checks bytes that were received directly into hyper's buffer. They stay there if they are
     /// one head that needs no change, with nothing beyond its own body; otherwise they move to the
-    /// internal buffer. Returns `true` if the mode was set.
-    fn check_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
+    /// internal buffer. Returns the next mode, or `None` if more bytes are needed.
+    fn check_direct(&mut self, out: &mut ReadBuf<'_>) -> Option<ReaderMode> {
         let bytes = out.filled();
         let progress = self.scan.advance(bytes, self.settings.limits);
         if let Ok(ScanProgress::Complete(head)) = &progress
             && !head.needs_encoding
             && head.bytes.start == 0
-            && let Some(left) = head
+            && let Some(remaining) = head
                 .follows
                 .length()
                 .checked_sub((bytes.len() - head.bytes.end) as u64)
         {
-            self.mode = pass_through_mode(left);
             self.reset_for_next_head(head.follows);
-            return true;
+            return Some(pass_through_mode(remaining));
         }
         self.buffer.extend_from_slice(bytes);
         out.clear();
-        self.apply_progress(progress)
+        self.next_mode(progress)
     }
 
-    fn check_buffer(&mut self) -> bool {
+    /// Checks the internal buffer. Returns the next mode, or `None` if more bytes are needed.
+    fn check_buffer(&mut self) -> Option<ReaderMode> {
         let progress = self.scan.advance(&self.buffer, self.settings.limits);
-        self.apply_progress(progress)
+        self.next_mode(progress)
     }
 
-    /// Sets the mode according to the scan of the buffer. Returns `false` if more bytes are needed.
-    fn apply_progress(&mut self, progress: Result<ScanProgress, HeadError>) -> bool {
-        self.mode = match progress {
-            Ok(ScanProgress::More) => return false,
+    /// Returns the mode after a scan of the buffer, or `None` if more bytes are needed.
+    fn next_mode(&mut self, progress: Result<ScanProgress, HeadError>) -> Option<ReaderMode> {
+        let mode = match progress {
+            Ok(ScanProgress::More) => return None,
             Ok(ScanProgress::Blank) => {
                 self.buffer.clear();
-                return false;
+                return None;
             }
             Ok(ScanProgress::Complete(head)) => ReaderMode::WaitingForTurn(head),
             Ok(ScanProgress::Foreign(foreign)) => {
@@ -262,7 +263,7 @@ impl<E: HeadEvents> HeadReader<E> {
             }
             Err(error) => ReaderMode::Closing(CloseState::Due(HeadRejection::Head(error))),
         };
-        true
+        Some(mode)
     }
 
     /// Puts a complete head at the front of the buffer, in the form for hyper.
@@ -275,7 +276,7 @@ impl<E: HeadEvents> HeadReader<E> {
         } else {
             self.buffer.drain(..head.bytes.start);
         }
-        self.mode = ReaderMode::Handing(length, head.follows);
+        self.mode = ReaderMode::PassHead(length, head.follows);
         self.reset_for_next_head(head.follows);
     }
 
@@ -291,7 +292,7 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// Passes on at most `most` bytes from the front of the buffer.
-    fn hand_on(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
+    fn pass_on(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
         let count = most.min(out.remaining()).min(self.buffer.len());
         out.put_slice(self.buffer.get(..count).unwrap_or_default());
         self.buffer.drain(..count);
@@ -304,14 +305,14 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Passes on at most `left` bytes as they arrive. Later bytes stay in the socket.
     fn poll_pass_through(
         &mut self,
-        left: u64,
+        remaining: u64,
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let most = usize::try_from(left).unwrap_or(usize::MAX);
+        let most = usize::try_from(remaining).unwrap_or(usize::MAX);
         if !self.buffer.is_empty() {
-            let handed = self.hand_on(most, out);
-            self.record_passed(left, handed);
+            let count = self.pass_on(most, out);
+            self.record_passed(remaining, count);
             return Poll::Ready(Ok(()));
         }
         let Poll::Ready(received) = self.stream.poll_recv(cx, &mut (&mut *out).limit(most)) else {
@@ -320,13 +321,13 @@ impl<E: HeadEvents> HeadReader<E> {
         };
         match received? {
             0 => self.mode = ReaderMode::Closing(CloseState::Closed),
-            received => self.record_passed(left, received),
+            received => self.record_passed(remaining, received),
         }
         Poll::Ready(Ok(()))
     }
 
-    fn record_passed(&mut self, left: u64, count: usize) {
-        self.mode = pass_through_mode(left.saturating_sub(count as u64));
+    fn record_passed(&mut self, remaining: u64, count: usize) {
+        self.mode = pass_through_mode(remaining.saturating_sub(count as u64));
     }
 
     /// Ready when the client has been silent for too long; sets the mode. Silence is allowed while
@@ -354,7 +355,7 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Starts `timeouts.idle`.
     fn start_idle_timer(&mut self) {
         self.head_begun = false;
-        self.wait_timer.relax(self.settings.idle);
+        self.wait_timer.set_next_length(self.settings.idle);
     }
 
     /// Receives into the internal buffer.
@@ -375,9 +376,9 @@ impl<E: HeadEvents> HeadReader<E> {
 }
 
 /// Returns the mode if `left` bytes remain before the next head.
-fn pass_through_mode(left: u64) -> ReaderMode {
-    if left > 0 {
-        ReaderMode::Passing(left)
+fn pass_through_mode(remaining: u64) -> ReaderMode {
+    if remaining > 0 {
+        ReaderMode::Passing(remaining)
     } else {
         ReaderMode::Head
     }

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_head_is_known_or_anything() {
+    fn the_bytes_after_a_head_are_known_or_anything() {
         for (head, follows) in [
             (
                 "get / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",

@@ -47,11 +47,11 @@ impl ServiceState {
 
     /// Records that hyper has flushed its output. Returns `true` if that completes a response.
     pub(super) fn record_flushed(&self) -> bool {
-        let over = self.state.load(Ordering::Relaxed) == ENDING;
-        if over {
+        let is_ending = self.state.load(Ordering::Relaxed) == ENDING;
+        if is_ending {
             self.state.store(IDLE, Ordering::Relaxed);
         }
-        over
+        is_ending
     }
 }
 

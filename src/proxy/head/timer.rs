@@ -56,7 +56,7 @@ impl LazyTimer {
     }
 
     /// Records progress, and sets the length for the next time that the timer is set.
-    pub(crate) fn relax(&mut self, length: Duration) {
+    pub(crate) fn set_next_length(&mut self, length: Duration) {
         self.length = length;
         self.moved = true;
     }
@@ -128,19 +128,19 @@ impl TrackedSleep {
     /// Skips the registration if the waker is already registered: timers are polled far more often
     /// than they expire.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let known = self
+        let is_armed = self
             .waker
             .as_ref()
             .is_some_and(|waker| waker.will_wake(cx.waker()));
-        if known && !self.sleep.is_elapsed() {
+        if is_armed && !self.sleep.is_elapsed() {
             return Poll::Pending;
         }
         // Without budget, the runtime returns `Pending` before it registers the waker (tokio's
         // `coop`).
         let has_budget = has_budget_remaining();
-        let slept = self.sleep.as_mut().poll(cx);
-        self.waker = (has_budget && slept.is_pending()).then(|| cx.waker().clone());
-        slept
+        let sleep = self.sleep.as_mut().poll(cx);
+        self.waker = (has_budget && sleep.is_pending()).then(|| cx.waker().clone());
+        sleep
     }
 }
 
@@ -162,10 +162,10 @@ mod tests {
             timer.record_progress();
         }
         let clock = Clock::system();
-        let still = clock.now();
+        let started = clock.now();
         poll_fn(|cx| timer.poll(cx)).await;
-        let took = clock.now() - still;
-        assert!(LENGTH <= took && took < LENGTH * 8 / 5, "{took:?}");
+        let elapsed = clock.now() - started;
+        assert!(LENGTH <= elapsed && elapsed < LENGTH * 8 / 5, "{elapsed:?}");
     }
 
     #[tokio::test]

@@ -117,9 +117,9 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Closes the connection after hyper did: a client that may still be sending gets the time to
     /// read its response.
     fn poll_end_connection(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let over = matches!(self.mode, ReaderMode::Closing(CloseState::Closed))
+        let is_closed = matches!(self.mode, ReaderMode::Closing(CloseState::Closed))
             && self.stream.as_plain_tcp().is_none();
-        if over || !matches!(self.mode, ReaderMode::Closing(_)) {
+        if is_closed || !matches!(self.mode, ReaderMode::Closing(_)) {
             ready!(self.poll_shut_down(cx));
         }
         let sending = self.had_bodies || !self.buffer.is_empty();

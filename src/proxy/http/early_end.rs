@@ -32,16 +32,16 @@ pub(super) async fn discard_body(
         .is_none_or(|length| length <= MAX_DISCARD);
     let is_sending = !parts.headers.contains_key(EXPECT);
     if small && is_sending && !body.is_end_stream() {
-        let mut left = MAX_DISCARD;
+        let mut remaining = MAX_DISCARD;
         let read = poll_fn(|cx| {
             loop {
                 match std::task::ready!(pin!(&mut body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                        let Some(rest) = left.checked_sub(length) else {
+                        let Some(rest) = remaining.checked_sub(length) else {
                             return Poll::Ready(());
                         };
-                        left = rest;
+                        remaining = rest;
                     }
                     Some(Err(_)) | None => return Poll::Ready(()),
                 }

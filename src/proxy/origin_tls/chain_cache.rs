@@ -60,11 +60,11 @@ impl VerifiedChainCache {
     /// Records that this chain is verified now.
     pub(super) fn insert(&self, digest: ChainDigest, chain: CertificateChain<'_>, now: UnixTime) {
         let from = now.as_secs();
-        let until = chain
+        let expires_at = chain
             .expires_at()
             .map(|ends| ends.min(from + CACHE_TTL.as_secs()));
-        if let Some(until) = until.filter(|until| *until > from) {
-            self.0.insert(digest, from..until);
+        if let Some(expires_at) = expires_at.filter(|until| *until > from) {
+            self.0.insert(digest, from..expires_at);
         }
     }
 }

@@ -138,9 +138,9 @@ impl Write for LimitedBuffer {
                 Err(io::ErrorKind::FileTooLarge.into())
             };
         }
-        let taken = bytes.get(..room).unwrap_or(bytes);
-        self.0.extend_from_slice(taken);
-        Ok(taken.len())
+        let part = bytes.get(..room).unwrap_or(bytes);
+        self.0.extend_from_slice(part);
+        Ok(part.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -131,12 +131,16 @@ impl RobotsFetcher {
         &self,
         target: &UrlTarget,
         request: &RobotsFetchRequest,
-        known: RobotsValidators<'_>,
+        validators: RobotsValidators<'_>,
     ) -> RobotsFetch {
         let Ok(first) = UrlTarget::parse(&format!("{}robots.txt", target.base())) else {
             return RobotsFetch::failed(RobotsFetchOutcome::UnsupportedRedirect);
         };
-        match tokio::time::timeout(self.timeout, self.follow_redirects(first, request, known)).await
+        match tokio::time::timeout(
+            self.timeout,
+            self.follow_redirects(first, request, validators),
+        )
+        .await
         {
             Ok(Ok(fetch)) => fetch,
             Ok(Err(FetchFailure { outcome, fault })) => RobotsFetch {
@@ -153,7 +157,7 @@ impl RobotsFetcher {
         &self,
         first: UrlTarget,
         request: &RobotsFetchRequest,
-        known: RobotsValidators<'_>,
+        validators: RobotsValidators<'_>,
     ) -> Result<RobotsFetch, FetchFailure> {
         let began = self.clock.now();
         let mut target = first.clone();
@@ -163,30 +167,30 @@ impl RobotsFetcher {
             } else {
                 CertificateVerification::On
             };
-            let known = if hop == 0 {
-                known
+            let validators = if hop == 0 {
+                validators
             } else {
                 RobotsValidators::default()
             };
             let call = UpstreamRequest {
                 method: Method::GET,
-                headers: self.request_headers(&target, request, known),
+                headers: self.request_headers(&target, request, validators),
                 body: RequestUpload::Empty,
                 uri: None,
             };
-            let left = self
+            let remaining = self
                 .timeout
                 .saturating_sub(self.clock.now().saturating_duration_since(began));
-            let patience = left * ADMISSION_SHARE.0 / ADMISSION_SHARE.1;
+            let max_wait = remaining * ADMISSION_SHARE.0 / ADMISSION_SHARE.1;
             let permit = request
-                .acquire_permit(&target, verify, &*self.address_vetter, patience)
+                .acquire_permit(&target, verify, &*self.address_vetter, max_wait)
                 .await;
-            let answer = match permit {
+            let result = match permit {
                 Ok(permit) => self.send_request(permit, call).await,
                 Err(error) => Err(HopError::NotSent(error)),
             };
-            let answer = answer.map_err(|error| hop_failure(error, hop))?;
-            let Some(location) = redirect_location(&answer) else {
+            let response = result.map_err(|error| hop_failure(error, hop))?;
+            let Some(location) = redirect_location(&response) else {
                 let moved = if hop == 0 {
                     FetchRedirect::No
                 } else {
@@ -194,7 +198,7 @@ impl RobotsFetcher {
                 };
                 return Ok(RobotsFetch {
                     redirect: moved,
-                    ..read_response(target, answer, known).await
+                    ..read_response(target, response, validators).await
                 });
             };
             target = redirect_target(&target, location)?;
@@ -220,7 +224,7 @@ impl RobotsFetcher {
         &self,
         target: &UrlTarget,
         request: &RobotsFetchRequest,
-        known: RobotsValidators<'_>,
+        validators: RobotsValidators<'_>,
     ) -> HeaderMap {
         let mut fields = HeaderMap::new();
         let agent = HeaderValue::from_str(&format!("{} crawlgate/{VERSION}", request.agent));
@@ -231,8 +235,8 @@ impl RobotsFetcher {
         fields.insert(ACCEPT, HeaderValue::from_static("text/plain,*/*;q=0.5"));
         fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         for (name, value) in [
-            (IF_NONE_MATCH, known.etag),
-            (IF_MODIFIED_SINCE, known.last_modified),
+            (IF_NONE_MATCH, validators.etag),
+            (IF_MODIFIED_SINCE, validators.last_modified),
         ] {
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                 fields.insert(name, value);
@@ -310,16 +314,16 @@ fn hop_outcome(error: HopError, hop: usize) -> RobotsFetchOutcome {
 
 /// Returns the location that a response redirects to. A redirect without a location is an ordinary
 /// response.
-fn redirect_location(answer: &Response<Box<ResponseDownload>>) -> Option<&HeaderValue> {
+fn redirect_location(response: &Response<Box<ResponseDownload>>) -> Option<&HeaderValue> {
     let is_redirect = matches!(
-        answer.status(),
+        response.status(),
         StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
             | StatusCode::SEE_OTHER
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT
     );
-    answer.headers().get(LOCATION).filter(|_| is_redirect)
+    response.headers().get(LOCATION).filter(|_| is_redirect)
 }
 
 /// Returns the URL of a redirect, if this proxy can request it.
@@ -343,11 +347,11 @@ fn redirect_target(
 async fn read_response(
     url: UrlTarget,
     answer: Response<Box<ResponseDownload>>,
-    known: RobotsValidators<'_>,
+    validators: RobotsValidators<'_>,
 ) -> RobotsFetch {
     let (head, download) = answer.into_parts();
     let outcome = match head.status {
-        StatusCode::NOT_MODIFIED if known != RobotsValidators::default() => {
+        StatusCode::NOT_MODIFIED if validators != RobotsValidators::default() => {
             RobotsFetchOutcome::Unchanged
         }
         status => RobotsFetchOutcome::from_status(status.as_u16()),

@@ -119,10 +119,10 @@ impl From<UpstreamError> for Refusal {
         if let UpstreamError::Tls(error) = &error {
             return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
         }
-        if let UpstreamError::BackingOff(left) = error {
+        if let UpstreamError::BackingOff(remaining) = error {
             let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
             return Self {
-                retry_after: Some(retry_after(left)),
+                retry_after: Some(retry_after(remaining)),
                 ..refusal
             };
         }
@@ -162,9 +162,9 @@ impl From<UpstreamError> for Refusal {
     }
 }
 
-/// Rounds up to whole seconds, at least one.
-fn retry_after(left: Duration) -> Duration {
-    Duration::from_secs(left.as_secs() + 1)
+/// Returns the next larger number of whole seconds, even for a whole number.
+fn retry_after(remaining: Duration) -> Duration {
+    Duration::from_secs(remaining.as_secs() + 1)
 }
 
 /// Returns OmniFind's code: 720 for an invalid status line, 710 for an invalid field.

@@ -35,7 +35,7 @@ struct HostEntryState {
     navigations: HostLimiter,
     embeds: HostLimiter,
     backoff: Backoff,
-    /// The probe that follows a back-off, while its outcome is unknown.
+    /// The probe that follows a backoff, while its outcome is unknown.
     probe: Option<(RequestKind, LeaseId)>,
     latency: OriginLatency,
     bans: BanDetector,
@@ -78,7 +78,7 @@ impl HostEntry {
         &self.name
     }
 
-    pub(super) fn admit(
+    pub(super) fn try_acquire(
         &self,
         kind: RequestKind,
         pace: &HostPace,
@@ -89,10 +89,10 @@ impl HostEntry {
             state.pace = Some(*pace);
         }
         let Some(adaptive) = pace.adaptive else {
-            return state.admit(kind, pace, now);
+            return state.try_acquire(kind, pace, now);
         };
         let delay = state.latency.delay(adaptive).max(pace.delay);
-        state.admit(kind, &HostPace { delay, ..*pace }, now)
+        state.try_acquire(kind, &HostPace { delay, ..*pace }, now)
     }
 
     pub(super) fn record_sent(&self, kind: RequestKind, grant: Grant, now: Instant) {
@@ -122,16 +122,16 @@ impl HostEntry {
         &self,
         kind: RequestKind,
         grant: Grant,
-        (answer, challenge): (ResponseClass, Challenge),
+        (class, challenge): (ResponseClass, Challenge),
         now: Instant,
     ) -> BanSuspicion {
         let mut state = self.state.lock();
         if state.probe == Some((kind, grant.id)) {
             state.probe = None;
         }
-        state.record_latency(kind, grant, answer, now);
-        state.update_backoff(grant, answer, now);
-        state.check_for_ban(answer, challenge, now)
+        state.record_latency(kind, grant, class, now);
+        state.update_backoff(grant, class, now);
+        state.check_for_ban(class, challenge, now)
     }
 
     pub(super) fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
@@ -168,14 +168,14 @@ impl HostEntry {
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = self.state.lock();
-        let learned = state.latency.is_known() || state.bans.has_history();
-        let since = if learned {
+        let has_learned = state.latency.is_known() || state.bans.has_history();
+        let idle_since = if has_learned {
             now.checked_sub(LEARNED_RETENTION).unwrap_or(now)
         } else {
             now
         };
-        state.navigations.is_idle(since)
-            && state.embeds.is_idle(since)
+        state.navigations.is_idle(idle_since)
+            && state.embeds.is_idle(idle_since)
             && state.backoff.is_idle(now)
             && state.debt.is_idle(now)
     }
@@ -210,28 +210,28 @@ impl HostEntryState {
     fn snapshot(&self, now: Instant) -> HostSnapshot {
         let mut latency = self.latency;
         let pace = self.pace.unwrap_or(HostPace::UNLIMITED);
-        let learned = pace.adaptive.map(|adaptive| latency.delay(adaptive));
+        let adaptive_delay = pace.adaptive.map(|adaptive| latency.delay(adaptive));
         let pace = HostPace {
-            delay: pace.delay.max(learned.unwrap_or_default()),
+            delay: pace.delay.max(adaptive_delay.unwrap_or_default()),
             ..pace
         };
         let phase = self.backoff.phase(now);
-        let rest = self
+        let backoff = self
             .backoff
             .remaining(now)
-            .map(|left| (left, self.backoff.cause()));
-        let owed = pace.bytes_per_second.and_then(|_| self.debt.remaining(now));
+            .map(|remaining| (remaining, self.backoff.cause()));
+        let byte_debt = pace.bytes_per_second.and_then(|_| self.debt.remaining(now));
         let concurrency = match phase {
             BackoffPhase::Free => pace.concurrency,
-            BackoffPhase::OneByOne | BackoffPhase::Probe | BackoffPhase::Rest(_) => 1,
+            BackoffPhase::OneByOne | BackoffPhase::Probe | BackoffPhase::BackingOff(_) => 1,
         };
         HostSnapshot {
             pace: self.pace,
             delay: pace.delay,
             concurrency,
-            until_next: rest
-                .map(|(left, _)| left)
-                .or(owed)
+            until_next: backoff
+                .map(|(remaining, _)| remaining)
+                .or(byte_debt)
                 .or_else(|| {
                     let navigation_pace = HostPace {
                         concurrency,
@@ -242,17 +242,22 @@ impl HostEntryState {
                 .unwrap_or_default(),
             in_flight: self.navigations.active_leases(now) + self.embeds.active_leases(now),
             last_sent: self.navigations.last_sent().max(self.embeds.last_sent()),
-            backoff: rest,
+            backoff,
             failures: self.backoff.consecutive_failures(),
             backoff_count: self.backoff.strikes(),
             latency: self.latency.average(),
-            byte_debt: owed,
+            byte_debt,
         }
     }
 
-    fn admit(&mut self, kind: RequestKind, pace: &HostPace, now: Instant) -> PaceDecision<Grant> {
+    fn try_acquire(
+        &mut self,
+        kind: RequestKind,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Grant> {
         let phase = self.backoff.phase(now);
-        if let BackoffPhase::Rest(time) = phase {
+        if let BackoffPhase::BackingOff(time) = phase {
             return PaceDecision::Wait(PaceWait {
                 duration: time,
                 cause: WaitCause::Backoff,
@@ -265,7 +270,7 @@ impl HostEntryState {
             });
         }
         match phase {
-            BackoffPhase::OneByOne => self.admit_normal(
+            BackoffPhase::OneByOne => self.acquire_normal(
                 kind,
                 &HostPace {
                     concurrency: 1,
@@ -273,21 +278,23 @@ impl HostEntryState {
                 },
                 now,
             ),
-            BackoffPhase::Probe => self.admit_probe(kind, pace, now),
-            BackoffPhase::Free | BackoffPhase::Rest(_) => self.admit_normal(kind, pace, now),
+            BackoffPhase::Probe => self.acquire_probe(kind, pace, now),
+            BackoffPhase::Free | BackoffPhase::BackingOff(_) => {
+                self.acquire_normal(kind, pace, now)
+            }
         }
     }
 
-    /// Returns the time for which a request that was granted before the current back-off must not be
-    /// sent: neither during the back-off nor next to its probe.
+    /// Returns the time for which a request that was granted before the current backoff must not be
+    /// sent: neither during the backoff nor next to its probe.
     fn backoff_remaining(&self, grant: Grant, now: Instant) -> Option<Duration> {
-        let began_since = grant.epoch != self.backoff.epoch();
+        let has_begun_since = grant.epoch != self.backoff.epoch();
         self.backoff
             .remaining(now)
-            .or(began_since.then_some(Duration::ZERO))
+            .or(has_begun_since.then_some(Duration::ZERO))
     }
 
-    fn admit_normal(
+    fn acquire_normal(
         &mut self,
         kind: RequestKind,
         pace: &HostPace,
@@ -295,7 +302,7 @@ impl HostEntryState {
     ) -> PaceDecision<Grant> {
         let epoch = self.backoff.epoch();
         match self.limiter(kind).try_acquire(pace, now) {
-            PaceDecision::Go(id) => PaceDecision::Go(Grant {
+            PaceDecision::Granted(id) => PaceDecision::Granted(Grant {
                 id,
                 epoch,
                 role: GrantRole::Normal,
@@ -306,22 +313,22 @@ impl HostEntryState {
 
     /// Admits a single request of either kind as the probe; another one follows only if this one ends
     /// without a result.
-    fn admit_probe(
+    fn acquire_probe(
         &mut self,
         kind: RequestKind,
         pace: &HostPace,
         now: Instant,
     ) -> PaceDecision<Grant> {
-        if let Some((of, id)) = self.probe
-            && let Some(time) = self.limiter(of).remaining(id, now)
+        if let Some((kind, id)) = self.probe
+            && let Some(time) = self.limiter(kind).remaining(id, now)
         {
             return PaceDecision::Wait(PaceWait {
                 duration: time,
                 cause: WaitCause::Probe,
             });
         }
-        // Requests that were in flight when the back-off began finish first.
-        match self.admit_normal(
+        // Requests that were in flight when the backoff began finish first.
+        match self.acquire_normal(
             kind,
             &HostPace {
                 concurrency: 1,
@@ -329,9 +336,9 @@ impl HostEntryState {
             },
             now,
         ) {
-            PaceDecision::Go(grant) => {
+            PaceDecision::Granted(grant) => {
                 self.probe = Some((kind, grant.id));
-                PaceDecision::Go(Grant {
+                PaceDecision::Granted(Grant {
                     role: GrantRole::Probe,
                     ..grant
                 })
@@ -345,32 +352,34 @@ impl HostEntryState {
         &mut self,
         kind: RequestKind,
         grant: Grant,
-        answer: ResponseClass,
+        class: ResponseClass,
         now: Instant,
     ) {
         let sent_at = self.limiter(kind).sent_at(grant.id);
-        let took = sent_at.map(|sent_at| now.saturating_duration_since(sent_at));
-        match (answer, took) {
-            (ResponseClass::Ok, Some(took)) => self.latency.record_success(took),
-            (ResponseClass::Other | ResponseClass::Forbidden, Some(took)) => {
-                self.latency.record_other_answer(took)
+        let latency = sent_at.map(|sent_at| now.saturating_duration_since(sent_at));
+        match (class, latency) {
+            (ResponseClass::Ok, Some(latency)) => self.latency.record_success(latency),
+            (ResponseClass::Other | ResponseClass::Forbidden, Some(latency)) => {
+                self.latency.record_other_response(latency)
             }
             (ResponseClass::Ok | ResponseClass::Other | ResponseClass::Forbidden, None) => {}
-            // Failures of requests that were in flight when a back-off began count once.
-            (ResponseClass::Error | ResponseClass::Rest(_), _)
+            // Failures of requests that were in flight when a backoff began count once.
+            (ResponseClass::Error | ResponseClass::Overloaded(_), _)
                 if grant.epoch != self.backoff.epoch() => {}
-            (ResponseClass::Error | ResponseClass::Rest(_), _) => self.latency.record_failure(),
+            (ResponseClass::Error | ResponseClass::Overloaded(_), _) => {
+                self.latency.record_failure()
+            }
         }
     }
 
-    fn update_backoff(&mut self, grant: Grant, answer: ResponseClass, now: Instant) {
+    fn update_backoff(&mut self, grant: Grant, class: ResponseClass, now: Instant) {
         let draw = self.next_random();
-        match answer {
+        match class {
             ResponseClass::Ok | ResponseClass::Other | ResponseClass::Forbidden => {
                 self.backoff.record_success(grant.epoch, now)
             }
             ResponseClass::Error => self.backoff.record_failure(grant.epoch, draw, now),
-            ResponseClass::Rest(requested) => {
+            ResponseClass::Overloaded(requested) => {
                 self.backoff
                     .record_complaint(requested, grant.epoch, draw, now)
             }
@@ -379,17 +388,17 @@ impl HostEntryState {
 
     fn check_for_ban(
         &mut self,
-        answer: ResponseClass,
+        class: ResponseClass,
         challenge: Challenge,
         now: Instant,
     ) -> BanSuspicion {
         if challenge == Challenge::Present {
             return self.bans.record_challenge(now);
         }
-        match answer {
+        match class {
             ResponseClass::Forbidden => return self.bans.record_forbidden(now),
             ResponseClass::Ok | ResponseClass::Other => self.bans.record_success(),
-            ResponseClass::Error | ResponseClass::Rest(_) => self.bans.record_answer(),
+            ResponseClass::Error | ResponseClass::Overloaded(_) => self.bans.record_response(),
         }
         BanSuspicion::None
     }
@@ -423,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_host_takes_little_room() {
+    fn an_idle_host_takes_little_memory() {
         // Excluding its name, its slot in the table and, for a host that forbids pages, 200 bytes.
         assert!(size_of::<HostEntry>() <= 688, "{}", size_of::<HostEntry>());
     }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_is_read_as_it_is_written() {
+    fn every_status_round_trips() {
         for status in CrawlStatus::ALL {
             assert_eq!(status_from_number(status_number(status)), Some(status));
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_they_are_written_and_malformed_messages_are_errors() {
+    fn fields_round_trip_and_malformed_messages_are_errors() {
         let mut bytes = Vec::new();
         let mut writer = MessageWriter(&mut bytes);
         writer.write_number(3, Some(u64::MAX));

@@ -226,8 +226,8 @@ fn append(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Result<(), red
 /// Writes a slice of the memtable to the tables, in key order.
 fn flush_to_tables(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Result<(), redb::Error> {
     if !commit.slice.is_empty() {
-        let left = flush_records(write, commit.slice)?;
-        prune_contents(write, &left)?;
+        let dropped_keys = flush_records(write, commit.slice)?;
+        prune_contents(write, &dropped_keys)?;
     }
     if !commit.slice.contents.is_empty() {
         let mut contents = write.open_table(CONTENTS)?;
@@ -248,36 +248,37 @@ fn flush_records(
     slice: &MemtableSlice,
 ) -> Result<Vec<(LedgerKey, LedgerKey)>, redb::Error> {
     let mut records = write.open_table(RECORDS)?;
-    let mut left = Vec::new();
+    let mut dropped_keys = Vec::new();
     for (key, encoded) in slice.records() {
-        // `insert` and `remove` return the previous value, so no separate look-up is needed.
+        // `insert` and `remove` return the previous value, so no separate lookup is needed.
         let before = match encoded {
             Some(encoded) => records.insert(&key.0, encoded)?,
             None => records.remove(&key.0)?,
         };
-        let had = before.and_then(|bytes| record::decode_content_key(bytes.value()));
-        left.extend(
-            had.filter(|had| encoded.and_then(record::decode_content_key) != Some(*had))
-                .map(|had| (had, key)),
+        let old_key = before.and_then(|bytes| record::decode_content_key(bytes.value()));
+        dropped_keys.extend(
+            old_key
+                .filter(|old_key| encoded.and_then(record::decode_content_key) != Some(*old_key))
+                .map(|old_key| (old_key, key)),
         );
     }
-    Ok(left)
+    Ok(dropped_keys)
 }
 
 /// Removes the entries of contents that their record has lost.
 fn prune_contents(
     write: &WriteTransaction,
-    left: &[(LedgerKey, LedgerKey)],
+    dropped_keys: &[(LedgerKey, LedgerKey)],
 ) -> Result<(), redb::Error> {
-    if left.is_empty() {
+    if dropped_keys.is_empty() {
         return Ok(());
     }
     let mut contents = write.open_table(CONTENTS)?;
-    for (content, key) in left {
-        let leads = contents
+    for (content, key) in dropped_keys {
+        let is_current = contents
             .get(&content.0)?
             .is_some_and(|row| *row.value() == key.0);
-        if leads {
+        if is_current {
             contents.remove(&content.0)?;
         }
     }
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_go_with_the_record_that_had_them() {
+    fn contents_are_removed_with_their_record() {
         let database = LedgerDatabase::open(&LedgerLocation::Memory, 1 << 20).unwrap();
         commit_records(
             &database,

@@ -1,8 +1,8 @@
-//! A filter of the keys that have no record, so that a new URL needs no look-up in the tables: most
-//! URLs of a crawl are new, and a look-up walks down a tree.
+//! A filter of the keys that have no record, so that a new URL needs no lookup in the tables: most
+//! URLs of a crawl are new, and a lookup walks down a tree.
 //!
 //! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze,
-//! Sanders and Singler 2007): a look-up is one load per layer, and a full layer reports about one absent
+//! Sanders and Singler 2007): a lookup is one load per layer, and a full layer reports about one absent
 //! key in two hundred as possibly present. A key is a hash already. Its first bits select the word, so
 //! keys in order pass over memory once. A full layer is followed by one of twice its size. Deleted keys
 //! stay until the next start.
@@ -131,8 +131,8 @@ impl FilterLayer {
 
     /// Returns the word of a key. The words are in key order, and there is always at least one.
     fn word(&self, key: LedgerKey) -> Option<&AtomicU64> {
-        let place = (u128::from(split_key(key).0) * self.words.len() as u128) >> 64;
-        self.words.get(usize::try_from(place).ok()?)
+        let word_index = (u128::from(split_key(key).0) * self.words.len() as u128) >> 64;
+        self.words.get(usize::try_from(word_index).ok()?)
     }
 
     fn may_contain(&self, key: LedgerKey) -> bool {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_is_never_lacked_and_little_else_is_not() {
+    fn inserted_keys_are_never_absent_and_few_others_are_present() {
         let filter = KeyFilter::new(0);
         // Two more layers.
         let keys = FIRST_LAYER_KEYS * 5;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lacked_before_every_key_is_there() {
+    fn no_key_is_absent_before_the_filter_is_complete() {
         let filter = KeyFilter::new(2);
         assert!(!filter.insert(key(1)), "the tables may have had it");
         assert!(!filter.is_absent(key(9)));

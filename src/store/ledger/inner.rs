@@ -52,19 +52,21 @@ impl LedgerInner {
             encoded,
             content_key: content,
         } = change;
-        if let Some(content) = content {
-            self.memtable.lock_shard(content).put_content(content, key);
+        if let Some(content_key) = content {
+            self.memtable
+                .lock_shard(content_key)
+                .put_content(content_key, key);
         }
         let mut shard = self.memtable.lock_shard(key);
         let before = shard.get(key).flatten();
-        let left = dropped_content(
+        let dropped_key = dropped_content(
             before.as_ref(),
             encoded.and_then(record::decode_content_key),
         );
         let write = |to: &mut Vec<u8>| to.extend_from_slice(encoded.unwrap_or_default());
         self.memtable.put(&mut shard, key, write, |_| 0);
         drop(shard);
-        self.unlink_content(left, key);
+        self.unlink_content(dropped_key, key);
     }
 
     /// Adds every key of the tables to the filter, in steps: a long read transaction would keep old
@@ -97,94 +99,94 @@ impl LedgerInner {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn record(&self, note: LedgerUpdate) {
+    pub(super) fn record(&self, update: LedgerUpdate) {
         // A record that cannot be read must not be overwritten.
-        if self.queue.must_drop() || self.try_record(note).is_err() {
+        if self.queue.must_drop() || self.try_record(update).is_err() {
             self.queue.record_drop();
         }
     }
 
     /// Records an observation, if the current record can be read.
-    pub(super) fn try_record(&self, note: LedgerUpdate) -> Result<(), LedgerUnavailable> {
+    pub(super) fn try_record(&self, update: LedgerUpdate) -> Result<(), LedgerUnavailable> {
         // A content leads to the first record that has it.
-        let content = match note.content_key {
+        let new_content = match update.content_key {
             Some(content) => self
                 .record_with_content(content)?
                 .is_none()
                 .then_some(content),
             None => None,
         };
-        let mut shard = self.memtable.lock_shard(note.key);
-        let before = if self.memtable.is_absent(note.key) {
+        let mut shard = self.memtable.lock_shard(update.key);
+        let before = if self.memtable.is_absent(update.key) {
             None
         } else {
-            self.load_record(&mut shard, note.key)?
+            self.load_record(&mut shard, update.key)?
         };
-        let document_at = document_time(&note.observation);
-        let noted = transition::apply_observation(
+        let document_at = document_time(&update.observation);
+        let transition = transition::apply_observation(
             before.as_ref().map(|entry| &*entry.record),
-            note.observation,
+            update.observation,
             self.tolerance,
         );
-        let now = match &noted.update {
+        let record = match &transition.update {
             RecordUpdate::Unchanged => return Ok(()),
             RecordUpdate::Forgotten => None,
             RecordUpdate::Changed(record) => Some(record),
         };
         // A newly delivered document has a new content key; otherwise the record keeps its own.
-        let had = before.as_ref().and_then(|entry| entry.content_key);
-        let has = now.and_then(|record| {
+        let old_key = before.as_ref().and_then(|entry| entry.content_key);
+        let new_key = record.and_then(|record| {
             if document_at.is_some() && record.last_fetched == document_at {
-                note.content_key
+                update.content_key
             } else {
-                had
+                old_key
             }
         });
-        let moved = (
+        let status_change = (
             before.as_ref().map(|entry| entry.record.status.0),
-            now.map(|record| record.status.0),
+            record.map(|record| record.status.0),
         );
-        let left = dropped_content(before.as_ref(), has);
+        let dropped_key = dropped_content(before.as_ref(), new_key);
         let write = |to: &mut Vec<u8>| {
-            if let Some(record) = now {
-                record::encode(record, has, to);
+            if let Some(record) = record {
+                record::encode(record, new_key, to);
             }
         };
         // Changes are queued in the order in which they take effect: the shard is still locked.
-        self.memtable.put(&mut shard, note.key, write, |encoded| {
-            let written = JournalChange {
-                key: note.key,
+        self.memtable.put(&mut shard, update.key, write, |encoded| {
+            let journal_change = JournalChange {
+                key: update.key,
                 encoded,
-                content_key: content,
+                content_key: new_content,
             };
             self.queue.push(QueuedChange {
-                journal_change: written,
-                event: noted.event,
-                status_change: moved,
+                journal_change,
+                event: transition.event,
+                status_change,
             })
         });
         drop(shard);
-        if let Some(content) = content {
+        if let Some(content_key) = new_content {
             self.memtable
-                .lock_shard(content)
-                .put_content(content, note.key);
+                .lock_shard(content_key)
+                .put_content(content_key, update.key);
         }
-        self.unlink_content(left, note.key);
+        self.unlink_content(dropped_key, update.key);
         Ok(())
     }
 
     /// Removes the entry of a content that a record has lost. No shard may be locked.
-    pub(super) fn unlink_content(&self, left: Option<LedgerKey>, key: LedgerKey) {
-        let Some(content) = left else { return };
+    pub(super) fn unlink_content(&self, dropped_key: Option<LedgerKey>, key: LedgerKey) {
+        let Some(content) = dropped_key else { return };
         self.memtable
             .lock_shard(content)
             .remove_content(content, key);
         // A concurrent observation of the URL may have restored it.
-        let now = self
+        let current = self
             .load_record(&mut self.memtable.lock_shard(key), key)
             .ok()
             .flatten();
-        if now.is_some_and(|entry| entry.content_key == Some(content)) {
+        if current.is_some_and(|entry| entry.content_key == Some(content)) {
             self.memtable.lock_shard(content).put_content(content, key);
         }
     }
@@ -291,16 +293,18 @@ impl LedgerInner {
 }
 
 /// Returns the content that a record had and has lost.
-fn dropped_content(before: Option<&StoredRecord>, has: Option<LedgerKey>) -> Option<LedgerKey> {
+fn dropped_content(before: Option<&StoredRecord>, new_key: Option<LedgerKey>) -> Option<LedgerKey> {
     before
         .and_then(|entry| entry.content_key)
-        .filter(|had| has != Some(*had))
+        .filter(|old_key| new_key != Some(*old_key))
 }
 
 /// Returns the time at which an observation delivered a document.
-fn document_time(seen: &UrlObservation) -> Option<UnixMillis> {
-    match &seen.outcome {
-        ObservationOutcome::Answered(answered) => answered.document.is_some().then_some(seen.at),
+fn document_time(observation: &UrlObservation) -> Option<UnixMillis> {
+    match &observation.outcome {
+        ObservationOutcome::Answered(response) => {
+            response.document.is_some().then_some(observation.at)
+        }
         ObservationOutcome::Failed { .. }
         | ObservationOutcome::Refused(_)
         | ObservationOutcome::Allowed => None,

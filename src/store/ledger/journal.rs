@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_read_as_they_are_written_in_their_order() {
+    fn pages_round_trip_in_order() {
         let large = [7; 20_000];
         let small = [8; 200];
         let changes: Vec<_> = (0..200)
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_used_again_has_nothing_of_what_it_had() {
+    fn a_reused_page_has_no_old_contents() {
         let encoded = [7; 20_000];
         let mut first = JournalPages::default();
         let mut second = JournalPages::default();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_told() {
+    fn invalid_pages_are_reported() {
         let mut pages = JournalPages::default();
         pages.append(&written(1, Some(b"record")));
         let page = pages.finish().first().unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, ObservedRefusal,
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, ObservedResponse,
     RefusalRecording,
 };
 use crate::ledger::transition::{self, RecordUpdate};
@@ -24,27 +24,27 @@ struct LedgerModel {
 }
 
 impl LedgerModel {
-    fn record(&mut self, note: &LedgerUpdate) {
-        let before = self.records.get(&note.key).cloned();
-        let noted = transition::apply_observation(
+    fn record(&mut self, update: &LedgerUpdate) {
+        let before = self.records.get(&update.key).cloned();
+        let transition = transition::apply_observation(
             before.as_ref().map(|(record, _)| record),
-            note.observation.clone(),
+            update.observation.clone(),
             TOLERANCE,
         );
-        match noted.update {
+        match transition.update {
             RecordUpdate::Unchanged => {}
-            RecordUpdate::Forgotten => drop(self.records.remove(&note.key)),
+            RecordUpdate::Forgotten => drop(self.records.remove(&update.key)),
             RecordUpdate::Changed(record) => {
-                let delivered = matches!(&note.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
+                let delivered = matches!(&update.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
                 let content = if delivered {
-                    note.content_key
+                    update.content_key
                 } else {
                     before.and_then(|(_, content)| content)
                 };
-                self.records.insert(note.key, (record, content));
+                self.records.insert(update.key, (record, content));
             }
         }
-        self.events.extend(noted.event);
+        self.events.extend(transition.event);
     }
 
     fn urls(&self) -> BTreeMap<CrawlStatus, u64> {
@@ -104,7 +104,7 @@ fn answered(
     failure: Option<FailureKind>,
     document: Option<DeliveredDocument>,
 ) -> ObservationOutcome {
-    ObservationOutcome::Answered(ObservedAnswer {
+    ObservationOutcome::Answered(ObservedResponse {
         status,
         crawl_status,
         intent: None,
@@ -126,7 +126,7 @@ fn refused(intent: Intent, code: Option<u16>, recording: RefusalRecording) -> Ob
 fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
     let url = random.u64(..URLS);
     let mut found = None;
-    let what = match random.u8(..10) {
+    let outcome = match random.u8(..10) {
         0..4 => {
             found = random.bool().then(|| content(random.u64(..CONTENTS)));
             let document = DeliveredDocument {
@@ -150,7 +150,7 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         8 => refused(Intent::Deny, None, RefusalRecording::Keep),
         _ => ObservationOutcome::Allowed,
     };
-    let seen = UrlObservation {
+    let observation = UrlObservation {
         at: UnixMillis(at),
         url: format!("http://h.test/{url}").into(),
         crawler: "news".into(),
@@ -160,20 +160,20 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         source: None,
         revision: "0".into(),
         rule: None,
-        outcome: what,
+        outcome,
     };
     LedgerUpdate {
         key: key(url),
-        observation: seen,
+        observation,
         content_key: found,
     }
 }
 
 /// Finds the model that equals the ledger, among those since the last flush.
-fn same_as_one_of(ledger: &Ledger, past: &[LedgerModel]) -> LedgerModel {
+fn same_as_one_of(ledger: &Ledger, snapshots: &[LedgerModel]) -> LedgerModel {
     let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
     let events = ledger.events(FeedCursor(0), 100_000).unwrap();
-    let is = |model: &&LedgerModel| {
+    let equals_ledger = |model: &&LedgerModel| {
         model.records.len() == records.len()
             && model
                 .records
@@ -186,14 +186,18 @@ fn same_as_one_of(ledger: &Ledger, past: &[LedgerModel]) -> LedgerModel {
                 .zip(&events)
                 .all(|(model, (_, event))| *model == **event)
     };
-    let found = past.iter().rev().find(is).unwrap_or_else(|| {
-        panic!(
-            "{} records, {} events, in none of {} states",
-            records.len(),
-            events.len(),
-            past.len()
-        )
-    });
+    let found = snapshots
+        .iter()
+        .rev()
+        .find(equals_ledger)
+        .unwrap_or_else(|| {
+            panic!(
+                "{} records, {} events, in none of {} states",
+                records.len(),
+                events.len(),
+                snapshots.len()
+            )
+        });
     assert!(
         events
             .iter()
@@ -209,11 +213,9 @@ fn check(ledger: &Ledger, model: &LedgerModel, random: &mut fastrand::Rng) {
     assert_eq!(ledger.look_up(key).as_deref(), expected);
     let content = content(random.u64(..CONTENTS));
     if let Some(url) = ledger.url_with_content(content) {
-        let has = |(record, has): &(LedgerRecord, Option<LedgerKey>)| {
-            *record.url == *url && *has == Some(content)
-        };
+        let mut records = model.records.values();
         assert!(
-            model.records.values().any(has),
+            records.any(|(record, key)| *record.url == *url && *key == Some(content)),
             "{url} does not have that content"
         );
     }
@@ -239,30 +241,30 @@ fn the_ledger_is_a_map_whatever_happens_to_it() {
         let folder = LedgerDirectory::new(&format!("model-{seed}"));
         let mut random_of = fastrand::Rng::with_seed(seed);
         let mut ledger = folder.open();
-        let mut past = vec![LedgerModel::default()];
+        let mut snapshots = vec![LedgerModel::default()];
         for at in 0..1_500 {
-            let mut now = past.last().unwrap().clone();
+            let mut now = snapshots.last().unwrap().clone();
             let note = random(&mut random_of, at);
             now.record(&note);
             ledger.record(note);
-            past.push(now);
+            snapshots.push(now);
             match random_of.u16(..400) {
-                0..100 => check(&ledger, past.last().unwrap(), &mut random_of),
+                0..100 => check(&ledger, snapshots.last().unwrap(), &mut random_of),
                 100..140 => {
                     block_on(ledger.flush());
-                    past = past.split_off(past.len() - 1);
+                    snapshots = snapshots.split_off(snapshots.len() - 1);
                 }
                 140..145 => {
                     ledger.abandon();
                     ledger = folder.open();
-                    past = vec![same_as_one_of(&ledger, &past)];
-                    check(&ledger, &past[0], &mut random_of);
+                    snapshots = vec![same_as_one_of(&ledger, &snapshots)];
+                    check(&ledger, &snapshots[0], &mut random_of);
                 }
                 145..147 => {
                     drop(ledger);
                     ledger = folder.open();
-                    past = past.split_off(past.len() - 1);
-                    same_as_one_of(&ledger, &past);
+                    snapshots = snapshots.split_off(snapshots.len() - 1);
+                    same_as_one_of(&ledger, &snapshots);
                 }
                 _ => {}
             }
@@ -304,7 +306,7 @@ fn key_in_memory(ledger: &Ledger, number: u64) -> Option<LedgerKey> {
 }
 
 #[test]
-fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
+fn a_dropped_content_does_not_survive_a_crash() {
     let folder = LedgerDirectory::new("left");
     let ledger = folder.open();
     for (at, found) in (1..).zip([7, 8]) {
@@ -327,7 +329,7 @@ fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
 }
 
 #[test]
-fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart() {
+fn named_values_and_feed_expiry_survive_a_restart() {
     let folder = LedgerDirectory::new("kept");
     let ledger = folder.open();
     let mut at = 0;
@@ -344,13 +346,13 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     let ledger = folder.open();
     assert_eq!(ledger.load_value("cursor").as_deref(), Some(&b"5"[..]));
     assert_eq!(ledger.load_value("other"), None);
-    let left: Vec<FeedCursor> = ledger
+    let remaining: Vec<FeedCursor> = ledger
         .events(FeedCursor(0), 100)
         .unwrap()
         .into_iter()
         .map(|(cursor, _)| cursor)
         .collect();
-    assert_eq!((left, ledger.stats().last_event), (vec![last], last));
+    assert_eq!((remaining, ledger.stats().last_event), (vec![last], last));
 }
 
 /// Returns the numbers of the events that are left of events with these times.
@@ -358,13 +360,13 @@ fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     let ledger = Ledger::in_memory(TOLERANCE);
     for (url, at) in (0..).zip(times) {
         let failure = Some(FailureKind::Permanent);
-        let seen = UrlObservation {
+        let observation = UrlObservation {
             outcome: answered(404, CrawlStatus::NotFound, failure, None),
             ..random(&mut fastrand::Rng::new(), *at).observation
         };
         ledger.record(LedgerUpdate {
             key: key(url),
-            observation: seen,
+            observation,
             content_key: None,
         });
     }
@@ -398,7 +400,7 @@ fn new_document(url: u64) -> LedgerUpdate {
 }
 
 #[test]
-fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_told() {
+fn old_events_expire_unless_they_are_undelivered() {
     for (times, upto, expected) in [
         (&[10, 20, 80, 90][..], 4, &[3, 4][..]),
         (&[10, 20], 2, &[2]),
@@ -462,7 +464,7 @@ fn one_process_at_a_time_and_no_older_program() {
 }
 
 #[test]
-fn nobody_waits_for_a_writer_that_broke_down() {
+fn requests_do_not_wait_for_a_broken_writer() {
     let settings = LedgerSettings {
         queue: 1,
         ..LedgerSettings::default()
@@ -516,7 +518,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
 }
 
 #[test]
-fn without_room_a_note_waits_or_is_dropped() {
+fn an_update_waits_or_is_dropped_if_the_queue_is_full() {
     let full = |on_full, done: &dyn Fn(&Ledger) -> bool| {
         let settings = LedgerSettings {
             queue: 1,

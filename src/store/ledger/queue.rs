@@ -134,10 +134,10 @@ impl LedgerQueue {
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         state.batch.push(change);
         let number = state.batch.last_change;
-        let many = state.batch.changes;
+        let is_large = state.batch.changes;
         drop(state);
         // For any other count the writer is awake, or waits for more.
-        if many == 1 || many == self.flush_threshold {
+        if is_large == 1 || is_large == self.flush_threshold {
             self.work.notify_one();
         }
         number
@@ -174,7 +174,7 @@ impl LedgerQueue {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until there is room, if the configuration asks for that.
+    /// Waits until there is room, if the configuration requires it.
     pub(super) async fn wait_if_full(&self) {
         if self.on_full == LedgerFullAction::Drop || !self.is_full() {
             return;
@@ -243,17 +243,17 @@ impl LedgerQueue {
         assert!(!take(&mut self.state.lock().panic), "requested by the test");
     }
 
-    /// Sets what the writer does after its next batch.
-    pub(super) fn send_command(&self, then: WriterCommand) {
-        self.state.lock().command.get_or_insert(then);
+    /// Sets the writer's command after its next batch.
+    pub(super) fn send_command(&self, command: WriterCommand) {
+        self.state.lock().command.get_or_insert(command);
         self.work.notify_one();
     }
 
     /// Waits for work, and then a little for more of it.
-    pub(super) fn take_batch(&self, left: RemainingWork) -> (WriteBatch, WriterCommand) {
+    pub(super) fn take_batch(&self, remaining: RemainingWork) -> (WriteBatch, WriterCommand) {
         let mut state = self.state.lock();
         self.work.wait_while(&mut state, |state| {
-            left == RemainingWork::Nothing && !state.is_urgent() && state.batch.is_empty()
+            remaining == RemainingWork::Nothing && !state.is_urgent() && state.batch.is_empty()
         });
         self.work.wait_while_for(
             &mut state,
@@ -268,8 +268,8 @@ impl LedgerQueue {
             ..WriteBatch::default()
         };
         next.pages.take_spare_from(&mut state.batch.pages);
-        let then = state.command.unwrap_or(WriterCommand::Continue);
-        (std::mem::replace(&mut state.batch, next), then)
+        let command = state.command.unwrap_or(WriterCommand::Continue);
+        (std::mem::replace(&mut state.batch, next), command)
     }
 
     /// Waits before the disk is tried again; returns the pending command, which limits further tries.
@@ -339,9 +339,9 @@ impl WriteBatch {
         self.last_change += 1;
         self.pages.append(&change.journal_change);
         self.events.extend(change.event);
-        for (status, by) in count_deltas(change.status_change) {
+        for (status, delta) in count_deltas(change.status_change) {
             if let Some(count) = self.urls.get_mut(status.index()) {
-                *count += by;
+                *count += delta;
             }
         }
     }
@@ -359,15 +359,15 @@ impl WriteBatch {
 }
 
 fn add_counts(urls: &mut UrlCounts, more: UrlCounts) {
-    for (count, by) in urls.iter_mut().zip(more) {
-        *count += by;
+    for (count, delta) in urls.iter_mut().zip(more) {
+        *count += delta;
     }
 }
 
 /// Returns the status counts that a change affects, and by how much.
 fn count_deltas((before, now): StatusChange) -> impl Iterator<Item = (CrawlStatus, i64)> {
     let changed = before != now;
-    let left = before.filter(|_| changed).map(|status| (status, -1));
+    let removed = before.filter(|_| changed).map(|status| (status, -1));
     let entered = now.filter(|_| changed).map(|status| (status, 1));
-    left.into_iter().chain(entered)
+    removed.into_iter().chain(entered)
 }

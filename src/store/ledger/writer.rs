@@ -88,20 +88,20 @@ impl LedgerWriter {
 
     fn write_batches(&mut self) {
         loop {
-            let left = if self.compaction.is_some() || self.truncate_before > 0 {
+            let remaining = if self.compaction.is_some() || self.truncate_before > 0 {
                 RemainingWork::Some
             } else {
                 RemainingWork::Nothing
             };
-            let (batch, then) = self.inner.queue.take_batch(left);
+            let (batch, command) = self.inner.queue.take_batch(remaining);
             #[cfg(test)]
-            if then == WriterCommand::Abandon {
+            if command == WriterCommand::Abandon {
                 break;
             }
             self.batch.extend(batch);
             #[cfg(test)]
             self.inner.queue.panic_if_requested();
-            if !self.write_with_retries() || then == WriterCommand::Finish {
+            if !self.write_with_retries() || command == WriterCommand::Finish {
                 break;
             }
         }
@@ -115,12 +115,12 @@ impl LedgerWriter {
                 Ok(()) => return true,
                 Err(error) => self.record_failure(&error),
             }
-            let then = self.inner.queue.wait_before_retry(if last_tries == 0 {
+            let command = self.inner.queue.wait_before_retry(if last_tries == 0 {
                 RETRY_DELAY
             } else {
                 RETRY_DELAY / 4
             });
-            last_tries += u64::from(then != WriterCommand::Continue);
+            last_tries += u64::from(command != WriterCommand::Continue);
             if last_tries > SHUTDOWN_TRIES {
                 let lost = self.batch.changes;
                 tracing::error!(
@@ -167,9 +167,9 @@ impl LedgerWriter {
     fn begin_compaction(&mut self) {
         self.inner.memtable.prepare_filter();
         let much = self.inner.memtable.unflushed_bytes() > self.inner.max_unflushed_bytes;
-        let worth_it =
+        let is_worthwhile =
             much || self.state.page.saturating_sub(self.journal_start) > MAX_JOURNAL_PAGES;
-        if self.compaction.is_none() && self.truncate_before == 0 && worth_it {
+        if self.compaction.is_none() && self.truncate_before == 0 && is_worthwhile {
             self.compaction = Some(LedgerCompaction {
                 next_shard: 0,
                 started_at_page: self.state.page + 1,

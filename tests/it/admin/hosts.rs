@@ -170,8 +170,8 @@ async fn slot(
         order: WaitOrder::Weighted,
     };
     admission
-        .admit(&asking, &mut None, || WaitTerms {
-            patience: Duration::from_secs(3_600),
+        .acquire(&asking, &mut None, || WaitTerms {
+            max_wait: Duration::from_secs(3_600),
             rank,
         })
         .await
@@ -281,7 +281,7 @@ async fn learned_limits_and_stops_are_shown() {
         let mut slot = hosts.slot(host, POLITE).await;
         slot.begin();
         slot.record_sent();
-        slot.record_answer(status, &fields);
+        slot.record_response(status, &fields);
         drop(slot);
         let (_, one) = hosts.get(&format!("/{host}")).await;
         assert_eq!(one["errors_in_row"], failures, "{one}");

@@ -307,7 +307,7 @@ async fn a_held_request_and_a_held_tunnel_see_a_shadow_policy_that_was_added_mea
         destinations: &StaticResolver::loopback(),
         active_policy: &bench.active_policy,
         admission: &bench.admission,
-        patience: Duration::from_secs(10),
+        max_wait: Duration::from_secs(10),
     };
     let tunnel = admit_tunnel(facts, bench.active_policy.load(), &services);
     let (tunnel, ()) = tokio::join!(tunnel, bench.add_shadow_later(politeness));
@@ -400,7 +400,7 @@ async fn retry_after_of_an_origin_is_respected() {
         let host = field.unwrap_or("none");
         let (mut slot, _) = bench.ask(&format!("http://{host}.test/")).await.admitted();
         let fields = field.map(|value| (http::header::RETRY_AFTER, value.parse().unwrap()));
-        slot.record_answer(
+        slot.record_response(
             StatusCode::SERVICE_UNAVAILABLE,
             &fields.into_iter().collect(),
         );
@@ -432,12 +432,12 @@ async fn every_request_of_a_crowd_ends() {
                 slot.record_sent();
                 tokio::time::sleep(Duration::from_millis(stays % 4)).await;
             };
-            let patience = if leaves {
+            let max_wait = if leaves {
                 Duration::from_millis(stays * 5)
             } else {
                 Duration::from_secs(15)
             };
-            tokio::time::timeout(patience, one).await.is_ok() || leaves
+            tokio::time::timeout(max_wait, one).await.is_ok() || leaves
         }));
     }
     for one in crowd {

@@ -31,7 +31,7 @@ fn fields(fields: &[(&'static str, &'static str)]) -> HeaderMap {
 
 fn answer(slot: &mut HostSlot, status: u16, with: &[(&'static str, &'static str)]) {
     slot.record_sent();
-    slot.record_answer(StatusCode::from_u16(status).unwrap(), &fields(with));
+    slot.record_response(StatusCode::from_u16(status).unwrap(), &fields(with));
 }
 
 /// The outcome of one request that goes at once: `ok`, `404`, `500`, …; `fails`, `breaks` after a good head, or the
@@ -228,7 +228,7 @@ async fn the_delay_follows_the_origins_latency() {
         came.push(held.unwrap_or_default().as_millis());
         slot.record_sent();
         sleep(took * MS).await;
-        slot.record_answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
+        slot.record_response(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
     }
     // Twice the latency, counted from the sent head: the time of the response is part of it.
     assert_eq!(came, [0, 500, 500, 990, 1_500]);

@@ -146,7 +146,7 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
         }
         sent.extend((number % 4 > 1).then(Instant::now));
         if number % 4 == 3 {
-            slot.record_answer(StatusCode::OK, &HeaderMap::new());
+            slot.record_response(StatusCode::OK, &HeaderMap::new());
         }
     }
     assert!(
@@ -164,7 +164,7 @@ async fn retry_after_of_one_host_does_not_rest_its_address() {
     let reported: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
         .into_iter()
         .collect();
-    slot.record_answer(StatusCode::TOO_MANY_REQUESTS, &reported);
+    slot.record_response(StatusCode::TOO_MANY_REQUESTS, &reported);
     drop(slot);
     assert_eq!(
         bench.ask("http://a.test/").await.refused(),
@@ -272,7 +272,7 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     )]
     .into_iter()
     .collect();
-    first.record_answer(StatusCode::SERVICE_UNAVAILABLE, &reported);
+    first.record_response(StatusCode::SERVICE_UNAVAILABLE, &reported);
     drop(first);
     drop(other);
     let (slot, _) = second.await.unwrap().admitted();

@@ -57,7 +57,7 @@ impl TestPipeline {
         let (mut slot, held) = self.ask(url).await.admitted();
         slot.record_sent();
         slot.record_received(bytes);
-        slot.record_answer(http::StatusCode::OK, &http::HeaderMap::new());
+        slot.record_response(http::StatusCode::OK, &http::HeaderMap::new());
         held
     }
 }

@@ -331,7 +331,7 @@ impl Visit {
                 .laws()
                 .complained(grant, reported.map(Duration::from_secs), now),
         }
-        slot.record_answer(status, &told_as);
+        slot.record_response(status, &told_as);
         sleep(self.sort.body).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, UrlObservation,
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedResponse, UrlObservation,
 };
 use crawlgate::ledger::record::UnixMillis;
 use crawlgate::model::crawl_status::CrawlStatus;
@@ -49,7 +49,7 @@ fn answered(
     failure: Option<FailureKind>,
     document: Option<DeliveredDocument>,
 ) -> ObservationOutcome {
-    ObservationOutcome::Answered(ObservedAnswer {
+    ObservationOutcome::Answered(ObservedResponse {
         status,
         crawl_status: CrawlStatus::from_origin_status(status),
         intent: None,

@@ -334,7 +334,7 @@ impl TestPipeline {
     pub(crate) async fn admit_tunnel(
         &self,
         authority: &str,
-        patience: Duration,
+        max_wait: Duration,
     ) -> TunnelResult<StaticAddresses> {
         let facts = TunnelFacts {
             host: HostTarget::parse_authority(authority).unwrap(),
@@ -344,7 +344,7 @@ impl TestPipeline {
             destinations: &self.resolver,
             active_policy: &self.active_policy,
             admission: &self.admission,
-            patience,
+            max_wait,
         };
         admit_tunnel(facts, self.active_policy.load(), &services).await
     }

@@ -148,8 +148,8 @@ impl Problem {
     #[must_use]
     pub fn with_allowed_words<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
         let words: Vec<&str> = words.into_iter().collect();
-        let given = self.found.as_deref().unwrap_or("");
-        self.suggestion = nearest(given, words.iter().copied()).map(Into::into);
+        let found = self.found.as_deref().unwrap_or("");
+        self.suggestion = nearest(found, words.iter().copied()).map(Into::into);
         self.help = Some(format!("allowed: {}", words.join(", ")));
         self
     }
@@ -226,8 +226,8 @@ impl fmt::Display for Problem {
         if let Some(help) = &self.help {
             write!(f, "; {}", to_printable(help, usize::MAX))?;
         }
-        if let Some(near) = &self.suggestion {
-            write!(f, "; did you mean `{near}`?")?;
+        if let Some(suggestion) = &self.suggestion {
+            write!(f, "; did you mean `{suggestion}`?")?;
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_says_it_all() {
+    fn one_line_contains_the_place_and_the_message() {
         let problem = Problem::error(&place(), "unknown key")
             .with_found("forbidd")
             .with_allowed_words(["forbid", "require"])

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_stars() {
+    fn secrets_are_replaced_by_asterisks() {
         for (source, line) in [
             ("otlp:\n  headers: { key: s3cret }\n", 2),
             ("otlp:\n  headers:\n    key: s3cret\n", 3),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_come_in_the_order_of_the_text_and_once() {
+    fn problems_are_sorted_by_place_and_unique() {
         let mut problems = Problems::new();
         problems.add_text(&"p".into(), "x\ny\n");
         for place in [at(2, 1), at(1, 1), at(2, 1)] {

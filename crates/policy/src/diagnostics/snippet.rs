@@ -22,11 +22,13 @@ pub fn render(problem: &Problem, colours: ColourMode) -> String {
     let Some(excerpt) = &problem.excerpt else {
         return problem.to_string();
     };
-    let near = problem
+    let suggestion = problem
         .suggestion
         .as_ref()
         .map(|near| format!("did you mean `{}`?", to_printable(near, 80)));
-    let caret = AnnotationKind::Primary.span(span(excerpt)).label(near);
+    let caret = AnnotationKind::Primary
+        .span(span(excerpt))
+        .label(suggestion);
     let snippet = Snippet::source(excerpt.text.as_str())
         .line_start(problem.location.line as usize)
         .annotation(caret);
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_is_for_machines_and_the_rest_for_people() {
+    fn the_first_line_is_machine_readable() {
         let shown = render(&problem("{ hots: a }", 2, 4), ColourMode::Plain);
         let expected = "p.yaml:12:3: error: unknown key; found `hots`\n   |\n12 | { hots: a }\n   |   ^^^^ did you mean `host`?\n   |\n   = help: allowed: host, path";
         assert_eq!(shown, expected);

@@ -67,7 +67,7 @@ impl LedgerEventReason {
 
     /// Parses the value of `why`.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|why| why.as_str() == word)
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 }
 

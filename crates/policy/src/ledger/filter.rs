@@ -232,11 +232,11 @@ mod tests {
     use crate::ledger::record::{RecordStatus, VisitState};
 
     fn sought(filters: &[(&str, &str)]) -> Result<LedgerFilter, LedgerFilterError> {
-        let mut sought = LedgerFilter::default();
+        let mut filter = LedgerFilter::default();
         filters
             .iter()
-            .try_for_each(|(key, value)| sought.set(key, value))?;
-        Ok(sought)
+            .try_for_each(|(key, value)| filter.set(key, value))?;
+        Ok(filter)
     }
 
     fn record(url: &str) -> LedgerRecord {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filter_tells_records_apart() {
+    fn each_filter_selects_the_matching_records() {
         let one = record("http://www.a.test:8080/x?y");
         for (key, value, fits) in [
             ("crawler", "news", true),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn invalid_filters_are_refused() {
         for (key, value) in [
             ("hosts", "a.test"),
             ("host", "a b"),
@@ -337,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    fn pieces_follow_on_each_other() {
-        let sought = sought(&[("code", "760")]).unwrap();
+    fn pages_are_contiguous() {
+        let filter = sought(&[("code", "760")]).unwrap();
         let mut seen = vec![];
         let mut after = None;
         loop {
             let piece =
-                read_page(some(0, 100), &sought, after, 7, || TimeBudget::Remaining).unwrap();
+                read_page(some(0, 100), &filter, after, 7, || TimeBudget::Remaining).unwrap();
             seen.extend(piece.records.iter().map(|(LedgerKey([n, ..]), _)| *n));
             after = piece.next;
             if after.is_none() {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_end() {
+    fn an_unreadable_page_is_not_the_end() {
         let code = sought(&[("code", "760")]).unwrap();
         let breaks = |after: Option<LedgerKey>, most: usize| match after {
             None => Ok((1..=most as u128)
@@ -387,8 +387,8 @@ mod tests {
                 .collect()),
             Some(_) => Err("the disk fails"),
         };
-        for sought in [&LedgerFilter::default(), &code] {
-            let piece = read_page(breaks, sought, None, 3 * BATCH_RECORDS, || {
+        for filter in [&LedgerFilter::default(), &code] {
+            let piece = read_page(breaks, filter, None, 3 * BATCH_RECORDS, || {
                 TimeBudget::Remaining
             });
             assert_eq!(piece.unwrap_err(), "the disk fails");

@@ -85,7 +85,7 @@ mod tests {
 
     /// Ledgers on disk depend on these keys. They were computed by another program.
     #[test]
-    fn keys_stay_what_they_are() {
+    fn keys_are_stable() {
         let url = LedgerKey::for_url("news", "http://example.com/");
         let content = LedgerKey::for_content("news", "example.com", "\"v1\"");
         assert_eq!(url.to_string(), "134e1b43ecb3787d6d3959707758f130");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_as_it_is_written() {
+    fn keys_round_trip() {
         let key = LedgerKey::for_url("news", "http://example.com/");
         assert_eq!(LedgerKey::from_hex(&key.to_string()), Some(key));
         for wrong in [

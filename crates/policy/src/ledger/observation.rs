@@ -11,7 +11,7 @@ use super::record::{ContentHash, DocumentValidators, UnixMillis};
 /// CloudView's two kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Timeouts, resets, refused connections, no answer from DNS, 503 with `Retry-After`, 429.
+    /// Timeouts, resets, refused connections, no response from DNS, 503 with `Retry-After`, 429.
     Temporary,
     /// Other 4xx and 5xx, a name that does not exist, TLS failures, malformed redirects, an
     /// unsolicited 304.
@@ -51,9 +51,9 @@ pub struct UrlObservation {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservationOutcome {
-    /// A GET was admitted and answered, and the answer was delivered completely or refused by the
+    /// A GET was admitted and answered, and the response was delivered completely or refused by the
     /// policy.
-    Answered(ObservedAnswer),
+    Answered(ObservedResponse),
     /// A GET was admitted, but there was no complete answer.
     Failed {
         failure: FailureKind,
@@ -66,17 +66,17 @@ pub enum ObservationOutcome {
     Allowed,
 }
 
-/// An origin's answer to a GET.
+/// An origin's response to a GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedAnswer {
+pub struct ObservedResponse {
     pub status: u16,
     /// The status of the URL: accepted, or the reason for the refusal.
     pub crawl_status: CrawlStatus,
-    /// The intent of the refusal; `None` if the answer was delivered.
+    /// The intent of the refusal; `None` if the response was delivered.
     pub intent: Option<Intent>,
     /// OmniFind's code of the refusal.
     pub code: Option<u16>,
-    /// The kind of error, if the answer is one.
+    /// The kind of error, if the response is one.
     pub failure: Option<FailureKind>,
     /// The document of a 200 that was delivered completely.
     pub document: Option<DeliveredDocument>,

@@ -25,7 +25,9 @@ pub fn time_until_recrawl(
         .last_error
         .filter(|error| record.last_fetched.is_none_or(|fetched| *error > fetched));
     let after_error = remaining(last_error, recrawl.after_error, now);
-    after_fetch.max(after_error).filter(|left| !left.is_zero())
+    after_fetch
+        .max(after_error)
+        .filter(|remaining| !remaining.is_zero())
 }
 
 /// A time later than `now` was recorded by a wrong clock and delays nothing.
@@ -38,7 +40,7 @@ fn remaining(
     interval?.checked_sub(now.duration_since(since))
 }
 
-/// Returns `true` if an answer's validators are those of the last fetched document. Compares `ETag`
+/// Returns `true` if a response's validators are those of the last fetched document. Compares `ETag`
 /// if both have one (weak comparison, RFC 9110 section 8.8.3.2), else `Last-Modified`.
 pub fn is_same_version(record: &LedgerRecord, now: &DocumentValidators) -> bool {
     match (&record.validators.etag, &now.etag) {
@@ -106,10 +108,10 @@ mod tests {
             (&mended, both, 4600, None),
             (&LedgerRecord::default(), both, 0, None),
         ] {
-            let left = left.map(Duration::from_secs);
+            let remaining = left.map(Duration::from_secs);
             assert_eq!(
                 time_until_recrawl(record, recrawl, at(now)),
-                left,
+                remaining,
                 "{record:?} at {now}"
             );
         }

@@ -14,7 +14,7 @@ use crate::model::intent::Intent;
 
 use super::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
 use super::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, ObservedRefusal,
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, ObservedResponse,
     RefusalRecording, UrlObservation,
 };
 use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
@@ -75,7 +75,7 @@ pub fn apply_observation(
     let context = EventContext {
         at,
         status: match &outcome {
-            ObservationOutcome::Answered(answer) => Some(answer.status),
+            ObservationOutcome::Answered(response) => Some(response.status),
             ObservationOutcome::Failed { .. }
             | ObservationOutcome::Refused(_)
             | ObservationOutcome::Allowed => None,
@@ -92,8 +92,8 @@ pub fn apply_observation(
         source,
     };
     match outcome {
-        ObservationOutcome::Answered(answer) => {
-            apply_answer(before, observed, &context, answer, tolerance)
+        ObservationOutcome::Answered(response) => {
+            apply_response(before, observed, &context, response, tolerance)
         }
         ObservationOutcome::Failed { failure, code } => {
             let mut record = updated_record(before, observed, at);
@@ -161,27 +161,27 @@ fn updated_record(
     }
 }
 
-fn apply_answer(
+fn apply_response(
     before: Option<&LedgerRecord>,
     observed: ObservedUrl,
     context: &EventContext,
-    answer: ObservedAnswer,
+    response: ObservedResponse,
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
     let mut record = updated_record(before, observed, context.at);
     record.visit_state = VisitState::Answered;
-    record.origin_status = Some(answer.status);
-    record.status = RecordStatus(answer.crawl_status);
-    record.code = answer.code;
-    if let Some(failure) = answer.failure {
+    record.origin_status = Some(response.status);
+    record.status = RecordStatus(response.crawl_status);
+    record.code = response.code;
+    if let Some(failure) = response.failure {
         return apply_failure(before, record, context, failure, tolerance);
     }
     record.temporary_errors = 0;
-    if answer.crawl_status == CrawlStatus::Accepted {
-        record_delivery(&mut record, context.at, answer.document);
+    if response.crawl_status == CrawlStatus::Accepted {
+        record_delivery(&mut record, context.at, response.document);
         return changed_record(record, None);
     }
-    let event = remove_from_index(&mut record, context, answer.intent, answer.code);
+    let event = remove_from_index(&mut record, context, response.intent, response.code);
     changed_record(record, event)
 }
 
@@ -262,10 +262,10 @@ fn apply_refusal(
     let mut record = updated_record(before, observed, context.at);
     record.status = RecordStatus(refusal.crawl_status);
     record.code = refusal.code;
-    let moved = refusal.code == Some(MOVED_CODE)
+    let has_moved = refusal.code == Some(MOVED_CODE)
         && record.index_state == IndexState::Possible
         && before.is_none_or(|before| before.code != Some(MOVED_CODE));
-    let event = if moved {
+    let event = if has_moved {
         Some(new_event(
             &record,
             context,
@@ -397,7 +397,7 @@ mod tests {
         temporary_errors: 3,
     };
 
-    fn seen(at: u64, what: ObservationOutcome) -> UrlObservation {
+    fn seen(at: u64, outcome: ObservationOutcome) -> UrlObservation {
         UrlObservation {
             at: UnixMillis(at),
             url: "http://h.test/".into(),
@@ -408,7 +408,7 @@ mod tests {
             source: None,
             revision: "00000000".into(),
             rule: None,
-            outcome: what,
+            outcome,
         }
     }
 
@@ -422,28 +422,28 @@ mod tests {
             size: 10,
             ..DeliveredDocument::default()
         });
-        ObservationOutcome::Answered(ObservedAnswer {
+        ObservationOutcome::Answered(ObservedResponse {
             document,
             ..status(200, CrawlStatus::Accepted, None)
         })
     }
 
-    fn status(status: u16, outcome: CrawlStatus, failing: Option<FailureKind>) -> ObservedAnswer {
-        ObservedAnswer {
+    fn status(status: u16, outcome: CrawlStatus, failure: Option<FailureKind>) -> ObservedResponse {
+        ObservedResponse {
             status,
             crawl_status: outcome,
             intent: None,
             code: None,
-            failure: failing,
+            failure,
             document: None,
         }
     }
 
-    fn failed(code: u16, failing: FailureKind) -> ObservationOutcome {
+    fn failed(code: u16, failure: FailureKind) -> ObservationOutcome {
         ObservationOutcome::Answered(status(
             code,
             CrawlStatus::from_origin_status(code),
-            Some(failing),
+            Some(failure),
         ))
     }
 
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_go_as_cloudview_sorts_them() {
+    fn errors_are_classified_as_in_cloudview() {
         use FailureKind::{Permanent, Temporary};
         let removal = |why| vec![(LedgerEventKind::Removal, why)];
         let error = vec![(
@@ -568,17 +568,17 @@ mod tests {
 
     #[test]
     fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
-        let (record, owed) = after(&[page("a"), gone(), gone()]);
+        let (record, events) = after(&[page("a"), gone(), gone()]);
         assert_eq!(
-            owed,
+            events,
             [(LedgerEventKind::Removal, LedgerEventReason::Excluded)]
         );
         assert_eq!(
             record.unwrap().index_state,
             IndexState::Removed(UnixMillis(1))
         );
-        let (_, owed) = after(&[page("a"), gone(), page("b"), gone()]);
-        assert_eq!(owed.len(), 2);
+        let (_, events) = after(&[page("a"), gone(), page("b"), gone()]);
+        assert_eq!(events.len(), 2);
         // A URL that was never accepted is in no index.
         assert!(
             after(&[failed(404, FailureKind::Permanent), gone()])
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_comes_back_with_a_document_only() {
+    fn a_removed_url_returns_only_with_a_document() {
         let unchanged = ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
         let (record, _) = after(&[page("a"), gone(), unchanged]);
         assert_eq!(
@@ -601,10 +601,10 @@ mod tests {
     }
 
     #[test]
-    fn a_url_of_another_space_is_told_of_once_and_stays() {
-        let (record, owed) = after(&[page("a"), moved(), moved()]);
+    fn a_url_of_another_space_is_reported_once_and_stays() {
+        let (record, events) = after(&[page("a"), moved(), moved()]);
         assert_eq!(
-            owed,
+            events,
             [(LedgerEventKind::Moved, LedgerEventReason::OtherSpace)]
         );
         let record = record.unwrap();
@@ -612,12 +612,12 @@ mod tests {
             (record.index_state, record.code),
             (IndexState::Possible, Some(761))
         );
-        let (record, owed) = after(&[page("a"), moved(), ObservationOutcome::Allowed, moved()]);
-        assert_eq!((owed.len(), record.unwrap().code), (2, Some(761)));
+        let (record, events) = after(&[page("a"), moved(), ObservationOutcome::Allowed, moved()]);
+        assert_eq!((events.len(), record.unwrap().code), (2, Some(761)));
     }
 
     #[test]
-    fn a_refused_url_is_noted_only_if_it_is_known_or_logged() {
+    fn a_refused_url_is_recorded_only_if_it_is_known_or_logged() {
         assert_eq!(after(&[refused(Intent::Deny, None)]).0, None);
         let logged = ObservationOutcome::Refused(ObservedRefusal {
             crawl_status: CrawlStatus::Filter,
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_turn_says_nothing_of_the_url() {
+    fn waiting_for_a_turn_does_not_change_the_record() {
         let outcome = CrawlStatus::Politeness;
         let later = ObservedRefusal {
             crawl_status: outcome,
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_changed_if_it_is_told_from_the_last_one() {
+    fn a_document_has_changed_if_it_differs_from_the_last_one() {
         let (same, _) = after(&[page("a"), page("a")]);
         let same = same.unwrap();
         assert_eq!(
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
+    fn an_observation_keeps_the_facts_that_it_lacks() {
         let address = "192.0.2.7".parse().ok();
         let source = Some(Arc::from("sitemap"));
         let first = changed(

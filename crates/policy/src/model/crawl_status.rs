@@ -125,10 +125,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_as_they_are_written() {
-        for (place, status) in CrawlStatus::ALL.into_iter().enumerate() {
+    fn words_round_trip() {
+        for (index, status) in CrawlStatus::ALL.into_iter().enumerate() {
             assert_eq!(CrawlStatus::from_word(status.as_str()), Some(status));
-            assert_eq!(status.index(), place);
+            assert_eq!(status.index(), index);
         }
         assert_eq!(CrawlStatus::from_word("accepted"), None);
     }

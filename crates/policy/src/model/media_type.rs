@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messy_values_still_show_their_type() {
+    fn malformed_values_are_parsed_leniently() {
         for (value, expected) in [
             ("text/html", "text/html"),
             ("Text/HTML; charset=utf-8 ", "text/html"),

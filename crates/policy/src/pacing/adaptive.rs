@@ -1,7 +1,7 @@
 //! `politeness.adaptive`: a delay proportional to the origin's latency.
 //!
 //! As in Scrapy's AutoThrottle, only a 200 may lower the delay, since errors are often answered
-//! fastest. A bad answer or a failure doubles it.
+//! fastest. A bad response or a failure doubles it.
 
 use std::time::Duration;
 
@@ -85,26 +85,26 @@ impl OriginLatency {
     }
 
     /// Records a 200 and its response time.
-    pub fn record_success(&mut self, took: Duration) {
-        let took = took.as_secs_f32().min(self.max_latency);
-        let part = if self.average < took {
+    pub fn record_success(&mut self, latency: Duration) {
+        let latency = latency.as_secs_f32().min(self.max_latency);
+        let part = if self.average < latency {
             UP_WEIGHT
         } else {
             DOWN_WEIGHT
         };
         // The first sample sets the average.
         let part = if self.is_known() { part } else { 1.0 };
-        self.average += (took - self.average) * part;
+        self.average += (latency - self.average) * part;
     }
 
-    /// Records another answer, which can only raise the average.
-    pub fn record_other_answer(&mut self, took: Duration) {
-        if self.average < took.as_secs_f32() {
-            self.record_success(took);
+    /// Records another response, which can only raise the average.
+    pub fn record_other_response(&mut self, latency: Duration) {
+        if self.average < latency.as_secs_f32() {
+            self.record_success(latency);
         }
     }
 
-    /// Records a bad answer or a failure, which doubles the delay.
+    /// Records a bad response or a failure, which doubles the delay.
     pub fn record_failure(&mut self) {
         self.average = (self.average.max(self.min_latency) * 2.0).min(self.max_latency);
     }
@@ -136,7 +136,7 @@ mod tests {
         let adaptive = AdaptiveDelay::new(2.0, 1_000 * MS, 8_000 * MS);
         let mut latency = OriginLatency::default();
         assert_eq!(latency.delay(adaptive), 1_000 * MS);
-        for (came, delay_ms) in [
+        for (responses, delay_ms) in [
             (Ok(1_000), 2_000),
             (Ok(2_000), 3_000),
             // Lowered slowly, and by a 200 alone.
@@ -149,9 +149,9 @@ mod tests {
             (Ok(60_000), 8_000),
             (Ok(0), 7_000),
         ] {
-            match came {
+            match responses {
                 Ok(ms) => latency.record_success(ms * MS),
-                Other(ms) => latency.record_other_answer(ms * MS),
+                Other(ms) => latency.record_other_response(ms * MS),
                 Bad => latency.record_failure(),
             }
             let delay = latency.delay(adaptive).as_secs_f32() * 1_000.0;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_options_stay_within_clocks() {
+    fn huge_options_do_not_overflow() {
         for (factor, min, max) in [
             (0.0, MS, 2 * MS),
             (1_000.0, Duration::MAX, MS),

@@ -1,13 +1,13 @@
 //! Detection of hosts that have apparently banned this proxy: a burst of 403s, or a challenge.
 //!
 //! Detection only reports; it does not change the pace. Many hosts forbid some of their pages, so
-//! only a burst after good answers counts, or 403s alone.
+//! only a burst after good responses counts, or 403s alone.
 
 use std::time::{Duration, Instant};
 
 /// The number of 403s that make a burst.
 const BURST_SIZE: usize = 5;
-/// The number of answers among which they must be.
+/// The number of responses among which they must be.
 const BURST_ANSWERS: u32 = 10;
 /// The time within which they must arrive, and the minimum time between two reports of a host.
 const BURST_WINDOW: Duration = Duration::from_secs(600);
@@ -30,9 +30,9 @@ enum AccessHistory {
 
 #[derive(Debug, Default)]
 struct ForbiddenHistory {
-    /// The last 403s, oldest first: the time and the number of the answer.
+    /// The last 403s, oldest first: the time and the number of the response.
     forbidden: [Option<(Instant, u32)>; BURST_SIZE],
-    answers: u32,
+    responses: u32,
     last_report: Option<Instant>,
 }
 
@@ -47,16 +47,16 @@ pub enum BanSuspicion {
 }
 
 impl BanDetector {
-    /// Records a successful answer.
+    /// Records a successful response.
     pub fn record_success(&mut self) {
         self.access = AccessHistory::Served;
-        self.record_answer();
+        self.record_response();
     }
 
     /// Records a failure or a complaint.
-    pub fn record_answer(&mut self) {
+    pub fn record_response(&mut self) {
         if let Some(recent) = &mut self.recent {
-            recent.answers = recent.answers.saturating_add(1);
+            recent.responses = recent.responses.saturating_add(1);
             if recent.is_expired() {
                 self.recent = None;
             }
@@ -87,17 +87,17 @@ impl BanDetector {
 impl ForbiddenHistory {
     /// Records a 403. Returns `true` if it completes a burst.
     fn record_forbidden(&mut self, now: Instant, served: AccessHistory) -> bool {
-        self.answers = self.answers.saturating_add(1);
+        self.responses = self.responses.saturating_add(1);
         self.forbidden.rotate_left(1);
         let [.., last] = &mut self.forbidden;
-        *last = Some((now, self.answers));
+        *last = Some((now, self.responses));
         let [Some((first, number)), ..] = self.forbidden else {
             return false;
         };
-        let among = self.answers - number + 1;
-        let nothing_else = usize::try_from(among) == Ok(BURST_SIZE);
+        let window = self.responses - number + 1;
+        let nothing_else = usize::try_from(window) == Ok(BURST_SIZE);
         now.saturating_duration_since(first) <= BURST_WINDOW
-            && among <= BURST_ANSWERS
+            && window <= BURST_ANSWERS
             && (nothing_else || served == AccessHistory::Served)
     }
 
@@ -119,7 +119,7 @@ impl ForbiddenHistory {
             .copied()
             .flatten()
             .map_or(0, |(_, number)| number);
-        self.last_report.is_none() && BURST_ANSWERS <= self.answers - newest
+        self.last_report.is_none() && BURST_ANSWERS <= self.responses - newest
     }
 }
 
@@ -132,41 +132,41 @@ mod tests {
 
     /// Returns the number of reported bans: `+` is a page, `-` 500, `x` 403, `c` a challenge, `m`
     /// ten minutes.
-    fn told(answers: &str) -> usize {
-        let ((clock, hand), mut bans) = (TestClock::manual(), BanDetector::default());
-        let mut told = 0;
-        for answer in answers.chars() {
-            hand.advance(SECOND);
-            let suspicion = match answer {
+    fn count_suspicions(responses: &str) -> usize {
+        let ((clock, control), mut bans) = (TestClock::manual(), BanDetector::default());
+        let mut suspicions = 0;
+        for response in responses.chars() {
+            control.advance(SECOND);
+            let suspicion = match response {
                 '+' => {
                     bans.record_success();
                     continue;
                 }
                 '-' => {
-                    bans.record_answer();
+                    bans.record_response();
                     continue;
                 }
                 'm' => {
-                    hand.advance(BURST_WINDOW);
+                    control.advance(BURST_WINDOW);
                     continue;
                 }
                 'x' => bans.record_forbidden(clock.now()),
                 'c' => bans.record_challenge(clock.now()),
                 other => panic!("{other}"),
             };
-            told += usize::from(suspicion == BanSuspicion::Ban);
+            suspicions += usize::from(suspicion == BanSuspicion::Ban);
         }
-        told
+        suspicions
     }
 
     #[test]
-    fn a_burst_of_403_or_a_challenge_is_told_once_in_ten_minutes() {
+    fn a_suspicion_is_reported_once_in_ten_minutes() {
         for (answers, times) in [
             ("xxxx", 0),
             ("xxxxx", 1),
             ("+x+x+x+x+x", 1),
             ("+x+x+x++x++x", 0),
-            // Without a good answer before, only 403s in a row count.
+            // Without a good response before, only 403s in a row count.
             ("-x-x-x-x-x-x-x", 0),
             ("+xxxxmx", 0),
             ("+xxxxxxxxxx", 1),
@@ -176,13 +176,13 @@ mod tests {
             ("ccxxxxxc", 1),
             ("cmc", 2),
         ] {
-            assert_eq!(told(answers), times, "{answers}");
+            assert_eq!(count_suspicions(answers), times, "{answers}");
         }
     }
 
     #[test]
-    fn what_is_long_past_takes_no_room() {
-        let ((clock, _hand), mut bans) = (TestClock::manual(), BanDetector::default());
+    fn old_responses_are_forgotten() {
+        let ((clock, _control), mut bans) = (TestClock::manual(), BanDetector::default());
         let _ = bans.record_forbidden(clock.now());
         assert!(bans.has_history());
         (0..BURST_ANSWERS).for_each(|_| bans.record_success());

@@ -129,8 +129,8 @@ mod tests {
     };
 
     #[test]
-    fn each_purse_is_empty_at_its_limit() {
-        let mut spent = BudgetUsage::for_day(1);
+    fn each_budget_is_exhausted_at_its_limit() {
+        let mut usage = BudgetUsage::for_day(1);
         let all = BudgetLimits {
             urls: Some(3),
             new_urls: Some(1),
@@ -139,32 +139,32 @@ mod tests {
         };
         assert_eq!(
             (
-                spent.exhausted_limit(all, NEW),
-                spent.exhausted_limit(all, KNOWN)
+                usage.exhausted_limit(all, NEW),
+                usage.exhausted_limit(all, KNOWN)
             ),
             (None, None)
         );
-        spent.record_request(all, NEW);
-        assert_eq!(spent.exhausted_limit(all, NEW), Some(BudgetKind::NewUrls));
-        assert_eq!(spent.exhausted_limit(all, KNOWN), Some(BudgetKind::Hosts));
+        usage.record_request(all, NEW);
+        assert_eq!(usage.exhausted_limit(all, NEW), Some(BudgetKind::NewUrls));
+        assert_eq!(usage.exhausted_limit(all, KNOWN), Some(BudgetKind::Hosts));
         let of_the_host = BudgetRequest {
             host: HostHash(1),
             ..KNOWN
         };
-        assert_eq!(spent.exhausted_limit(all, of_the_host), None);
-        spent.bytes = 10;
+        assert_eq!(usage.exhausted_limit(all, of_the_host), None);
+        usage.bytes = 10;
         assert_eq!(
-            spent.exhausted_limit(all, of_the_host),
+            usage.exhausted_limit(all, of_the_host),
             Some(BudgetKind::Bytes)
         );
-        spent.record_request(all, of_the_host);
-        spent.record_request(all, of_the_host);
+        usage.record_request(all, of_the_host);
+        usage.record_request(all, of_the_host);
         assert_eq!(
-            spent.exhausted_limit(all, of_the_host),
+            usage.exhausted_limit(all, of_the_host),
             Some(BudgetKind::Urls)
         );
-        assert_eq!((spent.urls, spent.new_urls, spent.hosts.len()), (3, 1, 1));
-        assert_eq!(spent.exhausted_limit(BudgetLimits::default(), NEW), None);
+        assert_eq!((usage.urls, usage.new_urls, usage.hosts.len()), (3, 1, 1));
+        assert_eq!(usage.exhausted_limit(BudgetLimits::default(), NEW), None);
         assert_eq!(
             BudgetUsage::for_day(1).exhausted_limit(
                 BudgetLimits {
@@ -179,14 +179,14 @@ mod tests {
 
     #[test]
     fn a_day_begins_once() {
-        let mut spent = BudgetUsage {
+        let mut usage = BudgetUsage {
             urls: 5,
             ..BudgetUsage::for_day(7)
         };
-        spent.roll_over_to(7);
-        spent.roll_over_to(6);
-        assert_eq!((spent.day, spent.urls), (7, 5));
-        spent.roll_over_to(8);
-        assert_eq!(spent, BudgetUsage::for_day(8));
+        usage.roll_over_to(7);
+        usage.roll_over_to(6);
+        assert_eq!((usage.day, usage.urls), (7, 5));
+        usage.roll_over_to(8);
+        assert_eq!(usage, BudgetUsage::for_day(8));
     }
 }

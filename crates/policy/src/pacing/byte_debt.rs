@@ -1,7 +1,7 @@
 //! `bytes_per_second`: requests wait until the bodies of earlier ones are paid for by time.
 //!
 //! Bodies are not throttled: a response is delivered at full speed, and the next request waits
-//! until it is paid for. So the limit applies on average, and responses under way may exceed it.
+//! until it is paid for. So the limit applies on average, and responses in progress may exceed it.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -22,14 +22,14 @@ impl ByteDebt {
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
         self.paid_at?
             .checked_duration_since(now)
-            .filter(|left| !left.is_zero())
+            .filter(|remaining| !remaining.is_zero())
     }
 
     /// Charges `bytes` of bodies against a limit of `per_second` bytes a second.
     pub fn charge(&mut self, bytes: u64, per_second: NonZeroU64, now: Instant) {
         let saved = now.checked_sub(MAX_CREDIT).unwrap_or(now);
-        let since = self.paid_at.map_or(saved, |paid| paid.max(saved));
-        self.paid_at = since
+        let paid_from = self.paid_at.map_or(saved, |paid| paid.max(saved));
+        self.paid_at = paid_from
             .checked_add(transfer_time(bytes, per_second))
             .or(self.paid_at);
     }
@@ -59,9 +59,9 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_paid_by_time_and_a_second_is_saved_at_the_most() {
-        let (clock, hand) = TestClock::manual();
-        hand.advance(100 * SECOND);
+    fn a_debt_is_paid_by_time_and_credit_is_limited_to_a_second() {
+        let (clock, control) = TestClock::manual();
+        control.advance(100 * SECOND);
         let mut debt = ByteDebt::default();
         assert!(debt.is_idle(clock.now()));
         debt.charge(1_000, budget(1_000), clock.now());
@@ -71,28 +71,28 @@ mod tests {
         );
         debt.charge(2_500, budget(1_000), clock.now());
         assert_eq!(debt.remaining(clock.now()), Some(SECOND * 5 / 2));
-        hand.advance(SECOND * 5 / 2);
+        control.advance(SECOND * 5 / 2);
         assert_eq!(
             (debt.remaining(clock.now()), debt.is_idle(clock.now())),
             (None, false)
         );
-        hand.advance(SECOND);
+        control.advance(SECOND);
         assert!(debt.is_idle(clock.now()));
-        hand.advance(SECOND * 1_000);
+        control.advance(SECOND * 1_000);
         debt.charge(1_500, budget(1_000), clock.now());
         assert_eq!(debt.remaining(clock.now()), Some(SECOND / 2));
     }
 
     #[test]
-    fn absurd_bodies_stay_within_clocks() {
-        let (clock, _hand) = TestClock::manual();
+    fn huge_bodies_do_not_overflow() {
+        let (clock, _control) = TestClock::manual();
         let mut debt = ByteDebt::default();
         for bytes in [u64::MAX, u64::MAX, 0, 1] {
             debt.charge(bytes, budget(1), clock.now());
         }
         assert!(
             debt.remaining(clock.now())
-                .is_some_and(|left| left > MAX_WAIT)
+                .is_some_and(|remaining| remaining > MAX_WAIT)
         );
         let mut free = ByteDebt::default();
         free.charge(u64::MAX, budget(u64::MAX), clock.now());
@@ -100,19 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_answers_stay_within_the_budget_over_every_window() {
+    fn a_hundred_responses_stay_within_the_budget_over_every_window() {
         for seed in 0..50 {
-            let ((clock, hand), mut rng) = (TestClock::manual(), fastrand::Rng::with_seed(seed));
-            hand.advance(100 * SECOND);
+            let ((clock, control), mut rng) = (TestClock::manual(), fastrand::Rng::with_seed(seed));
+            control.advance(100 * SECOND);
             let (per_second, mut debt, mut ended) =
                 (rng.u64(1..1 << 20), ByteDebt::default(), vec![]);
             for _ in 0..100 {
-                hand.advance(Duration::from_millis(rng.u64(0..2_000)) * rng.u32(0..2));
-                hand.advance(debt.remaining(clock.now()).unwrap_or_default());
+                control.advance(Duration::from_millis(rng.u64(0..2_000)) * rng.u32(0..2));
+                control.advance(debt.remaining(clock.now()).unwrap_or_default());
                 assert_eq!(debt.remaining(clock.now()), None);
                 let bytes = rng.u64(0..4 * per_second);
                 // A response takes its time and is charged at its end.
-                hand.advance(Duration::from_millis(rng.u64(0..100)));
+                control.advance(Duration::from_millis(rng.u64(0..100)));
                 debt.charge(bytes, budget(per_second), clock.now());
                 ended.push((clock.now(), bytes));
             }

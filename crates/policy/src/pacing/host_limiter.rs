@@ -73,12 +73,12 @@ impl HostLimiter {
             self.forget_expired(now);
         }
         // The bucket comes last, since taking a token changes it.
-        let taken = match pace.rate {
+        let charge = match pace.rate {
             Some(rate) => self.bucket.take(rate, now),
             None => Ok(BucketCharge::default()),
         };
-        match taken {
-            Ok(charge) => PaceDecision::Go(self.grant(pace, charge, now)),
+        match charge {
+            Ok(charge) => PaceDecision::Granted(self.grant(pace, charge, now)),
             Err(time) => PaceDecision::Wait(PaceWait::time(time)),
         }
     }
@@ -127,10 +127,10 @@ impl HostLimiter {
     /// Releases a lease, after the origin's last byte or a failure. An expired lease may be gone
     /// already.
     pub fn release(&mut self, id: LeaseId, used: LeaseUse, now: Instant) {
-        let Some(place) = self.leases.iter().position(|lease| lease.id == id) else {
+        let Some(index) = self.leases.iter().position(|lease| lease.id == id) else {
             return;
         };
-        let lease = self.leases.swap_remove(place);
+        let lease = self.leases.swap_remove(index);
         match (used, lease.progress) {
             (LeaseUse::Unused, _) => self.bucket.refund(lease.charge),
             (LeaseUse::Used, LeaseProgress::Granted) => self.update_last_sent(now),
@@ -200,10 +200,10 @@ impl HostLimiter {
         lease
             .expires_at
             .checked_duration_since(now)
-            .filter(|left| !left.is_zero())
+            .filter(|remaining| !remaining.is_zero())
     }
 
-    /// The number of requests under way.
+    /// The number of requests in flight.
     pub fn active_leases(&self, now: Instant) -> usize {
         self.leases
             .iter()
@@ -214,10 +214,10 @@ impl HostLimiter {
     /// Returns `true` if the state can be dropped without effect.
     pub fn is_idle(&self, now: Instant) -> bool {
         let retention = MIN_RETENTION.max(self.longest_delay);
-        let rested = self
+        let is_spaced = self
             .last_sent
             .is_none_or(|last| retention <= now.saturating_duration_since(last));
-        rested && self.active_leases(now) == 0 && self.bucket.is_full(now)
+        is_spaced && self.active_leases(now) == 0 && self.bucket.is_full(now)
     }
 
     fn grant(&mut self, pace: &HostPace, charge: BucketCharge, now: Instant) -> LeaseId {
@@ -287,26 +287,26 @@ mod tests {
         ..HostPace::UNLIMITED
     };
 
-    fn lane() -> (HostLimiter, TestClock, TestClockControl) {
-        let (clock, hand) = TestClock::manual();
-        (HostLimiter::default(), clock, hand)
+    fn new_limiter() -> (HostLimiter, TestClock, TestClockControl) {
+        let (clock, control) = TestClock::manual();
+        (HostLimiter::default(), clock, control)
     }
 
-    fn go(lane: &mut HostLimiter, pace: &HostPace, now: Instant) -> LeaseId {
-        assert_eq!(lane.peek(pace, now), None);
-        match lane.try_acquire(pace, now) {
-            PaceDecision::Go(id) => id,
+    fn go(limiter: &mut HostLimiter, pace: &HostPace, now: Instant) -> LeaseId {
+        assert_eq!(limiter.peek(pace, now), None);
+        match limiter.try_acquire(pace, now) {
+            PaceDecision::Granted(id) => id,
             PaceDecision::Wait(wait) => panic!("{wait:?}"),
         }
     }
 
     /// Acquires in vain, after `peek` has reported the same wait.
-    fn wait(lane: &mut HostLimiter, pace: &HostPace, now: Instant) -> (Duration, WaitCause) {
-        let seen = lane.peek(pace, now);
-        match lane.try_acquire(pace, now) {
-            PaceDecision::Go(id) => panic!("{id:?}"),
+    fn wait(limiter: &mut HostLimiter, pace: &HostPace, now: Instant) -> (Duration, WaitCause) {
+        let peeked = limiter.peek(pace, now);
+        match limiter.try_acquire(pace, now) {
+            PaceDecision::Granted(id) => panic!("{id:?}"),
             PaceDecision::Wait(wait) => {
-                assert_eq!(seen, Some(wait));
+                assert_eq!(peeked, Some(wait));
                 (wait.duration, wait.cause)
             }
         }
@@ -314,107 +314,107 @@ mod tests {
 
     #[test]
     fn the_delay_counts_from_the_last_byte_of_the_head() {
-        let (mut lane, clock, hand) = lane();
-        let first = go(&mut lane, &POLITE, clock.now());
+        let (mut limiter, clock, control) = new_limiter();
+        let first = go(&mut limiter, &POLITE, clock.now());
         assert_eq!(
-            wait(&mut lane, &POLITE, clock.now()),
+            wait(&mut limiter, &POLITE, clock.now()),
             (LEASE_TIMEOUT, WaitCause::Slots)
         );
-        hand.advance(SECOND * 3);
-        lane.record_sent(first, 0.0, clock.now());
+        control.advance(SECOND * 3);
+        limiter.record_sent(first, 0.0, clock.now());
         assert_eq!(
-            wait(&mut lane, &POLITE, clock.now()),
+            wait(&mut limiter, &POLITE, clock.now()),
             (SECOND, WaitCause::Time)
         );
-        hand.advance(SECOND);
-        go(&mut lane, &POLITE, clock.now());
+        control.advance(SECOND);
+        go(&mut limiter, &POLITE, clock.now());
     }
 
     #[test]
-    fn an_unused_grant_leaves_no_trace_and_a_failed_one_counts() {
-        let (mut lane, clock, hand) = lane();
+    fn an_unused_grant_is_refunded_and_a_failed_one_counts() {
+        let (mut limiter, clock, control) = new_limiter();
         let pace = HostPace {
             rate: Some(RateLimit::new(1, SECOND * 9, 1)),
             ..POLITE
         };
-        let unused = go(&mut lane, &pace, clock.now());
-        lane.release(unused, LeaseUse::Unused, clock.now());
-        let failed = go(&mut lane, &pace, clock.now());
-        hand.advance(SECOND / 2);
-        lane.release(failed, LeaseUse::Used, clock.now());
+        let unused = go(&mut limiter, &pace, clock.now());
+        limiter.release(unused, LeaseUse::Unused, clock.now());
+        let failed = go(&mut limiter, &pace, clock.now());
+        control.advance(SECOND / 2);
+        limiter.release(failed, LeaseUse::Used, clock.now());
         assert_eq!(
-            wait(&mut lane, &POLITE, clock.now()),
+            wait(&mut limiter, &POLITE, clock.now()),
             (SECOND, WaitCause::Time)
         );
-        hand.advance(SECOND);
+        control.advance(SECOND);
         assert_eq!(
-            wait(&mut lane, &pace, clock.now()),
+            wait(&mut limiter, &pace, clock.now()),
             (SECOND * 15 / 2, WaitCause::Time)
         );
     }
 
     #[test]
     fn slots_are_held_to_the_last_byte_or_until_they_expire() {
-        let (mut lane, clock, hand) = lane();
+        let (mut limiter, clock, control) = new_limiter();
         let pace = HostPace {
             delay: Duration::ZERO,
             ..POLITE
         };
-        let first = go(&mut lane, &pace, clock.now());
-        hand.advance(SECOND);
-        go(&mut lane, &pace, clock.now());
+        let first = go(&mut limiter, &pace, clock.now());
+        control.advance(SECOND);
+        go(&mut limiter, &pace, clock.now());
         assert_eq!(
-            wait(&mut lane, &pace, clock.now()),
+            wait(&mut limiter, &pace, clock.now()),
             (LEASE_TIMEOUT - SECOND, WaitCause::Slots)
         );
-        lane.release(first, LeaseUse::Used, clock.now());
-        go(&mut lane, &pace, clock.now());
-        assert_eq!(lane.active_leases(clock.now()), 2);
-        hand.advance(LEASE_TIMEOUT);
-        assert_eq!(lane.active_leases(clock.now()), 0);
-        go(&mut lane, &pace, clock.now());
-        lane.release(first, LeaseUse::Used, clock.now());
-        assert_eq!(lane.active_leases(clock.now()), 1);
+        limiter.release(first, LeaseUse::Used, clock.now());
+        go(&mut limiter, &pace, clock.now());
+        assert_eq!(limiter.active_leases(clock.now()), 2);
+        control.advance(LEASE_TIMEOUT);
+        assert_eq!(limiter.active_leases(clock.now()), 0);
+        go(&mut limiter, &pace, clock.now());
+        limiter.release(first, LeaseUse::Used, clock.now());
+        assert_eq!(limiter.active_leases(clock.now()), 1);
     }
 
     #[test]
-    fn what_is_sent_once_more_waits_like_a_new_one_and_nobody_overtakes_it() {
-        let (mut lane, clock, hand) = lane();
+    fn a_resent_request_waits_like_a_new_one_and_is_not_overtaken() {
+        let (mut limiter, clock, control) = new_limiter();
         let pace = HostPace {
             rate: Some(RateLimit::new(1, SECOND * 3, 1)),
             ..POLITE
         };
-        let id = go(&mut lane, &pace, clock.now());
-        lane.record_sent(id, 0.0, clock.now());
-        hand.advance(SECOND / 4);
+        let id = go(&mut limiter, &pace, clock.now());
+        limiter.record_sent(id, 0.0, clock.now());
+        control.advance(SECOND / 4);
         assert_eq!(
-            lane.try_resend(id, clock.now()),
+            limiter.try_resend(id, clock.now()),
             ResendDecision::After(SECOND * 3 / 4)
         );
-        hand.advance(SECOND);
-        assert_eq!(wait(&mut lane, &POLITE, clock.now()).1, WaitCause::Slots);
+        control.advance(SECOND);
+        assert_eq!(wait(&mut limiter, &POLITE, clock.now()).1, WaitCause::Slots);
         assert_eq!(
-            lane.try_resend(id, clock.now()),
+            limiter.try_resend(id, clock.now()),
             ResendDecision::After(SECOND * 7 / 4)
         );
-        hand.advance(SECOND * 2);
-        assert_eq!(lane.try_resend(id, clock.now()), ResendDecision::Now);
-        lane.record_sent(id, 0.0, clock.now());
+        control.advance(SECOND * 2);
+        assert_eq!(limiter.try_resend(id, clock.now()), ResendDecision::Now);
+        limiter.record_sent(id, 0.0, clock.now());
         assert_eq!(
-            wait(&mut lane, &POLITE, clock.now()),
+            wait(&mut limiter, &POLITE, clock.now()),
             (SECOND, WaitCause::Time)
         );
-        hand.advance(SECOND);
-        let other = go(&mut lane, &POLITE, clock.now());
+        control.advance(SECOND);
+        let other = go(&mut limiter, &POLITE, clock.now());
         assert_eq!(
-            lane.try_resend(id, clock.now()),
+            limiter.try_resend(id, clock.now()),
             ResendDecision::After(SECOND),
             "the other is on its way"
         );
-        lane.record_sent(other, 0.0, clock.now());
-        lane.release(id, LeaseUse::Used, clock.now());
+        limiter.record_sent(other, 0.0, clock.now());
+        limiter.release(id, LeaseUse::Used, clock.now());
         assert_eq!(
-            lane.try_resend(id, clock.now()),
+            limiter.try_resend(id, clock.now()),
             ResendDecision::Never,
             "its slot is gone"
         );
@@ -422,34 +422,34 @@ mod tests {
 
     #[test]
     fn a_grant_that_is_never_sent_counts_as_sent_when_it_expires() {
-        let (mut lane, clock, hand) = lane();
-        go(&mut lane, &POLITE, clock.now());
-        hand.advance(LEASE_TIMEOUT + SECOND / 4);
+        let (mut limiter, clock, control) = new_limiter();
+        go(&mut limiter, &POLITE, clock.now());
+        control.advance(LEASE_TIMEOUT + SECOND / 4);
         assert_eq!(
-            wait(&mut lane, &POLITE, clock.now()),
+            wait(&mut limiter, &POLITE, clock.now()),
             (SECOND * 3 / 4, WaitCause::Time)
         );
-        hand.advance(SECOND);
-        go(&mut lane, &POLITE, clock.now());
+        control.advance(SECOND);
+        go(&mut limiter, &POLITE, clock.now());
     }
 
     #[test]
-    fn a_lane_is_idle_once_nobody_could_tell() {
-        let (mut lane, clock, hand) = lane();
-        assert!(lane.is_idle(clock.now()));
+    fn a_limiter_is_idle_when_it_equals_a_new_one() {
+        let (mut limiter, clock, control) = new_limiter();
+        assert!(limiter.is_idle(clock.now()));
         let id = go(
-            &mut lane,
+            &mut limiter,
             &HostPace {
                 delay: SECOND * 100,
                 ..POLITE
             },
             clock.now(),
         );
-        lane.record_sent(id, 0.0, clock.now());
-        lane.release(id, LeaseUse::Used, clock.now());
-        hand.advance(SECOND * 99);
-        assert!(!lane.is_idle(clock.now()));
-        hand.advance(SECOND);
-        assert!(lane.is_idle(clock.now()));
+        limiter.record_sent(id, 0.0, clock.now());
+        limiter.release(id, LeaseUse::Used, clock.now());
+        control.advance(SECOND * 99);
+        assert!(!limiter.is_idle(clock.now()));
+        control.advance(SECOND);
+        assert!(limiter.is_idle(clock.now()));
     }
 }

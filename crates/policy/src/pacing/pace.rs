@@ -172,22 +172,22 @@ pub enum RequestKind {
     Embed,
 }
 
-/// The answer to a request for a lease.
+/// The decision on a request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceDecision<G> {
-    /// The request may go, with this lease.
-    Go(G),
+    /// The request may be sent, with this lease.
+    Granted(G),
     /// The request has to wait.
     Wait(PaceWait),
 }
 
-/// The answer to a request to resend.
+/// The decision on a request to resend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResendDecision {
     Now,
     /// The request may be made again after this time. No other request of its kind goes meanwhile.
     After(Duration),
-    /// The request must not be resent: it has lost its slot, or the host entered back-off since.
+    /// The request must not be resent: it has lost its slot, or the host entered backoff since.
     Never,
 }
 
@@ -221,11 +221,11 @@ impl PaceWait {
 pub enum WaitCause {
     /// The time since the last request.
     Time,
-    /// Requests under way.
+    /// Requests in flight.
     Slots,
-    /// The host's back-off.
+    /// The host's backoff.
     Backoff,
-    /// A probe after the host's back-off, which is under way.
+    /// A probe after the host's backoff, which is in progress.
     Probe,
 }
 
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_rates_stay_within_clocks() {
+    fn huge_rates_do_not_overflow() {
         let rate = RateLimit::new(1, Duration::MAX, u32::MAX);
         assert!(rate.interval() * (rate.burst().get() - 1) <= MAX_WAIT);
         assert_eq!(RateLimit::new(0, Duration::ZERO, 0).burst().get(), 1);

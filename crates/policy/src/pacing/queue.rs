@@ -62,11 +62,11 @@ impl PriorityClass {
     #[must_use]
     pub fn shifted(self, by: Priority) -> Self {
         let steps = usize::from(by.steps().unsigned_abs());
-        let place = self as usize;
+        let index = self as usize;
         let shifted = if by.steps() < 0 {
-            place.saturating_sub(steps)
+            index.saturating_sub(steps)
         } else {
-            place + steps
+            index + steps
         };
         Self::from_index(shifted)
     }
@@ -75,8 +75,8 @@ impl PriorityClass {
         (self as usize).checked_sub(1).map(Self::from_index)
     }
 
-    fn from_index(place: usize) -> Self {
-        Self::ALL.get(place).copied().unwrap_or(Self::Refresh)
+    fn from_index(index: usize) -> Self {
+        Self::ALL.get(index).copied().unwrap_or(Self::Refresh)
     }
 }
 
@@ -112,9 +112,10 @@ pub struct QueueTicket {
 impl QueueTicket {
     /// Returns the time until the next promotion with [`WaitOrder::Strict`].
     pub fn time_to_promotion(self, now: Instant) -> Duration {
-        let waited =
+        let wait_time =
             now.saturating_duration_since(self.drawn_at).as_nanos() % PROMOTION_INTERVAL.as_nanos();
-        PROMOTION_INTERVAL.saturating_sub(Duration::from_nanos(u64::try_from(waited).unwrap_or(0)))
+        PROMOTION_INTERVAL
+            .saturating_sub(Duration::from_nanos(u64::try_from(wait_time).unwrap_or(0)))
     }
 }
 
@@ -173,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn each_class_knows_its_place_and_the_one_above() {
+    fn classes_have_an_index_and_a_next_higher_class() {
         let mut above = None;
-        for (place, class) in PriorityClass::ALL.into_iter().enumerate() {
-            assert_eq!((class as usize, class.next_higher()), (place, above));
+        for (index, class) in PriorityClass::ALL.into_iter().enumerate() {
+            assert_eq!((class as usize, class.next_higher()), (index, above));
             above = Some(class);
         }
         assert_eq!(
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_says_when_it_rises() {
+    fn a_ticket_has_a_time_of_promotion() {
         let drawn = crate::clock::TestClock::manual().0.now();
         let ticket = QueueTicket {
             number: 0,
@@ -201,8 +202,8 @@ mod tests {
             (30_000, 30_000),
             (100_000, 20_000),
         ] {
-            let left = ticket.time_to_promotion(drawn + Duration::from_millis(waited_ms));
-            assert_eq!(left, Duration::from_millis(left_ms), "{waited_ms}");
+            let remaining = ticket.time_to_promotion(drawn + Duration::from_millis(waited_ms));
+            assert_eq!(remaining, Duration::from_millis(left_ms), "{waited_ms}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The class of a response, as far as pace and back-off depend on it.
+/// The class of a response, as far as pace and backoff depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseClass {
     /// 200: its latency is representative of the origin.
@@ -14,8 +14,8 @@ pub enum ResponseClass {
     Forbidden,
     /// 5xx, or an invalid status.
     Error,
-    /// 429 or 503: a request for back-off, with the time in `Retry-After`, if any.
-    Rest(Option<Duration>),
+    /// 429 or 503: a request for backoff, with the time in `Retry-After`, if any.
+    Overloaded(Option<Duration>),
 }
 
 impl ResponseClass {
@@ -24,7 +24,7 @@ impl ResponseClass {
         match status {
             200 => Self::Ok,
             403 => Self::Forbidden,
-            429 | 503 => Self::Rest(None),
+            429 | 503 => Self::Overloaded(None),
             201..=499 | 501 | 505 => Self::Other,
             _ => Self::Error,
         }
@@ -34,7 +34,7 @@ impl ResponseClass {
     pub fn is_good(self) -> bool {
         match self {
             Self::Ok | Self::Other | Self::Forbidden => true,
-            Self::Error | Self::Rest(_) => false,
+            Self::Error | Self::Overloaded(_) => false,
         }
     }
 }
@@ -51,24 +51,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_hosts_fault() {
-        for (status, answer) in [
+    fn responses_are_classified() {
+        for (status, class) in [
             (200, ResponseClass::Ok),
             (206, ResponseClass::Other),
             (304, ResponseClass::Other),
             (403, ResponseClass::Forbidden),
             (404, ResponseClass::Other),
-            (429, ResponseClass::Rest(None)),
+            (429, ResponseClass::Overloaded(None)),
             (500, ResponseClass::Error),
             (501, ResponseClass::Other),
             (502, ResponseClass::Error),
-            (503, ResponseClass::Rest(None)),
+            (503, ResponseClass::Overloaded(None)),
             (505, ResponseClass::Other),
             (520, ResponseClass::Error),
             (101, ResponseClass::Error),
             (999, ResponseClass::Error),
         ] {
-            assert_eq!(ResponseClass::from_status(status), answer, "{status}");
+            assert_eq!(ResponseClass::from_status(status), class, "{status}");
         }
     }
 }

@@ -7,8 +7,8 @@ use super::pace::{HostPace, PaceWait, WaitCause};
 
 /// The minimum for crawlers.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The maximum for crawlers.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
+/// The maximum, of origins' values that are obeyed and of values for crawlers.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
 /// The value of an origin's `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +45,14 @@ impl RetryAfter {
 /// Returns the value of `Retry-After` for a refused request: when its turn would have come, with
 /// `ahead` requests before it.
 pub fn estimate_retry_after(wait: PaceWait, ahead: usize, pace: &HostPace) -> Duration {
-    let own = match wait.cause {
+    let own_wait = match wait.cause {
         WaitCause::Time | WaitCause::Backoff => wait.duration,
-        // The end of the requests under way is unknown; their leases expire at the latest after
+        // The end of the requests in flight is unknown; their leases expire at the latest after
         // this wait.
         WaitCause::Slots | WaitCause::Probe => pace.interval().min(wait.duration),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-    let time = own
+    let time = own_wait
         .saturating_add(pace.interval().saturating_mul(ahead))
         .clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER);
     Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sent_away_is_told_when_its_turn_might_come() {
+    fn the_estimate_counts_the_requests_ahead() {
         let pace = HostPace {
             delay: 2 * SECOND,
             ..HostPace::UNLIMITED

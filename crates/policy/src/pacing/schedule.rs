@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_hold_over_midnight_and_over_the_ends_of_months_and_years() {
+    fn windows_span_midnight_and_the_ends_of_months_and_years() {
         let every = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
         let schedule = Schedule::new([window(&every, "22:00-06:00", "UTC", 7)]);
         // 2024-02-29T00:00:00Z.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn days_and_hours_are_those_of_the_window_s_clock() {
+    fn days_and_hours_are_in_the_windows_time_zone() {
         let thursday = Schedule::new([window(&["thu"], "00:00-24:00", "+02:00", 1)]);
         check(
             &thursday,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_that_of_the_last_window_that_holds_and_gives_it() {
+    fn each_limit_comes_from_the_last_active_window_that_sets_it() {
         let mut night = window(&["wed", "thu"], "22:00-06:00", "UTC", 1);
         night.limits.rate = Some(RateOverride::Limited(5, Duration::from_secs(1)));
         let mut year = window(&["thu"], "00:00-01:00", "UTC", 2);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_only_changes_which_window_holds() {
+    fn a_clock_jump_only_changes_the_active_window() {
         let schedule = Schedule::new([window(&["thu"], "00:00-01:00", "UTC", 3)]);
         let week = 7 * 24 * HOUR;
         for wall in [

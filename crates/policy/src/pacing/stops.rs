@@ -65,9 +65,9 @@ impl StopSet {
     pub fn new(mut entries: Vec<StopEntry>) -> Self {
         entries.sort_by_key(|entry| entry.stop.id);
         let mut set = Self::default();
-        for (place, entry) in entries.iter().enumerate() {
+        for (index, entry) in entries.iter().enumerate() {
             let (places, name) = set.index_for(&entry.stop.target);
-            places.entry(name.into()).or_default().push(place);
+            places.entry(name.into()).or_default().push(index);
         }
         Self { entries, ..set }
     }
@@ -79,11 +79,11 @@ impl StopSet {
 
     /// Returns the stop with this id.
     pub fn entry(&self, id: StopId) -> Option<&StopEntry> {
-        let place = self
+        let index = self
             .entries
             .binary_search_by_key(&id, |entry| entry.stop.id)
             .ok()?;
-        self.entries.get(place)
+        self.entries.get(index)
     }
 
     /// Returns the set with one more stop.
@@ -117,7 +117,7 @@ impl StopSet {
             .chain(crawler)
             .chain(rules)
             .flatten();
-        let entries = places.filter_map(|place| self.entries.get(*place));
+        let entries = places.filter_map(|index| self.entries.get(*index));
         entries
             .filter(|entry| entry.is_active(now))
             .max_by_key(|entry| (entry.ends_at.is_none(), entry.ends_at))
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::disallowed_methods, reason = "any moment will do")]
-    fn what_is_covered() {
+    fn stops_cover_their_targets() {
         let now = Instant::now();
         let targets = [
             "a.test",
@@ -210,17 +210,17 @@ mod tests {
                 "{host} {crawler} {rules:?}"
             );
         }
-        let nobody = StopQuery {
+        let anonymous = StopQuery {
             host: "z.test",
             crawler: None,
             rules: &[],
         };
-        assert!(set.find_covering(&nobody, now).is_none());
+        assert!(set.find_covering(&anonymous, now).is_none());
     }
 
     #[test]
     #[allow(clippy::disallowed_methods, reason = "any moment will do")]
-    fn of_several_the_one_that_lasts_longest_counts_and_none_that_has_ended() {
+    fn the_active_stop_that_lasts_longest_counts() {
         let now = Instant::now();
         let at = |seconds| Some(now + Duration::from_secs(seconds));
         let set = StopSet::new(vec![

@@ -66,10 +66,10 @@ impl TokenBucket {
     }
 
     fn limiter_state(&self, now: Instant) -> BucketState {
-        let left = self
+        let remaining = self
             .full_at
             .map_or(Duration::ZERO, |full| full.saturating_duration_since(now));
-        BucketState(Cell::new(Nanos::from(left)))
+        BucketState(Cell::new(Nanos::from(remaining)))
     }
 }
 
@@ -109,26 +109,26 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_burst_then_one_an_interval() {
-        let (clock, hand) = TestClock::manual();
+    fn after_a_burst_one_token_per_interval() {
+        let (clock, control) = TestClock::manual();
         let mut bucket = TokenBucket::default();
         let rate = RateLimit::new(2, SECOND, 3);
         for _ in 0..3 {
             assert!(bucket.take(rate, clock.now()).is_ok());
         }
         assert_eq!(bucket.take(rate, clock.now()), Err(SECOND / 2));
-        hand.advance(SECOND / 4);
+        control.advance(SECOND / 4);
         assert_eq!(bucket.take(rate, clock.now()), Err(SECOND / 4));
-        hand.advance(SECOND / 4);
+        control.advance(SECOND / 4);
         assert!(bucket.take(rate, clock.now()).is_ok());
         assert!(bucket.take(rate, clock.now()).is_err());
-        hand.advance(2 * SECOND);
+        control.advance(2 * SECOND);
         assert!(bucket.is_full(clock.now()));
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
-        let (clock, _hand) = TestClock::manual();
+    fn refunded_tokens_are_available_again() {
+        let (clock, _control) = TestClock::manual();
         let mut bucket = TokenBucket::default();
         let rate = RateLimit::new(1, SECOND, 1);
         let taken = bucket.take(rate, clock.now()).unwrap();
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn another_rate_sees_what_the_first_one_let_go() {
-        let (clock, hand) = TestClock::manual();
+    fn changing_the_rate_keeps_the_level() {
+        let (clock, control) = TestClock::manual();
         let mut bucket = TokenBucket::default();
         let slow = RateLimit::new(1, 10 * SECOND, 1);
         let fast = RateLimit::new(1, SECOND, 1);
         bucket.take(slow, clock.now()).unwrap();
         assert_eq!(bucket.take(fast, clock.now()), Err(10 * SECOND));
-        hand.advance(10 * SECOND);
+        control.advance(10 * SECOND);
         bucket.take(fast, clock.now()).unwrap();
         assert_eq!(bucket.take(slow, clock.now()), Err(SECOND));
     }

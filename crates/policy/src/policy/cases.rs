@@ -10,7 +10,7 @@ pub use facts::{CaseFacts, CaseTarget, FACT_KEYS};
 
 use super::Policy;
 use super::decide::{Cause, Decision, Verdict};
-use super::options::{OptionSlot, OptionValue};
+use super::options::{OptionIndex, OptionValue};
 use super::trail::Trail;
 use crate::diagnostics::problem::SourceLocation;
 use crate::model::intent::Intent;
@@ -190,13 +190,15 @@ fn check_option(
     path: &str,
     expected: &OptionValue,
 ) -> Option<Mismatch> {
-    let place = policy
+    let index_in_table = policy
         .options
         .entries
         .iter()
         .position(|entry| *entry.path == *path);
-    let slot = place.and_then(|at| u16::try_from(at).ok()).map(OptionSlot);
-    let actual = slot.map_or(&OptionValue::None, |slot| trail.value(policy, slot));
+    let index = index_in_table
+        .and_then(|at| u16::try_from(at).ok())
+        .map(OptionIndex);
+    let actual = index.map_or(&OptionValue::None, |index| trail.value(policy, index));
     (actual != expected).then(|| Mismatch {
         key: format!("options.{path}"),
         expected: expected.to_string(),

@@ -85,7 +85,7 @@ fn diff_rules(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
             .and_then(|at| old.rules.get(*at))
         {
             None => PolicyChangeKind::Added(rule_text(new, rule)),
-            Some(was) => match diff_aspects(old, was, new, rule) {
+            Some(old_rule) => match diff_aspects(old, old_rule, new, rule) {
                 aspects if !aspects.is_empty() => PolicyChangeKind::Changed(aspects),
                 _ if !in_order.contains(&at) => PolicyChangeKind::Moved,
                 _ => continue,
@@ -191,7 +191,7 @@ pub(super) fn effect_text(policy: &Policy, rule: &Rule) -> String {
                 group
                     .assignments
                     .iter()
-                    .map(|a| format!("{} {}", policy.option_path(a.slot), a.value)),
+                    .map(|a| format!("{} {}", policy.option_path(a.index), a.value)),
             );
             all.extend((group.order != ChildOrder::All).then(|| "match first".to_owned()));
             all.extend(group.stop.then(|| "stop".to_owned()));
@@ -240,13 +240,13 @@ fn space_options(policy: &Policy) -> Vec<(String, String)> {
             crawlers.join(", ")
         };
         all.push((format!("spaces.{}.crawlers", space.name), crawlers));
-        for given in &space.options {
+        for option in &space.options {
             let path = format!(
                 "spaces.{}.options.{}",
                 space.name,
-                policy.option_path(given.slot)
+                policy.option_path(option.index)
             );
-            all.push((path, given.value.to_string()));
+            all.push((path, option.value.to_string()));
         }
     }
     all

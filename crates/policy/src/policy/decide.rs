@@ -22,7 +22,7 @@ use super::Policy;
 use super::fact::{EvaluationTarget, Fact, Facts};
 use super::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
 use super::options::robots::{RobotsOption, robots_agent};
-use super::options::{OptionSetter, OptionSlot, OptionValue, schema};
+use super::options::{OptionIndex, OptionSetter, OptionValue, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
 use super::trail::{RuleState, Trail, disposition_bit};
 use walk::Walk;
@@ -341,8 +341,8 @@ impl Policy {
         }
     }
 
-    fn cause_of(&self, trail: &Trail, slot: OptionSlot) -> Cause {
-        match trail.set_by(self, slot) {
+    fn cause_of(&self, trail: &Trail, index: OptionIndex) -> Cause {
+        match trail.set_by(self, index) {
             OptionSetter::Rule(rule) => Cause::Rule(rule),
             OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::BuiltIn => {
                 Cause::Default
@@ -444,20 +444,20 @@ impl Policy {
         let undecided: Vec<RuleIndex> = all
             .filter(|rule| trail.state(*rule) == RuleState::Undecided)
             .collect();
-        for slot in HIDDEN_IN_TUNNELS {
-            let hidden = if slot == schema::ROBOTS_USAGE {
+        for index in HIDDEN_IN_TUNNELS {
+            let hidden = if index == schema::ROBOTS_USAGE {
                 RobotsOption::new(self, trail).uses().next().is_some()
             } else {
-                may_refuse(trail.value(self, slot))
+                may_refuse(trail.value(self, index))
             };
-            if let (true, OptionSetter::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
+            if let (true, OptionSetter::Rule(rule)) = (hidden, trail.set_by(self, index)) {
                 trail.record_doubt(rule);
             } else if hidden {
                 trail.possible_dispositions = 0;
             }
             if let Some(rule) = undecided
                 .iter()
-                .find(|rule| self.assigned_value(**rule, slot).is_some())
+                .find(|rule| self.assigned_value(**rule, index).is_some())
             {
                 trail.record_doubt(*rule);
             }
@@ -485,28 +485,28 @@ impl Policy {
         &self,
         trail: &Trail,
         undecided: &[RuleIndex],
-        slot: OptionSlot,
+        index: OptionIndex,
         value: &OptionValue,
     ) -> Option<OptionSetter> {
-        if trail.value(self, slot) == value {
-            return Some(trail.set_by(self, slot));
+        if trail.value(self, index) == value {
+            return Some(trail.set_by(self, index));
         }
         undecided
             .iter()
-            .find(|rule| self.assigned_value(**rule, slot) == Some(value))
+            .find(|rule| self.assigned_value(**rule, index) == Some(value))
             .map(|rule| OptionSetter::Rule(*rule))
     }
 }
 
 /// Flags and the options that enforce them by stripping links or documents, which is impossible in
 /// a tunnel. Enforcement by headers or meta tags only informs the crawler and refuses nothing.
-const STRIPPED_IN_DOCUMENTS: [(OptionSlot, OptionSlot); 2] = [
+const STRIPPED_IN_DOCUMENTS: [(OptionIndex, OptionIndex); 2] = [
     (schema::INDEX, schema::ENFORCE_INDEX),
     (schema::FOLLOW, schema::ENFORCE_FOLLOW),
 ];
 
 /// Options that refuse by facts that tunnels hide.
-const HIDDEN_IN_TUNNELS: [OptionSlot; 14] = [
+const HIDDEN_IN_TUNNELS: [OptionIndex; 14] = [
     schema::HTML_ONLY,
     schema::MAX_BODY,
     schema::NONCANONICAL,

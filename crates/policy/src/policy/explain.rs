@@ -12,7 +12,7 @@ use super::Policy;
 use super::condition::{Condition, Truth};
 use super::fact::{Fact, Facts};
 use super::list::PolicyList;
-use super::options::{OptionSetter, OptionSlot, OptionValue};
+use super::options::{OptionIndex, OptionSetter, OptionValue};
 use super::rule::{EnforcementMode, PolicyStage, Rule, RuleIndex};
 use super::trail::{RuleState, Trail};
 use decisive_test::{DecisiveTest, ObservedValue};
@@ -97,11 +97,11 @@ impl Policy {
             .iter()
             .enumerate()
             .map(move |(at, entry)| {
-                let slot = OptionSlot(u16::try_from(at).unwrap_or(u16::MAX));
+                let index = OptionIndex(u16::try_from(at).unwrap_or(u16::MAX));
                 OptionExplanation {
                     path: &entry.path,
-                    value: trail.value(self, slot),
-                    set_by: trail.set_by(self, slot),
+                    value: trail.value(self, index),
+                    set_by: trail.set_by(self, index),
                 }
             })
     }
@@ -135,22 +135,22 @@ impl Policy {
         }
     }
 
-    /// The paths of all options, by slot.
+    /// The paths of all options, by index.
     pub fn option_paths(&self) -> impl Iterator<Item = &str> {
         self.options.entries.iter().map(|entry| &*entry.path)
     }
 
-    /// Returns the slot of an option; `None` if the policy does not have it.
-    pub fn option_slot(&self, path: &str) -> Option<OptionSlot> {
+    /// Returns the index of an option; `None` if the policy does not have it.
+    pub fn option_index(&self, path: &str) -> Option<OptionIndex> {
         let at = self.option_paths().position(|known| known == path)?;
-        u16::try_from(at).ok().map(OptionSlot)
+        u16::try_from(at).ok().map(OptionIndex)
     }
 
     /// The path of an option.
-    pub fn option_path(&self, slot: OptionSlot) -> &str {
+    pub fn option_path(&self, index: OptionIndex) -> &str {
         self.options
             .entries
-            .get(usize::from(slot.0))
+            .get(usize::from(index.0))
             .map_or("", |entry| &entry.path)
     }
 

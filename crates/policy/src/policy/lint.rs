@@ -88,9 +88,9 @@ impl WorkBudget {
     }
 
     fn try_spend(&self, work: usize) -> bool {
-        let left = self.0.get();
-        self.0.set(left.saturating_sub(work));
-        left > 0
+        let remaining = self.0.get();
+        self.0.set(remaining.saturating_sub(work));
+        remaining > 0
     }
 }
 
@@ -195,7 +195,7 @@ fn late_allow_problem(
     refusing: late_allow::EarlierRefusal,
     sources: &[&SourceRule],
 ) -> Problem {
-    let by = match refusing.by {
+    let cause = match refusing.by {
         Some(rule) => describe_rule(view, rule, sources),
         None => "the default".to_owned(),
     };
@@ -205,7 +205,7 @@ fn late_allow_problem(
     };
     let stage = refusing.stage.as_str();
     let message = format!(
-        "allows without effect: {by} has refused all of it at the {stage} stage, and a refusal is final"
+        "allows without effect: {cause} has refused all of it at the {stage} stage, and a refusal is final"
     );
     let instead =
         format!("allow it at the {stage} stage, and use `forbid` or `require` on later facts");

@@ -55,7 +55,7 @@ impl ListKind {
     }
 }
 
-/// A named set, compiled for look-ups.
+/// A named set, compiled for lookups.
 #[derive(Debug, PartialEq)]
 pub struct PolicyList {
     pub name: Box<str>,
@@ -81,7 +81,7 @@ impl PolicyList {
 /// The items of a list, in the structure that its kind needs.
 #[derive(Debug, PartialEq)]
 pub enum ListItems {
-    /// For exact look-ups, including those of a host's parent domains.
+    /// For exact lookups, including those of a host's parent domains.
     Set(TextSet),
     /// For prefixes: sorted, and no item is a prefix of another, so that one binary search
     /// suffices.
@@ -100,7 +100,7 @@ impl ListItems {
         Self::Networks(IpNet::aggregate(&networks).into())
     }
 
-    /// Creates a list of texts for exact look-ups.
+    /// Creates a list of texts for exact lookups.
     pub fn from_texts(items: PackedTexts) -> Self {
         Self::Set(TextSet::new(items))
     }
@@ -137,7 +137,7 @@ impl ListItems {
         }
     }
 
-    /// Returns `true` if the host is an item or a subdomain of one. Takes one look-up per label.
+    /// Returns `true` if the host is an item or a subdomain of one. Takes one lookup per label.
     pub fn has_parent_of(&self, host: &str) -> bool {
         let mut rest = host;
         loop {

@@ -1,9 +1,9 @@
 //! Options: the settings that a policy assigns to a URL besides its verdict
 //! (docs/policy/reference.md, "Options").
 //!
-//! Each key of a map of options is an option, so a policy has a flat table of *slots*
-//! (`disposition`, `politeness.delay`, `meta.team` …). Rules assign values to slots. During an
-//! evaluation only the last rule that assigned each slot is recorded, which is also what `explain`
+//! Each key of a map of options is an option, so a policy has a flat table of options
+//! (`disposition`, `politeness.delay`, `meta.team` …). Rules assign values to them. During an
+//! evaluation only the last rule that assigned each option is recorded, which is also what `explain`
 //! shows.
 
 pub mod budget;
@@ -26,15 +26,15 @@ use super::space::{SpaceIndex, Spaces};
 
 /// The index of an option in an [`OptionTable`].
 ///
-/// The options of [`schema`] come first, in its order, so that their slots are constants; the keys
+/// The options of [`schema`] come first, in its order, so that their indexes are constants; the keys
 /// of open maps (`meta.*`) follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OptionSlot(pub u16);
+pub struct OptionIndex(pub u16);
 
 /// An assignment of a rule or a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
-    pub slot: OptionSlot,
+    pub index: OptionIndex,
     /// The value; `null` in a policy has been replaced by the option's default.
     pub value: OptionValue,
 }
@@ -42,9 +42,9 @@ pub struct Assignment {
 /// Every option of a policy with its value before the first rule.
 #[derive(Debug)]
 pub struct OptionTable {
-    /// The options, indexed by slot.
+    /// The options, by [`OptionIndex`].
     pub entries: Box<[OptionEntry]>,
-    /// For each slot its index among the options that rules assign: an evaluation needs memory only
+    /// For each option its index among the options that rules assign: an evaluation needs memory only
     /// for those.
     assigned_indexes: Box<[Option<u16>]>,
     assigned_count: u16,
@@ -61,7 +61,7 @@ pub struct OptionEntry {
 }
 
 impl OptionTable {
-    /// Creates a table of all options, indexed by slot, for these rules.
+    /// Creates a table of all options for these rules.
     pub fn new(entries: Vec<OptionEntry>, rules: &[Rule]) -> Self {
         let mut table = Self {
             assigned_indexes: vec![None; entries.len()].into(),
@@ -73,7 +73,7 @@ impl OptionTable {
                 continue;
             };
             for assignment in &group.assignments {
-                table.assign_index(assignment.slot);
+                table.assign_index(assignment.index);
             }
         }
         table
@@ -85,16 +85,16 @@ impl OptionTable {
     }
 
     /// Returns the index of an option among those that rules assign.
-    pub fn assigned_index(&self, slot: OptionSlot) -> Option<usize> {
+    pub fn assigned_index(&self, index: OptionIndex) -> Option<usize> {
         self.assigned_indexes
-            .get(usize::from(slot.0))
+            .get(usize::from(index.0))
             .copied()
             .flatten()
             .map(usize::from)
     }
 
-    fn assign_index(&mut self, slot: OptionSlot) {
-        if let Some(index @ None) = self.assigned_indexes.get_mut(usize::from(slot.0)) {
+    fn assign_index(&mut self, index: OptionIndex) {
+        if let Some(index @ None) = self.assigned_indexes.get_mut(usize::from(index.0)) {
             *index = Some(self.assigned_count);
             self.assigned_count += 1;
         }
@@ -124,33 +124,33 @@ impl<'a> OptionSources<'a> {
     /// Returns every value that an option can have, each with its origin.
     pub(crate) fn possible_values(
         self,
-        slot: OptionSlot,
+        index: OptionIndex,
     ) -> impl Iterator<Item = (OptionSetter, &'a OptionValue)> {
         let base = self
             .options
             .entries
-            .get(usize::from(slot.0))
+            .get(usize::from(index.0))
             .map(|entry| (entry.set_by, &entry.base));
         let spaces = (0..)
             .map(|at| OptionSetter::Space(SpaceIndex(at)))
             .zip(self.spaces.all())
-            .filter_map(move |(setter, space)| Some((setter, space.value(slot)?)));
+            .filter_map(move |(setter, space)| Some((setter, space.value(index)?)));
         let rules = (0..)
             .map(|at| OptionSetter::Rule(RuleIndex(at)))
             .zip(self.rules)
-            .filter_map(move |(setter, rule)| Some((setter, rule.assigned_value(slot)?)));
+            .filter_map(move |(setter, rule)| Some((setter, rule.assigned_value(index)?)));
         base.into_iter().chain(spaces).chain(rules)
     }
 
     /// Returns `true` if an option can have a value other than `none`.
-    pub(crate) fn ever_sets(self, slot: OptionSlot) -> bool {
-        self.possible_values(slot)
+    pub(crate) fn ever_sets(self, index: OptionIndex) -> bool {
+        self.possible_values(index)
             .any(|(_, value)| *value != OptionValue::None)
     }
 
     /// Returns `true` if a check can be set to anything but `pass`.
-    pub(crate) fn ever_checks(self, slot: OptionSlot) -> bool {
-        self.possible_values(slot).any(|(_, value)| {
+    pub(crate) fn ever_checks(self, index: OptionIndex) -> bool {
+        self.possible_values(index).any(|(_, value)| {
             matches!(
                 value.as_word(),
                 Some(schema::TAG_WORD | schema::REJECT_WORD)
@@ -161,16 +161,16 @@ impl<'a> OptionSources<'a> {
 
 impl Rule {
     /// Returns the value that the rule assigns to an option.
-    pub(crate) fn assigned_value(&self, slot: OptionSlot) -> Option<&OptionValue> {
+    pub(crate) fn assigned_value(&self, index: OptionIndex) -> Option<&OptionValue> {
         let RuleBody::Group(group) = &self.body else {
             return None;
         };
-        // If a rule assigns a slot twice, the last assignment wins.
+        // If a rule assigns an option twice, the last assignment wins.
         group
             .assignments
             .iter()
             .rev()
-            .find(|assignment| assignment.slot == slot)
+            .find(|assignment| assignment.index == index)
             .map(|assignment| &assignment.value)
     }
 }
@@ -187,25 +187,25 @@ impl Policy {
     /// Returns every value that an option can have, each with its origin.
     pub fn possible_values(
         &self,
-        slot: OptionSlot,
+        index: OptionIndex,
     ) -> impl Iterator<Item = (OptionSetter, &OptionValue)> {
-        self.option_sources().possible_values(slot)
+        self.option_sources().possible_values(index)
     }
 
     /// Returns `true` if the policy can set this check to anything but `pass`. Otherwise no
     /// response needs it.
-    pub fn ever_checks(&self, slot: OptionSlot) -> bool {
-        self.option_sources().ever_checks(slot)
+    pub fn ever_checks(&self, index: OptionIndex) -> bool {
+        self.option_sources().ever_checks(index)
     }
 
-    /// Returns the keys of an open map that the policy uses, with their slots.
-    pub fn open_map_keys(&self, map: &'static str) -> impl Iterator<Item = (OptionSlot, &str)> {
+    /// Returns the keys of an open map that the policy uses, with their indexes.
+    pub fn open_map_keys(&self, map: &'static str) -> impl Iterator<Item = (OptionIndex, &str)> {
         (0..)
-            .map(OptionSlot)
+            .map(OptionIndex)
             .zip(&self.options.entries)
-            .filter_map(move |(slot, entry)| {
+            .filter_map(move |(index, entry)| {
                 let (open, key) = schema::split_open_key(&entry.path)?;
-                (open.path == map).then_some((slot, key))
+                (open.path == map).then_some((index, key))
             })
     }
 }

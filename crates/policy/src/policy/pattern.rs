@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn case_is_ignored_only_when_asked() {
+    fn case_is_ignored_only_if_configured() {
         for (kind, value) in [
             (TextKind::Exact as fn(_) -> _, "/Ab"),
             (TextKind::Prefix, "/A"),

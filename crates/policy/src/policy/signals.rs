@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_tag_are_read_apart() {
+    fn lines_of_the_tag_are_parsed_separately() {
         let fields = SignalHeaders(&[
             ("x-robots-tag", "other: noindex"),
             ("x-robots-tag", "nofollow, bot: none"),

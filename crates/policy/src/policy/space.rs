@@ -4,7 +4,7 @@
 
 use crate::model::rule_id::Slug;
 
-use super::options::{Assignment, OptionSlot, OptionValue};
+use super::options::{Assignment, OptionIndex, OptionValue};
 use super::rule::RuleIndex;
 
 /// The index of a space in [`Spaces`].
@@ -43,11 +43,11 @@ pub struct Space {
 
 impl Space {
     /// The value of an option in this space.
-    pub(crate) fn value(&self, slot: OptionSlot) -> Option<&OptionValue> {
+    pub(crate) fn value(&self, index: OptionIndex) -> Option<&OptionValue> {
         self.options
             .iter()
             .rev()
-            .find(|option| option.slot == slot)
+            .find(|option| option.index == index)
             .map(|option| &option.value)
     }
 }
@@ -109,9 +109,9 @@ impl Spaces {
 
     /// Returns `true` if a rule applies to the crawlers of a space, or to those without a space.
     pub fn runs_rule(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
-        let own = space
+        let rules = space
             .and_then(|space| self.get(space))
             .is_some_and(|space| space.rules.contains(rule));
-        own || self.document_rules.contains(rule)
+        rules || self.document_rules.contains(rule)
     }
 }

@@ -10,7 +10,7 @@ use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 
 use super::Policy;
-use super::options::{OptionSetter, OptionSlot, OptionValue, schema};
+use super::options::{OptionIndex, OptionSetter, OptionValue, schema};
 use super::rule::RuleIndex;
 use super::space::{RuleRange, SpaceIndex};
 use super::traps::Trap;
@@ -22,7 +22,7 @@ pub enum RuleState {
     /// not apply.
     #[default]
     Pending,
-    /// The group applied, or the filter hit.
+    /// The group applied, or the filter matched.
     Matched,
     /// The condition does not hold, or the rule does not match this response.
     NoMatch,
@@ -42,7 +42,7 @@ pub struct Trail {
     /// The crawler's space.
     pub(crate) space: Option<SpaceIndex>,
     pub(crate) first_filter: Option<RuleIndex>,
-    /// The first filter with `as` that hit.
+    /// The first filter with `as` that matched.
     pub(crate) soft_error: Option<RuleIndex>,
     pub(crate) log: bool,
     /// The first rule that a tunnel's decision may depend on.
@@ -97,35 +97,35 @@ impl Trail {
     }
 
     /// The setter of an option's value.
-    pub fn set_by(&self, policy: &Policy, slot: OptionSlot) -> OptionSetter {
-        match self.last_assigning_rule(policy, slot) {
+    pub fn set_by(&self, policy: &Policy, index: OptionIndex) -> OptionSetter {
+        match self.last_assigning_rule(policy, index) {
             Some(rule) => OptionSetter::Rule(rule),
-            None => self.space_set_by(policy, slot).unwrap_or_else(|| {
+            None => self.space_set_by(policy, index).unwrap_or_else(|| {
                 policy
                     .options
                     .entries
-                    .get(usize::from(slot.0))
+                    .get(usize::from(index.0))
                     .map_or(OptionSetter::BuiltIn, |e| e.set_by)
             }),
         }
     }
 
     /// The value of an option.
-    pub fn value<'p>(&self, policy: &'p Policy, slot: OptionSlot) -> &'p OptionValue {
+    pub fn value<'p>(&self, policy: &'p Policy, index: OptionIndex) -> &'p OptionValue {
         let assigned = self
-            .last_assigning_rule(policy, slot)
-            .and_then(|rule| policy.assigned_value(rule, slot));
+            .last_assigning_rule(policy, index)
+            .and_then(|rule| policy.assigned_value(rule, index));
         if let Some(value) = assigned {
             return value;
         }
         let space = self.space.and_then(|space| policy.spaces.get(space));
-        if let Some(value) = space.and_then(|space| space.value(slot)) {
+        if let Some(value) = space.and_then(|space| space.value(index)) {
             return value;
         }
         policy
             .options
             .entries
-            .get(usize::from(slot.0))
+            .get(usize::from(index.0))
             .map_or(&OptionValue::None, |entry| &entry.base)
     }
 
@@ -140,13 +140,13 @@ impl Trail {
     }
 
     /// Returns the crawler's space if its options set this one.
-    fn space_set_by(&self, policy: &Policy, slot: OptionSlot) -> Option<OptionSetter> {
-        let index = self.space?;
+    fn space_set_by(&self, policy: &Policy, index: OptionIndex) -> Option<OptionSetter> {
+        let space = self.space?;
         policy
             .spaces
-            .get(index)?
-            .value(slot)
-            .map(|_| OptionSetter::Space(index))
+            .get(space)?
+            .value(index)
+            .map(|_| OptionSetter::Space(space))
     }
 
     /// The value of the option `disposition`.
@@ -184,8 +184,8 @@ impl Trail {
     }
 
     /// The value of an option with a whole number or a size.
-    pub fn number(&self, policy: &Policy, slot: OptionSlot) -> Option<u64> {
-        let value = self.value(policy, slot);
+    pub fn number(&self, policy: &Policy, index: OptionIndex) -> Option<u64> {
+        let value = self.value(policy, index);
         if let OptionValue::Integer(number) = value {
             return u64::try_from(*number).ok();
         }
@@ -197,13 +197,13 @@ impl Trail {
     }
 
     /// Returns `true` if an option is `true`.
-    pub fn is_on(&self, policy: &Policy, slot: OptionSlot) -> bool {
-        matches!(self.value(policy, slot), OptionValue::Bool(true))
+    pub fn is_on(&self, policy: &Policy, index: OptionIndex) -> bool {
+        matches!(self.value(policy, index), OptionValue::Bool(true))
     }
 
     /// The value of an option with a closed set of words.
-    pub fn word(&self, policy: &Policy, slot: OptionSlot) -> Option<&'static str> {
-        if let OptionValue::Word(word) = self.value(policy, slot) {
+    pub fn word(&self, policy: &Policy, index: OptionIndex) -> Option<&'static str> {
+        if let OptionValue::Word(word) = self.value(policy, index) {
             Some(word)
         } else {
             None
@@ -211,8 +211,8 @@ impl Trail {
     }
 
     pub(crate) fn set_state(&mut self, rule: RuleIndex, state: RuleState) {
-        if let Some(place) = self.states.get_mut(rule.0 as usize) {
-            *place = state;
+        if let Some(slot) = self.states.get_mut(rule.0 as usize) {
+            *slot = state;
         }
         if state == RuleState::Matched {
             self.matched.push(rule);
@@ -229,19 +229,24 @@ impl Trail {
         }
     }
 
-    pub(crate) fn record_assignment(&mut self, policy: &Policy, slot: OptionSlot, rule: RuleIndex) {
-        if let Some(place) = policy
+    pub(crate) fn record_assignment(
+        &mut self,
+        policy: &Policy,
+        index: OptionIndex,
+        rule: RuleIndex,
+    ) {
+        if let Some(last) = policy
             .options
-            .assigned_index(slot)
+            .assigned_index(index)
             .and_then(|index| self.set_by.get_mut(index))
         {
-            *place = rule.0 + 1;
+            *last = rule.0 + 1;
         }
     }
 
     /// The rule that assigned an option last.
-    fn last_assigning_rule(&self, policy: &Policy, slot: OptionSlot) -> Option<RuleIndex> {
-        let last = self.set_by.get(policy.options.assigned_index(slot)?)?;
+    fn last_assigning_rule(&self, policy: &Policy, index: OptionIndex) -> Option<RuleIndex> {
+        let last = self.set_by.get(policy.options.assigned_index(index)?)?;
         last.checked_sub(1).map(RuleIndex)
     }
 
@@ -257,7 +262,11 @@ pub(crate) fn disposition_bit(disposition: Disposition) -> u8 {
 
 impl Policy {
     /// The value that a rule assigns to an option, if any.
-    pub(crate) fn assigned_value(&self, rule: RuleIndex, slot: OptionSlot) -> Option<&OptionValue> {
-        self.rules.get(rule.0 as usize)?.assigned_value(slot)
+    pub(crate) fn assigned_value(
+        &self,
+        rule: RuleIndex,
+        index: OptionIndex,
+    ) -> Option<&OptionValue> {
+        self.rules.get(rule.0 as usize)?.assigned_value(index)
     }
 }

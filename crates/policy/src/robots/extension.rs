@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn such_lines_change_no_rule() {
+    fn extension_lines_do_not_change_rules() {
         let file = "User-agent: a\nContent-Usage: train-ai=n\nVisit-time: 0100-0200\nUser-agent: b\nDisallow: /x\n";
         let parsed = RobotsFile::parse(file.as_bytes());
         assert_eq!(
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported() {
+    fn reported_lines() {
         let file = "Host: example.com\nUser-agent: a\nVisit-time: 0600-0845\nClean-param: sid /shop/\n\
                     User-agent: *\nVisit-time: 2200-2400\nHosting: x\nSitemap: /s\n";
         let parsed = RobotsFile::parse(file.as_bytes());
@@ -518,7 +518,7 @@ mod tests {
 
     /// A denial is found, however many other lines a file has.
     #[test]
-    fn a_use_that_is_asked_for_is_found_among_many() {
+    fn a_requested_use_is_found_among_many() {
         let reported = "Clean-param: a\nHost: h\nVisit-time: 0100-0200\n".repeat(1000);
         let lines: String = (0..900)
             .map(|n| format!("Content-Signal: use-{n}=n\n"))

@@ -178,9 +178,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_the_order_of_the_endings() {
-        for (place, row) in OUTCOMES.iter().enumerate() {
-            assert_eq!(row.outcome as usize, place);
+    fn the_table_has_the_order_of_the_outcomes() {
+        for (index, row) in OUTCOMES.iter().enumerate() {
+            assert_eq!(row.outcome as usize, index);
         }
     }
 }

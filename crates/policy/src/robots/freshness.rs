@@ -27,7 +27,7 @@ const REFRESH_WINDOW: Duration = Duration::from_secs(6 * 3600);
 pub const MAX_STALE_USE: Duration = Duration::from_secs(24 * 3600);
 
 /// The delay of a renewal after one that was not admitted by the host's pace.
-pub const RETRY_AFTER_NO_TURN: Duration = Duration::from_secs(10);
+pub const NOT_ADMITTED_DELAY: Duration = Duration::from_secs(10);
 
 /// The delays before the first, second, … fetch after failures.
 const RETRY_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
@@ -61,8 +61,9 @@ impl<'a> CacheFields<'a> {
     fn freshness_lifetime(self) -> Duration {
         let lifetime = self.max_age().or_else(|| self.until_expiry());
         let age = Duration::from_secs(parse_seconds(self.age.unwrap_or_default()).unwrap_or(0));
-        let left = lifetime.map_or(*FRESH_RANGE.end(), |lifetime| lifetime.saturating_sub(age));
-        left.clamp(*FRESH_RANGE.start(), *FRESH_RANGE.end())
+        let remaining =
+            lifetime.map_or(*FRESH_RANGE.end(), |lifetime| lifetime.saturating_sub(age));
+        remaining.clamp(*FRESH_RANGE.start(), *FRESH_RANGE.end())
     }
 
     fn stale_use(self) -> StaleUse {
@@ -141,8 +142,8 @@ enum StaleUse {
 
 /// Returns the delay before the next fetch after consecutive failures.
 pub fn retry_delay(failures: u32) -> Duration {
-    let place = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
-    let minutes = RETRY_MINUTES.get(place).or(RETRY_MINUTES.last()).copied();
+    let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+    let minutes = RETRY_MINUTES.get(index).or(RETRY_MINUTES.last()).copied();
     Duration::from_secs(60 * minutes.unwrap_or(1))
 }
 

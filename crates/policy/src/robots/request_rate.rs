@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_says_nothing() {
+    fn unparsable_rates_are_ignored() {
         for text in [
             "",
             "/",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_huge_stays_within_clocks() {
+    fn huge_values_do_not_overflow() {
         assert_eq!(
             interval("1/99999999999999999999999h"),
             Some(Duration::from_secs(u64::MAX).as_millis())

@@ -2,7 +2,7 @@
 //! 2.2.2).
 //!
 //! The rules of each section are grouped by their literal prefix and sorted; each prefix links to
-//! the next shorter one that it starts with. A look-up is one binary search and a walk along
+//! the next shorter one that it starts with. A lookup is one binary search and a walk along
 //! prefixes of the path.
 
 use std::borrow::Cow;
@@ -193,7 +193,7 @@ pub(super) fn sort_agents(mut agents: Vec<AgentLine>, text: &[u8]) -> Box<[Agent
     agents.into()
 }
 
-/// The tables for look-ups.
+/// The tables for lookups.
 #[derive(Debug, Default)]
 pub(super) struct RuleTable {
     patterns: Box<[u8]>,

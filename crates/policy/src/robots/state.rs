@@ -9,7 +9,7 @@ use crate::model::upstream_fault::UpstreamFault;
 
 use super::fetch_outcome::{FetchEffect, RobotsFetchOutcome};
 use super::file::RobotsFile;
-use super::freshness::{CacheFields, MAX_STALE_AGE, RETRY_AFTER_NO_TURN, retry_delay};
+use super::freshness::{CacheFields, MAX_STALE_AGE, NOT_ADMITTED_DELAY, retry_delay};
 
 /// The effect of a host's robots.txt on crawlers.
 #[derive(Clone, Debug)]
@@ -286,7 +286,7 @@ impl RobotsState {
     fn from_no_turn(before: Option<&Arc<Self>>, now: Instant) -> Self {
         if let Some(before) = before.filter(|before| before.is_usable_stale(now)) {
             return Self {
-                renewal_paused_until: now.checked_add(RETRY_AFTER_NO_TURN),
+                renewal_paused_until: now.checked_add(NOT_ADMITTED_DELAY),
                 ..Self::clone(before)
             };
         }
@@ -324,10 +324,10 @@ impl RobotsState {
         let stale = last
             .filter(|last| now.saturating_duration_since(last.fetched_at) < MAX_STALE_AGE)
             .cloned();
-        let given_up =
+        let is_given_up =
             stale.is_none() && now.saturating_duration_since(failing_since) >= MAX_STALE_AGE;
         Self {
-            rules: if given_up {
+            rules: if is_given_up {
                 RobotsRules::AllowAll
             } else {
                 RobotsRules::Unknown
@@ -372,16 +372,16 @@ mod tests {
         }
     }
 
-    fn describe(known: &RobotsState) -> (&'static str, &'static str, u64) {
-        let standing = match known.rules {
+    fn describe(state: &RobotsState) -> (&'static str, &'static str, u64) {
+        let source = match state.rules {
             RobotsRules::File(_) => "rules",
             RobotsRules::AllowAll => "allow all",
             RobotsRules::Unknown => "unknown",
         };
         (
-            standing,
-            known.outcome.as_str(),
-            known.fresh_for.as_secs() / 60,
+            source,
+            state.outcome.as_str(),
+            state.fresh_for.as_secs() / 60,
         )
     }
 
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn failures_keep_what_was_known_for_thirty_days_and_then_allow() {
-        let (clock, hand) = crate::clock::TestClock::manual();
+        let (clock, control) = crate::clock::TestClock::manual();
         let text = b"User-agent: *\nDisallow: /\n";
         let mut known = Arc::new(RobotsState::from_fetch(
             None,
@@ -442,7 +442,7 @@ mod tests {
         ));
         let mut waits = vec![];
         for _ in 0..6 {
-            hand.advance(Duration::from_secs(3600));
+            control.advance(Duration::from_secs(3600));
             known = Arc::new(RobotsState::from_fetch(
                 Some(&known),
                 &RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
@@ -452,7 +452,7 @@ mod tests {
             waits.push(known.fresh_for.as_secs() / 60);
         }
         assert_eq!(waits, [1, 2, 5, 15, 60, 60]);
-        hand.advance(MAX_STALE_AGE);
+        control.advance(MAX_STALE_AGE);
         let later = RobotsState::from_fetch(
             Some(&known),
             &RobotsFetchResult::failed(RobotsFetchOutcome::Refused),
@@ -469,8 +469,8 @@ mod tests {
     }
 
     #[test]
-    fn no_turn_is_no_failure() {
-        let (clock, hand) = crate::clock::TestClock::manual();
+    fn a_fetch_that_was_not_admitted_is_not_a_failure() {
+        let (clock, control) = crate::clock::TestClock::manual();
         let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Timeout);
         let held = RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted);
         let after = |before: &Arc<RobotsState>, fetched| {
@@ -482,26 +482,26 @@ mod tests {
             &answer(200, text, RobotsBodyType::Other),
             clock.now(),
         ));
-        hand.advance(Duration::from_secs(20 * 3600));
-        let past = after(&file, &held);
+        control.advance(Duration::from_secs(20 * 3600));
+        let expired = after(&file, &held);
         assert_eq!(
-            (describe(&past), past.is_fresh(clock.now())),
+            (describe(&expired), expired.is_fresh(clock.now())),
             (("rules", "file", 1080), false)
         );
         assert!(
-            past.is_usable_stale(clock.now())
-                && past.is_renewal_paused(clock.now())
-                && past.stale().is_none()
+            expired.is_usable_stale(clock.now())
+                && expired.is_renewal_paused(clock.now())
+                && expired.stale().is_none()
         );
-        hand.advance(RETRY_AFTER_NO_TURN);
-        assert!(!past.is_renewal_paused(clock.now()));
-        let once = after(&past, &failed);
+        control.advance(NOT_ADMITTED_DELAY);
+        assert!(!expired.is_renewal_paused(clock.now()));
+        let once = after(&expired, &failed);
         let again = after(&once, &held);
         assert_eq!(
             (describe(&once), describe(&again)),
             (("unknown", "timeout", 1), ("unknown", "timeout", 1))
         );
-        hand.advance(Duration::from_secs(5 * 3600));
+        control.advance(Duration::from_secs(5 * 3600));
         let too_old = after(&again, &held);
         assert_eq!(describe(&too_old), ("unknown", "held", 0));
         assert!(too_old.stale().is_some_and(|stale| stale.file().is_some()));
@@ -513,15 +513,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_had_is_not_known_after_no_turn() {
-        let (clock, hand) = crate::clock::TestClock::manual();
+    fn an_unknown_file_stays_unknown_if_the_fetch_is_not_admitted() {
+        let (clock, control) = crate::clock::TestClock::manual();
         let nothing = Arc::new(RobotsState::from_fetch(
             None,
             &RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
             clock.now(),
         ));
         assert_eq!(describe(&nothing), ("unknown", "held", 0));
-        hand.advance(MAX_STALE_AGE);
+        control.advance(MAX_STALE_AGE);
         let failed = RobotsState::from_fetch(
             Some(&nothing),
             &RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
@@ -537,15 +537,15 @@ mod tests {
 
     #[test]
     fn freshness_ends() {
-        let (clock, hand) = crate::clock::TestClock::manual();
+        let (clock, control) = crate::clock::TestClock::manual();
         let known = RobotsState::from_fetch(
             None,
             &RobotsFetchResult::failed(RobotsFetchOutcome::Dns),
             clock.now(),
         );
-        hand.advance(Duration::from_secs(59));
+        control.advance(Duration::from_secs(59));
         assert!(known.is_fresh(clock.now()));
-        hand.advance(Duration::from_secs(1));
+        control.advance(Duration::from_secs(1));
         assert!(!known.is_fresh(clock.now()));
         assert!(
             !RobotsState::from_fetch(

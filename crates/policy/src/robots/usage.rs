@@ -139,12 +139,12 @@ mod tests {
     use super::*;
 
     fn check(spelling: UsageSyntax, text: &str, expected: &str) {
-        let said = parse_statement(spelling, text);
-        let said: Vec<String> = said
+        let statement = parse_statement(spelling, text);
+        let statement: Vec<String> = statement
             .iter()
             .map(|(name, p)| format!("{name} {}", p.as_str()))
             .collect();
-        assert_eq!(said.join(", "), expected, "{text:?}");
+        assert_eq!(statement.join(", "), expected, "{text:?}");
     }
 
     #[test]

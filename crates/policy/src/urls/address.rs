@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_address_is_judged_too() {
+    fn embedded_addresses_are_checked() {
         for (address, class) in [
             ("::ffff:127.0.0.1", Class::Loopback),
             ("::ffff:8.8.8.8", Class::Public),
@@ -385,7 +385,7 @@ mod tests {
 
     /// A network with bits outside its mask would never match.
     #[test]
-    fn every_network_lies_in_its_mask() {
+    fn networks_have_no_host_bits() {
         assert!(
             V4.iter()
                 .all(|range| range.network & !range.mask == 0 && !range.source.is_empty())

@@ -290,19 +290,19 @@ fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
 const SECOND_DOCUMENT_MESSAGE: &str =
     "a second document begins (`---`); a file may contain only one";
 
-fn budget_problem(place: &SourceLocation, breach: &BudgetBreach) -> Problem {
+fn budget_problem(place: &SourceLocation, error: &BudgetBreach) -> Problem {
     let too_many = matches!(
-        breach,
+        error,
         BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. }
     );
     if too_many {
         return Problem::error(place, format!("more than {MAX_NODES} values and keys"))
             .with_help(BIG_DATA_HELP);
     }
-    if matches!(breach, BudgetBreach::Depth { .. }) {
+    if matches!(error, BudgetBreach::Depth { .. }) {
         return Problem::error(place, format!("nested more than {MAX_DEPTH} levels deep"));
     }
-    if matches!(breach, BudgetBreach::Documents { .. }) {
+    if matches!(error, BudgetBreach::Documents { .. }) {
         return Problem::error(place, SECOND_DOCUMENT_MESSAGE);
     }
     Problem::error(place, "aliases (`*name`) expand to too many values")

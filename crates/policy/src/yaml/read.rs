@@ -21,7 +21,7 @@ pub struct MapReader<'n> {
 
 impl<'n> MapReader<'n> {
     /// Opens a mapping; `what` names it in the message if the node is not a mapping.
-    pub fn open(node: &'n Node, what: &str, problems: &mut Problems) -> Option<Self> {
+    pub fn open(node: &'n Node, subject: &str, problems: &mut Problems) -> Option<Self> {
         if let YamlValue::Mapping(entries) = &node.value {
             return Some(Self {
                 place: &node.place,
@@ -31,7 +31,7 @@ impl<'n> MapReader<'n> {
         }
         problems.push(wrong_type(
             node,
-            &format!("{what} must be a mapping (`key: value`)"),
+            &format!("{subject} must be a mapping (`key: value`)"),
         ));
         None
     }
@@ -90,25 +90,25 @@ pub fn wrong_type(node: &Node, expected: &str) -> Problem {
 }
 
 /// Returns the entries of a mapping whose keys are names chosen by the author.
-pub fn entries<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [MappingEntry] {
+pub fn entries<'n>(node: &'n Node, subject: &str, problems: &mut Problems) -> &'n [MappingEntry] {
     if let YamlValue::Mapping(entries) = &node.value {
         return entries;
     }
     problems.push(wrong_type(
         node,
-        &format!("{what} must be a mapping (`name: value`)"),
+        &format!("{subject} must be a mapping (`name: value`)"),
     ));
     &[]
 }
 
 /// Returns the items of a list.
-pub fn items<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [Node] {
+pub fn items<'n>(node: &'n Node, subject: &str, problems: &mut Problems) -> &'n [Node] {
     if let YamlValue::Sequence(items) = &node.value {
         return items;
     }
     problems.push(wrong_type(
         node,
-        &format!("{what} must be a list (`[a, b]`)"),
+        &format!("{subject} must be a list (`[a, b]`)"),
     ));
     &[]
 }
@@ -148,14 +148,14 @@ pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
     if let YamlValue::Bool(value) = node.value {
         return Some(value);
     }
-    let near = match node.spelling() {
+    let suggestion = match node.spelling() {
         Some("yes" | "on" | "Yes" | "On" | "y" | "1") => Some("true"),
         Some("no" | "off" | "No" | "Off" | "n" | "0") => Some("false"),
         _ => None,
     };
     let problem = wrong_type(node, "expected true or false");
     problems.push(Problem {
-        suggestion: near.map(Into::into),
+        suggestion: suggestion.map(Into::into),
         help: Some("allowed: true, false".into()),
         ..problem
     });

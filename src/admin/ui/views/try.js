@@ -140,7 +140,7 @@ class Try {
           field("Robots meta tag", text("meta_robots", "noindex")),
           field("Canonical URL", text("canonical")),
         ),
-        h("div.actions", check("tunnel", "blind tunnel (CONNECT)"), check("known", "known to the ledger")),
+        h("div.actions", check("tunnel", "opaque tunnel (CONNECT)"), check("known", "known to the ledger")),
       ),
     );
     return h(

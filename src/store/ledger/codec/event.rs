@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_and_reason_is_read_as_it_is_written() {
+    fn every_kind_and_reason_round_trips() {
         for (kind, why) in LedgerEventKind::ALL
             .into_iter()
             .flat_map(|kind| LedgerEventReason::ALL.map(|why| (kind, why)))

@@ -117,8 +117,8 @@ impl<'b> RecordFields<'b> {
         let mut fields = [WireField::Unknown; FIELD_COUNT];
         for field in MessageFields(bytes) {
             let (tag, field) = field?;
-            if let Some(place) = fields.get_mut(tag as usize) {
-                *place = field;
+            if let Some(slot) = fields.get_mut(tag as usize) {
+                *slot = field;
             }
         }
         let mut fields = Self {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_is_written() {
+    fn records_round_trip() {
         let full = LedgerRecord {
             crawler: "news".into(),
             url: "http://h.test/ä?q".into(),
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_adds_is_passed_over_and_what_is_no_record_is_refused() {
+    fn unknown_fields_are_skipped_and_invalid_records_refused() {
         let entry = StoredRecord {
             record: Arc::new(LedgerRecord {
                 size: 3,

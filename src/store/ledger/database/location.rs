@@ -69,13 +69,13 @@ impl LedgerLocation {
 /// Creates the file if it does not exist, readable by its owner only: URLs may contain secrets.
 pub(super) fn create_private_file(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let there = path.exists();
+    let exists = path.exists();
     OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
         .open(path)?;
-    if there { Ok(()) } else { sync_directory(path) }
+    if exists { Ok(()) } else { sync_directory(path) }
 }
 
 /// Converts an error of the database.

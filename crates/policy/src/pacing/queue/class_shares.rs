@@ -35,16 +35,16 @@ impl ClassShares {
         class: PriorityClass,
         has_waiters: impl Fn(PriorityClass) -> bool,
     ) {
-        let mut gained = 0;
-        for one in PriorityClass::ALL
+        let mut total_gain = 0;
+        for waiting_class in PriorityClass::ALL
             .into_iter()
             .filter(|class| has_waiters(*class))
         {
-            let weight = i64::from(one.weight());
-            *self.credit.get_mut(one) += weight;
-            gained += weight;
+            let weight = i64::from(waiting_class.weight());
+            *self.credit.get_mut(waiting_class) += weight;
+            total_gain += weight;
         }
-        *self.credit.get_mut(class) -= gained;
+        *self.credit.get_mut(class) -= total_gain;
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_alone_owes_nothing_for_it() {
+    fn a_class_that_waits_alone_accumulates_no_debt() {
         let mut shares = ClassShares::default();
         for _ in 0..1_000 {
             shares.charge(PriorityClass::Refresh, |class| {

@@ -91,30 +91,31 @@ impl CrawlerTurns {
     /// Returns how many requests go before one of them if none comes or leaves: the crawler's own
     /// earlier requests and, with each of these and perhaps once more, one of every other crawler.
     pub(super) fn count_before(&self, crawler: &Crawler, number: u64) -> usize {
-        let Some(own) = self.turns.get(crawler.as_str()) else {
+        let Some(turn) = self.turns.get(crawler.as_str()) else {
             return 0;
         };
         let rounds = self
             .queues
-            .get(own)
+            .get(turn)
             .map_or(0, |queue| queue.range(..number).count());
-        self.count_served_in(rounds, *own)
+        self.count_served_in(rounds, *turn)
     }
 
     /// Returns how many requests would go before a new one.
     pub(super) fn count_before_new(&self, crawler: &Crawler) -> usize {
-        let own = self.turns.get(crawler.as_str());
-        let rounds = own
+        let turn = self.turns.get(crawler.as_str());
+        let rounds = turn
             .and_then(|own| self.queues.get(own))
             .map_or(0, BTreeSet::len);
-        self.count_served_in(rounds, own.copied().unwrap_or(LAST_TURN))
+        self.count_served_in(rounds, turn.copied().unwrap_or(LAST_TURN))
     }
 
     /// Returns how many requests go in this many rounds, and before `own` in the next one.
     fn count_served_in(&self, rounds: usize, own: TurnKey) -> usize {
         let others = self.queues.iter().filter(|(turn, _)| **turn != own);
-        let theirs = others.map(|(turn, queue)| queue.len().min(rounds + usize::from(*turn < own)));
-        rounds + theirs.sum::<usize>()
+        let served_others =
+            others.map(|(turn, queue)| queue.len().min(rounds + usize::from(*turn < own)));
+        rounds + served_others.sum::<usize>()
     }
 
     fn begin_turn(&mut self, crawler: &Crawler, number: u64) -> TurnKey {
@@ -171,14 +172,14 @@ mod tests {
     /// Takes the first request until none waits, and checks `count_before` for each of them.
     fn served(mut turns: CrawlerTurns, of: impl Fn(u64) -> &'static str) -> Vec<u64> {
         let mut order = vec![];
-        let told: BTreeMap<u64, usize> = turns
+        let counts: BTreeMap<u64, usize> = turns
             .queues
             .values()
             .flatten()
             .map(|n| (*n, turns.count_before(&crawler(of(*n)), *n)))
             .collect();
         while let Some(first) = turns.first() {
-            assert_eq!(told[&first], order.len(), "{first}: requests before it");
+            assert_eq!(counts[&first], order.len(), "{first}: requests before it");
             turns.record_grant(&crawler(of(first)), first);
             order.push(first);
         }
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_comes_is_told_how_many_are_before_it() {
+    fn the_requests_ahead_of_a_new_one_are_counted() {
         for (waits, comes, before) in [
             (&[][..], 1, 0),
             (&[1, 2, 3], 4, 3),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_costs_its_crawler_no_turn() {
+    fn a_cancelled_request_does_not_use_a_turn() {
         let mut turns = waiting(&[1, 2, 10, 11]);
         turns.remove(&crawler("a"), 1);
         assert_eq!(served(turns, of), [2, 10, 11]);

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_urgency_is_read_as_rfc_9218_has_it() {
+    fn urgency_is_parsed_as_in_rfc_9218() {
         for (text, steps) in [
             ("u=0", Some(-2)),
             ("u=1, i", Some(-1)),

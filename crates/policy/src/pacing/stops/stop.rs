@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_one_line_that_can_be_seen() {
+    fn reasons_are_one_printable_line() {
         assert_eq!(
             StopReason::new("  «too fast», ticket 7 ").unwrap().as_str(),
             "«too fast», ticket 7"

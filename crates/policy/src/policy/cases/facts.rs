@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_joined_and_tell_type_and_size() {
+    fn headers_are_joined_and_determine_type_and_size() {
         let headers =
             json!({ "Content-Type": "Text/HTML; x", "Content-Length": "7", "A": ["1", "2"] });
         let facts = read(json!({
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_a_document_bring_an_answer() {
+    fn document_facts_imply_a_response() {
         let facts = read(json!({ "url": "http://h/", "title": "t", "canonical": "/c" })).unwrap();
         facts.with_facts(|facts| {
             assert!(matches!(

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn values_become_what_the_fields_hold() {
+    fn values_are_canonicalized_like_their_fields() {
         use TextTestKind::{Contains, Domain, Exact, Ext, Prefix, Suffix, Under};
         for (field, kind, text, expected) in [
             (Field::Host, Exact, "FOO.com.", "foo.com"),
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_have_a_twin_only_without_a_path() {
+    fn www_variants_exist_only_without_a_path() {
         for (site, expected) in [
             ("http://H", &["http://h/", "http://www.h/"][..]),
             (

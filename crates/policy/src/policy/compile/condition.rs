@@ -97,7 +97,7 @@ impl ConditionCompiler<'_> {
         &mut self,
         atom: &SourceAtom,
         field: &Field,
-        word: TextTestKind,
+        kind: TextTestKind,
         values: &[LocatedText],
     ) -> Vec<Atom> {
         let case = if field.ignores_case() {
@@ -109,13 +109,13 @@ impl ConditionCompiler<'_> {
         let mut regexes: Vec<Regex> = Vec::new();
         let mut written: Vec<PatternSource> = Vec::new();
         for value in values {
-            self.report_all(warnings::value_warnings(field, word, value));
-            match self.compile_value(field, word, case, atom.form, value) {
+            self.report_all(warnings::value_warnings(field, kind, value));
+            match self.compile_value(field, kind, case, atom.form, value) {
                 Some(CompiledText::Plain(forms)) => texts.extend(forms),
                 Some(CompiledText::Regex(regex)) => {
                     regexes.push(regex);
                     written.push(PatternSource {
-                        kind: word.as_str(),
+                        kind: kind.as_str(),
                         text: value.value.clone(),
                     });
                 }
@@ -124,7 +124,7 @@ impl ConditionCompiler<'_> {
         }
         let mut tests = Vec::new();
         if !texts.is_empty() {
-            let kind = text_kind(word)(texts.into());
+            let kind = text_kind(kind)(texts.into());
             tests.push(text_atom(field, kind, case, atom.form));
         }
         if !regexes.is_empty() {
@@ -140,13 +140,13 @@ impl ConditionCompiler<'_> {
     fn compile_value(
         &mut self,
         field: &Field,
-        word: TextTestKind,
+        kind: TextTestKind,
         case: CaseSensitivity,
         form: TextForm,
         value: &LocatedText,
     ) -> Option<CompiledText> {
         let text = &*value.value;
-        let compiled = match word {
+        let compiled = match kind {
             TextTestKind::Regex => match regex::compile(text, canonical::url_region(field), case) {
                 Ok(regex) => return Some(CompiledText::Regex(regex)),
                 Err(error) => {
@@ -167,8 +167,8 @@ impl ConditionCompiler<'_> {
             | TextTestKind::Contains
             | TextTestKind::Domain
             | TextTestKind::Ext
-            | TextTestKind::Under => canonical::value(field, word, case, form, text)
-                .and_then(|value| plain_or_regex(word, value, case)),
+            | TextTestKind::Under => canonical::value(field, kind, case, form, text)
+                .and_then(|value| plain_or_regex(kind, value, case)),
         };
         compiled
             .map_err(|error| self.problems.push(value_problem(value, error)))
@@ -261,7 +261,7 @@ impl ConditionCompiler<'_> {
         name: &LocatedText,
         field: Option<&Field>,
     ) -> Option<Condition> {
-        let Some((place, kind)) = self.lists.find(&name.value) else {
+        let Some((index, kind)) = self.lists.find(&name.value) else {
             let problem =
                 Problem::error(&name.place, "no list with this name").with_found(&*name.value);
             let names: Vec<&str> = self.lists.names().collect();
@@ -293,12 +293,12 @@ impl ConditionCompiler<'_> {
             self.problems.push(problem.with_found(&*name.value));
             return None;
         }
-        let place = if field.ignores_case() {
-            self.lists.lowercase_copy(place)
+        let index = if field.ignores_case() {
+            self.lists.lowercase_copy(index)
         } else {
-            place
+            index
         };
-        Some(atom_condition(plain_atom(field, AtomTest::InList(place))))
+        Some(atom_condition(plain_atom(field, AtomTest::InList(index))))
     }
 
     fn report_all(&mut self, problems: Vec<Problem>) {
@@ -340,8 +340,8 @@ pub(super) fn value_problem(value: &LocatedText, error: InvalidValue) -> Problem
 }
 
 /// Returns the constructor of a test on plain values.
-fn text_kind(word: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
-    match word {
+fn text_kind(kind: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
+    match kind {
         TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => TextKind::Exact,
         TextTestKind::Prefix | TextTestKind::Site => TextKind::Prefix,
         TextTestKind::Suffix => TextKind::Suffix,
@@ -356,14 +356,14 @@ fn text_kind(word: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
 /// Keeps a value with a single form as text; builds a regular expression for one with several
 /// forms.
 fn plain_or_regex(
-    word: TextTestKind,
+    kind: TextTestKind,
     value: EscapedText,
     case: CaseSensitivity,
 ) -> Result<CompiledText, InvalidValue> {
     let Some(pattern) = value.pattern else {
         return Ok(CompiledText::Plain(vec![value.text.into()]));
     };
-    let anchored = match word {
+    let anchored = match kind {
         TextTestKind::Exact => format!(r"\A(?:{pattern})\z"),
         TextTestKind::Prefix => format!(r"\A(?:{pattern})"),
         TextTestKind::Suffix => format!(r"(?:{pattern})\z"),

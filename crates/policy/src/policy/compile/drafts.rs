@@ -62,8 +62,8 @@ impl<'s> RuleDrafts<'s> {
             scope: RuleScope::Document,
         };
         builder.add_rules(&source.rules, None, EnforcementMode::Enforce);
-        for (place, space) in source.spaces.iter().enumerate() {
-            builder.scope = RuleScope::Space(place);
+        for (index, space) in source.spaces.iter().enumerate() {
+            builder.scope = RuleScope::Space(index);
             builder.add_rules(&space.rules, None, EnforcementMode::Enforce);
         }
         builder.scope = RuleScope::Global;
@@ -119,9 +119,9 @@ impl<'s> RuleDrafts<'s> {
     }
 
     /// Returns the direct children of a rule, with their indexes.
-    pub(super) fn children(&self, place: usize) -> impl Iterator<Item = (usize, &RuleDraft<'s>)> {
-        let end = self.all.get(place).map_or(0, |draft| draft.end);
-        let mut at = place + 1;
+    pub(super) fn children(&self, parent: usize) -> impl Iterator<Item = (usize, &RuleDraft<'s>)> {
+        let end = self.all.get(parent).map_or(0, |draft| draft.end);
+        let mut at = parent + 1;
         std::iter::from_fn(move || {
             let draft = self.all.get(at).filter(|_| at < end)?;
             let here = at;
@@ -180,25 +180,30 @@ impl<'s> DraftBuilder<'s, '_> {
         }
     }
 
-    fn add_rule(&mut self, rule: &'s SourceRule, parent: Option<usize>, around: EnforcementMode) {
+    fn add_rule(
+        &mut self,
+        rule: &'s SourceRule,
+        parent: Option<usize>,
+        parent_mode: EnforcementMode,
+    ) {
         let before = self.problems.enter_rule(Some(rule.name().clone()));
         let (condition, invalid) = self.compile_condition(rule);
-        let mode = rule_mode(rule, around, &invalid);
+        let mode = rule_mode(rule, parent_mode, &invalid);
         self.report_invalid(rule, invalid);
-        let place = self.drafts.all.len();
+        let index = self.drafts.all.len();
         self.drafts.all.push(RuleDraft {
             source: rule,
             scope: self.scope,
             parent,
-            end: place + 1,
+            end: index + 1,
             condition,
             mode,
         });
         if let SourceRuleBody::Group(group) = &rule.body {
-            self.add_rules(&group.rules, Some(place), mode);
+            self.add_rules(&group.rules, Some(index), mode);
         }
         let end = self.drafts.all.len();
-        if let Some(draft) = self.drafts.all.get_mut(place) {
+        if let Some(draft) = self.drafts.all.get_mut(index) {
             draft.end = end;
         }
         self.problems.enter_rule(before);
@@ -237,8 +242,12 @@ impl<'s> DraftBuilder<'s, '_> {
 }
 
 /// Returns the mode of a rule from its own keys and the mode of the group around it.
-fn rule_mode(rule: &SourceRule, around: EnforcementMode, invalid: &[Problem]) -> EnforcementMode {
-    match around {
+fn rule_mode(
+    rule: &SourceRule,
+    parent_mode: EnforcementMode,
+    invalid: &[Problem],
+) -> EnforcementMode {
+    match parent_mode {
         EnforcementMode::Disabled => EnforcementMode::Disabled,
         EnforcementMode::Enforce | EnforcementMode::Shadow
             if !rule.enabled || !invalid.is_empty() =>
@@ -246,6 +255,6 @@ fn rule_mode(rule: &SourceRule, around: EnforcementMode, invalid: &[Problem]) ->
             EnforcementMode::Disabled
         }
         EnforcementMode::Enforce if rule.shadow.is_some() => EnforcementMode::Shadow,
-        EnforcementMode::Enforce | EnforcementMode::Shadow => around,
+        EnforcementMode::Enforce | EnforcementMode::Shadow => parent_mode,
     }
 }

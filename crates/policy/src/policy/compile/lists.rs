@@ -38,11 +38,11 @@ impl ListTable {
             used: Vec::new(),
         };
         for source in sources {
-            let place = lists.all.len();
+            let index = lists.all.len();
             lists
                 .by_name
                 .entry(source.name.value.clone())
-                .or_insert((place, source.kind));
+                .or_insert((index, source.kind));
             let kind = source.kind.unwrap_or(ListKind::Values);
             let items = if source.kind.is_some() {
                 compile_items(kind, source, problems)
@@ -75,25 +75,25 @@ impl ListTable {
     }
 
     /// Returns the index of a list whose items are lower case: a copy if some are not.
-    pub(super) fn lowercase_copy(&mut self, place: usize) -> usize {
+    pub(super) fn lowercase_copy(&mut self, index: usize) -> usize {
         let Some(list) = self
             .all
-            .get(place)
+            .get(index)
             .filter(|list| list.kind == ListKind::Values)
         else {
-            return place;
+            return index;
         };
         let ListItems::Set(items) = &list.items else {
-            return place;
+            return index;
         };
         if !items
             .texts()
             .iter()
             .any(|item| item.bytes().any(|b| b.is_ascii_uppercase()))
         {
-            return place;
+            return index;
         }
-        if let Some(copy) = self.lowercase_copies.get(&place) {
+        if let Some(copy) = self.lowercase_copies.get(&index) {
             return *copy;
         }
         let mut lower = PackedTexts::default();
@@ -107,7 +107,7 @@ impl ListTable {
             kind: list.kind,
             items: ListItems::from_texts(lower),
         };
-        self.lowercase_copies.insert(place, self.all.len());
+        self.lowercase_copies.insert(index, self.all.len());
         self.all.push(copy);
         self.all.len() - 1
     }

@@ -16,7 +16,7 @@ pub(super) fn needs_ledger(sources: OptionSources<'_>) -> bool {
     !sources.spaces.all().is_empty()
         || [MIN_INTERVAL, AFTER_ERROR, MAX_DEPTH, BUDGET_NEW_URLS]
             .into_iter()
-            .any(|slot| sources.ever_sets(slot))
+            .any(|index| sources.ever_sets(index))
         || compares_content(sources)
         || sources
             .rules

@@ -8,7 +8,7 @@ use crate::diagnostics::problems::Problems;
 use crate::model::disposition::Disposition;
 use crate::policy::options::schema::{self, OpenMap, OptionDeadline, OptionSpec, OptionSupport};
 use crate::policy::options::{
-    Assignment, OptionEntry, OptionSetter, OptionSlot, OptionTable, OptionValue,
+    Assignment, OptionEntry, OptionIndex, OptionSetter, OptionTable, OptionValue,
 };
 use crate::policy::rule::Rule;
 use crate::policy::source::missing_disposition;
@@ -22,8 +22,8 @@ use super::stages::RulePlacement;
 /// The options of a policy during compilation.
 pub(super) struct OptionCompiler {
     entries: Vec<OptionEntry>,
-    /// The slots of the keys of open maps.
-    open_slots: BTreeMap<Box<str>, OptionSlot>,
+    /// The indexes of the keys of open maps.
+    open_indexes: BTreeMap<Box<str>, OptionIndex>,
     /// Options without effect, by the first part of their paths.
     ineffective: BTreeMap<Box<str>, IneffectiveOption>,
 }
@@ -48,7 +48,7 @@ impl OptionCompiler {
         });
         let mut options = Self {
             entries: entries.collect(),
-            open_slots: BTreeMap::new(),
+            open_indexes: BTreeMap::new(),
             ineffective: BTreeMap::new(),
         };
         options.register_all_open_keys(source, problems);
@@ -57,20 +57,20 @@ impl OptionCompiler {
             .iter()
             .filter(|option| schema::find_open_map(&option.path).is_none())
         {
-            let Some(slot) = options.resolve_slot(option, problems) else {
+            let Some(index) = options.resolve_index(option, problems) else {
                 continue;
             };
-            if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
+            if let Some(entry) = options.entries.get_mut(usize::from(index.0)) {
                 entry.base = option.value.clone();
                 entry.set_by = OptionSetter::Document;
             }
         }
         // The reader reports this for texts; a source that was built otherwise is checked here.
-        let given = source
+        let expanded = source
             .options
             .iter()
             .any(|option| *option.path == *"disposition");
-        if !given && !problems.has_errors() {
+        if !expanded && !problems.has_errors() {
             problems.push(missing_disposition(&source.options_place));
         }
         options
@@ -78,21 +78,21 @@ impl OptionCompiler {
 
     pub(super) fn space_assignments(
         &mut self,
-        given: &[SourceOption],
+        options: &[SourceOption],
         problems: &mut Problems,
     ) -> Box<[Assignment]> {
         let mut all = Vec::new();
-        for option in given {
+        for option in options {
             if let Some(map) = schema::find_open_map(&option.path) {
-                all.extend(self.open_map_slots(map).map(|slot| Assignment {
-                    slot,
+                all.extend(self.open_map_indexes(map).map(|index| Assignment {
+                    index,
                     value: OptionValue::None,
                 }));
                 continue;
             }
-            let slot = self.resolve_slot(option, problems);
-            all.extend(slot.map(|slot| Assignment {
-                slot,
+            let index = self.resolve_index(option, problems);
+            all.extend(index.map(|index| Assignment {
+                index,
                 value: option.value.clone(),
             }));
         }
@@ -109,9 +109,9 @@ impl OptionCompiler {
         let mut all: Vec<Assignment> = Vec::new();
         if let Some(then) = &group.then {
             for option in expand_then(then) {
-                let slot = self.resolve_slot(&option, problems);
-                all.extend(slot.map(|slot| Assignment {
-                    slot,
+                let index = self.resolve_index(&option, problems);
+                all.extend(index.map(|index| Assignment {
+                    index,
                     value: option.value,
                 }));
             }
@@ -119,20 +119,20 @@ impl OptionCompiler {
         let by_then = all.len();
         for option in &group.set {
             if let Some(map) = schema::find_open_map(&option.path) {
-                all.extend(self.open_map_slots(map).map(|slot| Assignment {
-                    slot,
+                all.extend(self.open_map_indexes(map).map(|index| Assignment {
+                    index,
                     value: OptionValue::None,
                 }));
                 continue;
             }
-            let Some(slot) = self.resolve_slot(option, problems) else {
+            let Some(index) = self.resolve_index(option, problems) else {
                 continue;
             };
             if all
                 .get(..by_then)
                 .unwrap_or(&[])
                 .iter()
-                .any(|assignment| assignment.slot == slot)
+                .any(|assignment| assignment.index == index)
             {
                 let problem = Problem::error(&option.place, "`then` already assigns this option")
                     .with_found(&*option.path);
@@ -140,7 +140,7 @@ impl OptionCompiler {
             }
             check_stage(option, placement, problems);
             all.push(Assignment {
-                slot,
+                index,
                 value: option.value.clone(),
             });
         }
@@ -175,26 +175,26 @@ impl OptionCompiler {
         OptionTable::new(self.entries, rules)
     }
 
-    /// Returns the slot of an option, and reports problems with its value.
-    fn resolve_slot(
+    /// Returns the index of an option, and reports problems with its value.
+    fn resolve_index(
         &mut self,
         option: &SourceOption,
         problems: &mut Problems,
-    ) -> Option<OptionSlot> {
+    ) -> Option<OptionIndex> {
         if schema::split_open_key(&option.path).is_some() {
-            return self.open_slots.get(&option.path).copied();
+            return self.open_indexes.get(&option.path).copied();
         }
-        let Some((slot, spec)) = schema::find_spec(&option.path) else {
+        let Some((index, spec)) = schema::find_spec(&option.path) else {
             let problem = Problem::error(&option.place, "unknown option").with_found(&*option.path);
             problems.push(problem.with_suggestion_from(schema::SPECS.iter().map(|spec| spec.path)));
             return None;
         };
         self.check_effect(option, spec, problems);
         replacements::check_replacements(option, problems);
-        if slot == schema::VERIFY && option.value == OptionValue::Word("skip") {
+        if index == schema::VERIFY && option.value == OptionValue::Word("skip") {
             problems.push(Problem::warning(&option.place, UNVERIFIED));
         }
-        Some(slot)
+        Some(index)
     }
 
     fn register_all_open_keys(&mut self, source: &SourcePolicy, problems: &mut Problems) {
@@ -224,13 +224,13 @@ impl OptionCompiler {
             let Some((map, _)) = schema::split_open_key(&option.path) else {
                 continue;
             };
-            if self.open_slots.contains_key(&option.path) {
+            if self.open_indexes.contains_key(&option.path) {
                 continue;
             }
-            let place = u16::try_from(self.entries.len())
+            let next_index = u16::try_from(self.entries.len())
                 .ok()
-                .filter(|_| self.open_map_slots(map).count() < map.max_keys);
-            let Some(place) = place else {
+                .filter(|_| self.open_map_indexes(map).count() < map.max_keys);
+            let Some(next_index) = next_index else {
                 let message = format!(
                     "more than {} different keys of `{}`",
                     map.max_keys, map.path
@@ -243,18 +243,18 @@ impl OptionCompiler {
                 base: OptionValue::None,
                 set_by: OptionSetter::BuiltIn,
             });
-            self.open_slots
-                .insert(option.path.clone(), OptionSlot(place));
+            self.open_indexes
+                .insert(option.path.clone(), OptionIndex(next_index));
         }
     }
 
-    fn open_map_slots(&self, map: &'static OpenMap) -> impl Iterator<Item = OptionSlot> {
-        self.open_slots
+    fn open_map_indexes(&self, map: &'static OpenMap) -> impl Iterator<Item = OptionIndex> {
+        self.open_indexes
             .iter()
             .filter(move |(path, _)| {
                 schema::split_open_key(path).is_some_and(|(open, _)| open.path == map.path)
             })
-            .map(|(_, slot)| *slot)
+            .map(|(_, index)| *index)
     }
 
     fn check_effect(

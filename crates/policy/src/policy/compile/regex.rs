@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_take_everything_else_as_it_is() {
+    fn globs_match_other_characters_literally() {
         for (glob, text, expected) in [
             ("*.gif", "/a/b.gif", true),
             ("*.gif", "/a/b_gif", false),

@@ -164,8 +164,8 @@ pub(super) fn classify_rules(drafts: &RuleDrafts<'_>) -> Vec<RuleClass> {
     let mut classes: Vec<RuleClass> = Vec::with_capacity(drafts.all.len());
     for draft in &drafts.all {
         let above = draft.parent.and_then(|parent| classes.get(parent)).copied();
-        let around = above.unwrap_or(RuleClass::Domain) == RuleClass::Domain;
-        let domain = around
+        let parent_is_domain = above.unwrap_or(RuleClass::Domain) == RuleClass::Domain;
+        let domain = parent_is_domain
             && is_domain_condition(&draft.condition)
             && has_domain_siblings_only(drafts, draft);
         classes.push(if domain {

@@ -32,12 +32,12 @@ impl StageBounds {
     };
 
     /// Returns the bounds of a rule inside a group with these bounds, if the rule waits for
-    /// `minimum` and its facts are known at `facts`.
-    fn nested(self, minimum: PolicyStage, facts: PolicyStage) -> Self {
+    /// `minimum` and its facts are known at `facts_stage`.
+    fn nested(self, minimum: PolicyStage, facts_stage: PolicyStage) -> Self {
         let earliest = self.earliest.max(minimum);
         Self {
             earliest,
-            latest: self.latest.max(facts).max(earliest),
+            latest: self.latest.max(facts_stage).max(earliest),
         }
     }
 }
@@ -166,12 +166,12 @@ pub(super) fn place_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) -> V
         } else {
             RulePlacement::OUTERMOST
         };
-        let above = draft
+        let parent = draft
             .parent
             .and_then(|parent| placements.get(parent))
             .copied()
             .unwrap_or(outermost);
-        let mut placement = place_rule(draft, &above, problems);
+        let mut placement = place_rule(draft, &parent, problems);
         placement.first_match = first_match_place(draft)
             .map(|place| first_match_bounds(drafts, at, &placement, place, problems));
         placement.host_only &=
@@ -187,70 +187,79 @@ pub(super) fn place_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) -> V
 
 fn place_rule(
     draft: &RuleDraft<'_>,
-    above: &RulePlacement,
+    parent: &RulePlacement,
     problems: &mut Problems,
 ) -> RulePlacement {
     let usage = FieldUsage::from_condition(&draft.condition);
-    let own_stage = draft.condition.stage();
-    let facts = own_stage.unwrap_or(PolicyStage::Request);
-    let facts_with_headers = usage.header_stage.unwrap_or(PolicyStage::Request);
+    let condition_stage = draft.condition.stage();
+    let facts_stage = condition_stage.unwrap_or(PolicyStage::Request);
+    let facts_stage_with_headers = usage.header_stage.unwrap_or(PolicyStage::Request);
     check_explicit_stage(
         draft,
-        above.with_headers.latest.max(facts_with_headers),
+        parent.with_headers.latest.max(facts_stage_with_headers),
         problems,
     );
-    check_soft_error_stage(draft, above.bounds.latest.max(facts), problems);
-    let explicit = draft.explicit_stage().unwrap_or(PolicyStage::Request);
-    let list = above.first_match.unwrap_or(FirstMatchBounds::UNRESTRICTED);
-    let with_headers = above
-        .with_headers
-        .nested(explicit.max(list.stage_with_headers), facts_with_headers);
+    check_soft_error_stage(draft, parent.bounds.latest.max(facts_stage), problems);
+    let explicit_stage = draft.explicit_stage().unwrap_or(PolicyStage::Request);
+    let siblings = parent.first_match.unwrap_or(FirstMatchBounds::UNRESTRICTED);
+    let with_headers = parent.with_headers.nested(
+        explicit_stage.max(siblings.stage_with_headers),
+        facts_stage_with_headers,
+    );
     // A condition without facts is treated as if it tested the facts of its siblings.
-    let has_no_facts = own_stage.is_none();
-    let names_content = usage.names_content || has_no_facts && list.names_content;
-    let any_status = above.any_status || usage.any_status || has_no_facts && list.any_status;
+    let has_no_facts = condition_stage.is_none();
+    let names_content = usage.names_content || has_no_facts && siblings.names_content;
+    let any_status = parent.any_status || usage.any_status || has_no_facts && siblings.any_status;
     RulePlacement {
-        bounds: above.bounds.nested(explicit.max(list.stage), facts),
+        bounds: parent
+            .bounds
+            .nested(explicit_stage.max(siblings.stage), facts_stage),
         with_headers,
         required_headers: RequiredHeaders {
-            for_earliest: list
+            for_earliest: siblings
                 .required_headers
-                .union(above.required_headers.for_earliest),
-            for_latest: list
+                .union(parent.required_headers.for_earliest),
+            for_latest: siblings
                 .required_headers
-                .union(above.required_headers.for_latest)
+                .union(parent.required_headers.for_latest)
                 .union(usage.header_fields),
         },
-        first_decidable: above
+        first_decidable: parent
             .first_decidable
             .max(first_decidable_stage(&draft.condition))
             .max(with_headers.earliest),
         content_only: names_content && !any_status,
         any_status,
-        host_only: above.host_only && usage.host_only,
-        in_first_match: above.first_match.is_some(),
+        host_only: parent.host_only && usage.host_only,
+        in_first_match: parent.first_match.is_some(),
         first_match: None,
     }
 }
 
 /// Reports `stage` if it is earlier than the stage at which all facts are known.
-fn check_explicit_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &mut Problems) {
+fn check_explicit_stage(draft: &RuleDraft<'_>, facts_stage: PolicyStage, problems: &mut Problems) {
     let Some(stage) = draft.source.stage.as_ref() else {
         return;
     };
-    if stage.value < facts {
+    if stage.value < facts_stage {
         let word = stage.value.as_str();
         let message = format!(
             "`stage: {word}` is too early: facts that the rule, or a group around it, tests are known only later"
         );
         let problem = Problem::error(&stage.place, message).with_found(word);
-        problems
-            .push(problem.with_help(format!("write `stage: {}`, or remove it", facts.as_str())));
+        problems.push(problem.with_help(format!(
+            "write `stage: {}`, or remove it",
+            facts_stage.as_str()
+        )));
     }
 }
 
 /// Reports `as` on a rule that is not of the document stage, by `stage` or by its facts.
-fn check_soft_error_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &mut Problems) {
+fn check_soft_error_stage(
+    draft: &RuleDraft<'_>,
+    facts_stage: PolicyStage,
+    problems: &mut Problems,
+) {
     let SourceRuleBody::Filter(SourceFilter {
         soft_error: Some(soft),
         ..
@@ -258,8 +267,8 @@ fn check_soft_error_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &
     else {
         return;
     };
-    let explicit = draft.source.stage.as_ref().map(|stage| stage.value);
-    if explicit.max(Some(facts)) != Some(PolicyStage::Document) {
+    let explicit_stage = draft.source.stage.as_ref().map(|stage| stage.value);
+    if explicit_stage.max(Some(facts_stage)) != Some(PolicyStage::Document) {
         let message =
             "`as` applies only at the document stage, and this rule tests nothing in the document";
         problems.push(Problem::error(&soft.place, message).with_help("add `stage: document`"));
@@ -291,7 +300,7 @@ fn first_match_bounds(
     place: &SourceLocation,
     problems: &mut Problems,
 ) -> FirstMatchBounds {
-    let mut list = FirstMatchBounds {
+    let mut bounds = FirstMatchBounds {
         stage: group.bounds.latest,
         stage_with_headers: group.with_headers.latest,
         required_headers: group.required_headers.for_latest,
@@ -306,16 +315,16 @@ fn first_match_bounds(
     // Disabled children are ignored; so are those in shadow mode, unless the whole list is.
     for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == mode) {
         let usage = FieldUsage::from_condition(&child.condition);
-        list.names_content |= usage.names_content;
-        list.any_status |= usage.any_status;
-        list.required_headers = list.required_headers.union(usage.header_fields);
-        let explicit = child.explicit_stage();
-        if let Some(stage) = child.condition.stage().max(explicit) {
+        bounds.names_content |= usage.names_content;
+        bounds.any_status |= usage.any_status;
+        bounds.required_headers = bounds.required_headers.union(usage.header_fields);
+        let explicit_stage = child.explicit_stage();
+        if let Some(stage) = child.condition.stage().max(explicit_stage) {
             stages.push((child.source.name().as_str(), stage.max(group.bounds.latest)));
-            list.stage_with_headers = list.stage_with_headers.max(
+            bounds.stage_with_headers = bounds.stage_with_headers.max(
                 usage
                     .header_stage
-                    .max(explicit)
+                    .max(explicit_stage)
                     .unwrap_or(group.with_headers.latest),
             );
         }
@@ -325,24 +334,24 @@ fn first_match_bounds(
         .map(|(_, stage)| *stage)
         .max()
         .unwrap_or(group.bounds.latest);
-    if let Some((early, stage)) = stages.iter().find(|(_, stage)| *stage != latest) {
-        let late = stages
+    if let Some((early_rule, stage)) = stages.iter().find(|(_, stage)| *stage != latest) {
+        let late_rule = stages
             .iter()
             .find(|(_, stage)| *stage == latest)
             .map_or("", |(id, _)| id);
         let message = format!(
-            "the rules of `match: first` must all run at the same stage; `{early}` runs at {}, `{late}` at {}",
+            "the rules of `match: first` must all run at the same stage; `{early_rule}` runs at {}, `{late_rule}` at {}",
             stage.as_str(),
             latest.as_str()
         );
-        let instead = format!("add `stage: {}` to the group", latest.as_str());
-        problems.push(Problem::error(place, message).with_help(instead));
+        let help = format!("add `stage: {}` to the group", latest.as_str());
+        problems.push(Problem::error(place, message).with_help(help));
     }
-    list.stage = latest.max(group.bounds.latest);
+    bounds.stage = latest.max(group.bounds.latest);
     if mode == EnforcementMode::Enforce {
-        check_shadow_rules(drafts, at, &list, problems);
+        check_shadow_rules(drafts, at, &bounds, problems);
     }
-    list
+    bounds
 }
 
 /// Reports a rule in shadow mode that, if it were enforced, would move its siblings to another stage
@@ -350,7 +359,7 @@ fn first_match_bounds(
 fn check_shadow_rules(
     drafts: &RuleDrafts<'_>,
     at: usize,
-    list: &FirstMatchBounds,
+    bounds: &FirstMatchBounds,
     problems: &mut Problems,
 ) {
     let enforced: Vec<&RuleDraft<'_>> = drafts
@@ -366,12 +375,14 @@ fn check_shadow_rules(
         .filter(|(_, child)| child.mode == EnforcementMode::Shadow)
     {
         let usage = FieldUsage::from_condition(&child.condition);
-        let explicit = child.source.stage.as_ref().map(|stage| stage.value);
-        let stage = child.condition.stage().max(explicit);
-        let moves_stage = stage
-            .is_some_and(|stage| stage > list.stage || stage < list.stage && !enforced.is_empty());
+        let explicit_stage = child.source.stage.as_ref().map(|stage| stage.value);
+        let stage = child.condition.stage().max(explicit_stage);
+        let moves_stage = stage.is_some_and(|stage| {
+            stage > bounds.stage || stage < bounds.stage && !enforced.is_empty()
+        });
         let moves_responses = has_movable_sibling
-            && (usage.names_content && !list.names_content || usage.any_status && !list.any_status);
+            && (usage.names_content && !bounds.names_content
+                || usage.any_status && !bounds.any_status);
         if moves_stage || moves_responses {
             let message = "if it were enforced, this rule would move the other rules of its `match: first` list to \
                            another stage or to other responses, so it cannot be in shadow mode alone";
@@ -395,7 +406,7 @@ fn follows_non_host_sibling(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>, at: 
         .is_some_and(RuleDraft::is_first_match)
         && drafts
             .children(parent)
-            .take_while(|(place, _)| *place < at)
+            .take_while(|(index, _)| *index < at)
             .filter(|(_, sibling)| sibling.mode == draft.mode)
             .any(|(_, sibling)| !FieldUsage::from_condition(&sibling.condition).host_only)
 }

@@ -6,7 +6,7 @@ use crate::model::reason::Reason;
 use crate::policy::Policy;
 use crate::policy::fact::{EvaluationTarget, Fact, Facts, ResponseFacts, UsagePreference};
 use crate::policy::options::robots::RobotsOption;
-use crate::policy::options::{OptionSlot, schema};
+use crate::policy::options::{OptionIndex, schema};
 use crate::policy::trail::Trail;
 use crate::policy::{field, signals};
 use crate::robots::robots_tag::forbids_index;
@@ -67,8 +67,8 @@ impl Policy {
         (noindex || canonical.is_some()).then_some(ContentTags { noindex, canonical })
     }
 
-    fn is_tagged(&self, trail: &Trail, slot: OptionSlot) -> bool {
-        trail.word(self, slot) == Some(schema::TAG_WORD)
+    fn is_tagged(&self, trail: &Trail, index: OptionIndex) -> bool {
+        trail.word(self, index) == Some(schema::TAG_WORD)
     }
 
     fn rejection_by_size(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
@@ -139,10 +139,10 @@ impl Policy {
     fn rejects_by_option(
         &self,
         trail: &Trail,
-        slot: OptionSlot,
+        index: OptionIndex,
         response: &ResponseFacts<'_>,
     ) -> bool {
-        trail.word(self, slot) == Some(schema::REJECT_WORD) && response.is_success_with_content()
+        trail.word(self, index) == Some(schema::REJECT_WORD) && response.is_success_with_content()
     }
 }
 

@@ -52,7 +52,7 @@ impl Policy {
         self.document_needs.checks
             && [schema::NOINDEX, schema::NONCANONICAL]
                 .into_iter()
-                .any(|slot| checks::read_action(self, trail, slot) != CheckAction::Pass)
+                .any(|index| checks::read_action(self, trail, index) != CheckAction::Pass)
     }
 
     fn any_rule_needs_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {

@@ -1,5 +1,7 @@
 //! One walk over the rules at one stage.
 
+use std::cmp::Ordering;
+
 use crate::policy::Policy;
 use crate::policy::condition::{Condition, Truth};
 use crate::policy::fact::{EvaluationTarget, Fact, Facts};
@@ -44,7 +46,8 @@ pub(super) struct Walk<'a> {
     facts: &'a Facts<'a>,
     stage: PolicyStage,
     trail: &'a mut Trail,
-    /// Set if a `stop` was met that may or may not apply.
+    /// `true` after a group with `stop` that may or may not apply. The rules that follow it in its
+    /// list, and in the lists around it, are then [`Liveness::Uncertain`].
     possibly_stopped: bool,
     selection: RuleSelection,
     /// A shadow rule that this walk enforces.
@@ -155,19 +158,17 @@ impl<'a> Walk<'a> {
         liveness: Liveness,
     ) -> Flow {
         let (_, stage) = self.effective_stages(rule);
-        match (self.trail.state(at), stage.cmp(&self.stage)) {
-            (RuleState::Pending, std::cmp::Ordering::Equal) => {
-                self.apply_group(at, rule, group, liveness)
-            }
-            (RuleState::Pending, std::cmp::Ordering::Greater) => {
-                self.look_ahead(at, rule, group, liveness)
-            }
-            (RuleState::Matched, _) => self.walk_children(at, rule, group, liveness),
-            (RuleState::Undecided, _) if !self.has_url() => {
+        match self.trail.state(at) {
+            RuleState::Pending => match stage.cmp(&self.stage) {
+                Ordering::Less => Flow::Continue,
+                Ordering::Equal => self.apply_group(at, rule, group, liveness),
+                Ordering::Greater => self.look_ahead(at, rule, group, liveness),
+            },
+            RuleState::Matched => self.walk_children(at, rule, group, liveness),
+            RuleState::Undecided if !self.has_url() => {
                 self.revisit_undecided(at, rule, group, liveness)
             }
-            (RuleState::Pending, std::cmp::Ordering::Less) => Flow::Continue,
-            (RuleState::NoMatch | RuleState::Skipped | RuleState::Undecided, _) => Flow::Continue,
+            RuleState::NoMatch | RuleState::Skipped | RuleState::Undecided => Flow::Continue,
         }
     }
 
@@ -346,7 +347,7 @@ impl<'a> Walk<'a> {
     fn assign_options(&mut self, at: RuleIndex, group: &GroupRule) {
         for assignment in &group.assignments {
             self.trail
-                .record_assignment(self.policy, assignment.slot, at);
+                .record_assignment(self.policy, assignment.index, at);
             if let OptionValue::Disposition(value) = assignment.value {
                 self.trail.possible_dispositions = disposition_bit(value);
                 self.trail.uncertain_rule = None;
@@ -361,7 +362,7 @@ impl<'a> Walk<'a> {
             .assignments
             .iter()
             .rev()
-            .find(|a| a.slot == schema::DISPOSITION);
+            .find(|a| a.index == schema::DISPOSITION);
         let Some(OptionValue::Disposition(value)) = disposition.map(|a| &a.value) else {
             return;
         };

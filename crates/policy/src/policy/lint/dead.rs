@@ -1,9 +1,9 @@
 //! Detection of rules that can never decide, with the reason and the other rule that causes it.
 //!
-//! Each function states its proof. `R` is the rule and `C` its cause; a filter *hits*, a group
-//! *applies*.
+//! Each function states its proof. `R` is the rule and `C` its cause; a filter *matches*, a
+//! group *applies*.
 
-use crate::policy::options::{OptionSlot, schema};
+use crate::policy::options::{OptionIndex, schema};
 use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, PolicyStage, Rule, RuleBody};
 
 use super::WorkBudget;
@@ -20,7 +20,7 @@ pub(super) enum DeadReason {
     AfterStop(usize),
     /// This rule of its `match: first` list matches wherever the rule would.
     AfterSibling(usize),
-    /// This filter hits wherever the rule would decide.
+    /// This filter matches wherever the rule would decide.
     Filtered(usize),
     /// This group overwrites all its options.
     Overwritten(usize),
@@ -40,11 +40,11 @@ impl DeadReason {
 }
 
 /// Options without effect on a request that a filter refuses.
-const ADMITTED_ONLY_OPTIONS: [OptionSlot; 4] = [
+const ADMITTED_ONLY_OPTIONS: [OptionIndex; 4] = [
     schema::DISPOSITION,
     schema::HTML_ONLY,
-    schema::slot("index"),
-    schema::slot("follow"),
+    schema::option_index("index"),
+    schema::option_index("follow"),
 ];
 
 /// Returns the reason for which an enforced rule can never decide, if that can be proved.
@@ -117,9 +117,9 @@ fn siblings<'v>(view: &'v LintView<'_>, at: usize) -> impl Iterator<Item = usize
     };
     let mut next = from;
     std::iter::from_fn(move || {
-        let here = Some(next).filter(|next| *next < end)?;
-        next = view.rule(here)?.end.0 as usize;
-        Some(here)
+        let first_child = Some(next).filter(|next| *next < end)?;
+        next = view.rule(first_child)?.end.0 as usize;
+        Some(first_child)
     })
 }
 
@@ -128,8 +128,8 @@ fn contradiction(view: &LintView<'_>, at: usize) -> Option<DeadReason> {
     if !view.assumptions(at)?.are_contradictory() {
         return None;
     }
-    let alone = super::logic::Assumptions::new(view.assertion(at), view.lists());
-    Some(if alone.are_contradictory() {
+    let assumptions = super::logic::Assumptions::new(view.assertion(at), view.lists());
+    Some(if assumptions.are_contradictory() {
         DeadReason::Contradiction
     } else {
         DeadReason::ContradictsParents
@@ -204,7 +204,7 @@ fn after_sibling(
         .map(DeadReason::AfterSibling)
 }
 
-/// `C` hits wherever `R` would decide, and not later; a hit is final.
+/// `C` matches wherever `R` would decide, and not later; a match is final.
 fn filtered(
     view: &LintView<'_>,
     at: usize,
@@ -235,7 +235,7 @@ fn filtered(
         .map(DeadReason::Filtered)
 }
 
-/// Returns `true` for a filter, and for a group that has no effect after a filter has hit.
+/// Returns `true` for a filter, and for a group that has no effect after a filter has matched.
 fn is_void_after_filter(rule: &Rule) -> bool {
     match &rule.body {
         RuleBody::Filter(_) => true,
@@ -243,7 +243,7 @@ fn is_void_after_filter(rule: &Rule) -> bool {
             let has_effect = group
                 .assignments
                 .iter()
-                .any(|assignment| !ADMITTED_ONLY_OPTIONS.contains(&assignment.slot));
+                .any(|assignment| !ADMITTED_ONLY_OPTIONS.contains(&assignment.index));
             !has_effect && !group.assignments.is_empty() && !group.stop
         }
     }
@@ -310,12 +310,12 @@ fn assigns_all(rule: &Rule, group: &GroupRule) -> bool {
     group.assignments.iter().all(|assignment| {
         last.assignments
             .iter()
-            .any(|other| other.slot == assignment.slot)
+            .any(|other| other.index == assignment.index)
     })
 }
 
 /// Returns `true` if no stop keeps the group `cause`, which comes after the rule, from being met
-/// where the rule is met.
+/// where the rule is reached.
 fn applies_after(view: &LintView<'_>, cause: usize, at: usize) -> bool {
     let Some(stage) = view.rule(at).map(|rule| rule.stage) else {
         return false;

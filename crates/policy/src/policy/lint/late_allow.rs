@@ -95,7 +95,7 @@ pub(super) fn allows(rule: &Rule) -> Option<bool> {
         .assignments
         .iter()
         .rev()
-        .find(|assignment| assignment.slot == schema::DISPOSITION)?;
+        .find(|assignment| assignment.index == schema::DISPOSITION)?;
     Some(last.value == OptionValue::Disposition(Disposition::Allow))
 }
 

@@ -1,4 +1,4 @@
-//! A view of a policy's rules for lint: the assumptions under which a rule is met, and the order of
+//! A view of a policy's rules for lint: the assumptions under which a rule is reached, and the order of
 //! rules.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(super) struct LintView<'p> {
     sound: Vec<bool>,
     /// For each rule: the groups around it from the outside in, and the rule itself.
     paths: Vec<Vec<usize>>,
-    /// For each rule: the conditions under which it applies or hits.
+    /// For each rule: the conditions under which it applies or matches.
     assumptions: Vec<Assumptions<'p>>,
     /// The enforced groups that stop, in document order.
     stops: Vec<usize>,
@@ -165,7 +165,7 @@ impl<'p> LintView<'p> {
             || self.rule(at).map(|rule| rule.class) == self.rule(other).map(|rule| rule.class)
     }
 
-    /// Returns `true` if `cause` is met for every crawler for which `rule` is.
+    /// Returns `true` if `cause` is reached for every crawler for which `rule` is.
     fn runs_with(&self, cause: usize, rule: usize) -> bool {
         self.owner(cause) == Some(RuleOwner::Document) || self.share_list(cause, rule)
     }
@@ -183,7 +183,7 @@ impl<'p> LintView<'p> {
         self.knowledge
     }
 
-    /// The conditions under which a rule applies or hits.
+    /// The conditions under which a rule applies or matches.
     pub(super) fn assumptions(&self, at: usize) -> Option<&Assumptions<'p>> {
         self.assumptions.get(at)
     }
@@ -193,7 +193,7 @@ impl<'p> LintView<'p> {
         self.paths.get(at).map_or(&[], Vec::as_slice)
     }
 
-    /// The condition of a rule, with the value for which it applies or hits.
+    /// The condition of a rule, with the value for which it applies or matches.
     pub(super) fn assertion(&self, at: usize) -> Option<Assertion<'p>> {
         self.rule(at).and_then(rule_assertion)
     }
@@ -255,7 +255,7 @@ impl<'p> LintView<'p> {
         self.path(at).contains(&other) || self.path(other).contains(&at)
     }
 
-    /// Returns `true` if `cause` applies or hits wherever `rule` does, provided that it is met.
+    /// Returns `true` if `cause` applies or matches wherever `rule` does, provided that it is met.
     /// Stops are not considered.
     pub(super) fn applies_wherever(&self, cause: usize, rule: usize) -> bool {
         let comparable = self.is_sound(cause)
@@ -281,8 +281,8 @@ impl<'p> LintView<'p> {
         })
     }
 
-    /// Returns `true` if no stop keeps `cause` from being met where `rule` is met: there is none
-    /// before it, or both are met at one stage only, `cause` first, so that a stop before `cause`
+    /// Returns `true` if no stop keeps `cause` from being reached where `rule` is reached: there is none
+    /// before it, or both are reached at one stage only, `cause` first, so that a stop before `cause`
     /// also stops `rule`.
     pub(super) fn is_reached_with(&self, cause: usize, rule: usize) -> bool {
         let path = self.path(cause);
@@ -365,7 +365,7 @@ impl<'p> LintView<'p> {
     }
 }
 
-/// Returns the condition of a rule with the value for which the rule applies or hits; `None` for a
+/// Returns the condition of a rule with the value for which the rule applies or matches; `None` for a
 /// group without a condition.
 fn rule_assertion(rule: &Rule) -> Option<Assertion<'_>> {
     match &rule.body {

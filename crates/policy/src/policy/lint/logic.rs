@@ -201,7 +201,7 @@ impl<'p> Assumptions<'p> {
                 always_holds(atom)
                     || self
                         .positive_atoms()
-                        .any(|held| implies(held, atom, self.lists))
+                        .any(|known| implies(known, atom, self.lists))
             }
             (Condition::Atom(atom), Polarity::No) => {
                 self.atoms.iter().any(|(known, value)| match value {

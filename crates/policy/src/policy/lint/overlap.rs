@@ -60,8 +60,10 @@ fn find_overlap(
 /// Returns the rules of a space that allow.
 fn allowing_rules(view: &LintView<'_>, space: usize) -> impl Iterator<Item = usize> {
     let rules = view.policy().rules.iter().enumerate();
-    let own = rules.filter(move |(at, _)| view.is_sound(*at) && view.belongs_to_space(*at, space));
-    own.filter(|(_, rule)| allows(rule) == Some(true))
+    let space_rules =
+        rules.filter(move |(at, _)| view.is_sound(*at) && view.belongs_to_space(*at, space));
+    space_rules
+        .filter(|(_, rule)| allows(rule) == Some(true))
         .map(|(at, _)| at)
 }
 
@@ -75,11 +77,11 @@ fn find_shared_url(view: &LintView<'_>, rules: [usize; 2], spaces: [&Space; 2]) 
     );
     let target =
         witness::candidate_url(view, &assumptions).filter(|_| !assumptions.are_contradictory())?;
-    let both = rules
+    let shared = rules
         .into_iter()
         .zip(spaces)
         .all(|(rule, space)| is_allowed_by(view, rule, space, &target));
-    both.then(|| target.as_str().to_owned())
+    shared.then(|| target.as_str().to_owned())
 }
 
 fn is_allowed_by(view: &LintView<'_>, rule: usize, space: &Space, target: &UrlTarget) -> bool {

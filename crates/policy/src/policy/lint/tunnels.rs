@@ -8,15 +8,15 @@ impl Policy {
     /// Returns `true` if every tunnel that is not intercepted gets the same verdict: no enforced
     /// rule names a field that differs between tunnels, such as the host.
     pub fn treats_tunnels_alike(&self) -> bool {
-        let mut alike = true;
+        let mut is_uniform = true;
         let rules = self
             .rules
             .iter()
             .filter(|rule| rule.mode == EnforcementMode::Enforce);
         rules.filter_map(Rule::condition).for_each(|condition| {
-            condition.for_each_field(&mut |field| alike &= !distinguishes_tunnels(field));
+            condition.for_each_field(&mut |field| is_uniform &= !distinguishes_tunnels(field));
         });
-        alike
+        is_uniform
     }
 }
 

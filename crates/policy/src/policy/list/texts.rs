@@ -1,7 +1,7 @@
 //! Compact storage of many short texts: one buffer with all of them, and the offsets of their ends.
 //!
 //! A list may have a million items. A box for each would take twice the memory and a million
-//! allocations. [`TextSet`] and [`SortedTexts`] add look-ups.
+//! allocations. [`TextSet`] and [`SortedTexts`] add lookups.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -78,7 +78,7 @@ impl fmt::Debug for PackedTexts {
     }
 }
 
-/// A set of texts for exact look-ups: an open-addressing hash table of indexes, at most half full.
+/// A set of texts for exact lookups: an open-addressing hash table of indexes, at most half full.
 #[derive(Clone)]
 pub struct TextSet {
     texts: PackedTexts,
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_hold_what_they_were_given_and_nothing_else() {
+    fn sets_contain_exactly_their_items() {
         let all = ["b", "", "a", "b", "aa", "ä"];
         let set = TextSet::new(texts(&all));
         assert!(all.iter().all(|text| set.contains(text)));
@@ -253,28 +253,28 @@ mod tests {
                 .map(|_| random.char('a'..='d'))
                 .collect::<String>()
         };
-        let given: Vec<String> = (0..60).map(|_| word()).collect();
-        let all = texts(&given.iter().map(String::as_str).collect::<Vec<_>>());
+        let words: Vec<String> = (0..60).map(|_| word()).collect();
+        let all = texts(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let set = TextSet::new(all.clone());
         let sorted = SortedTexts::new(&all);
-        let tree: BTreeSet<&str> = given.iter().map(String::as_str).collect();
-        let mut found = 0;
+        let tree: BTreeSet<&str> = words.iter().map(String::as_str).collect();
+        let mut hits = 0;
         let mut missed = 0;
         for _ in 0..2_000 {
-            let asked = word();
-            assert_eq!(set.contains(&asked), tree.contains(&*asked), "{asked}");
+            let query = word();
+            assert_eq!(set.contains(&query), tree.contains(&*query), "{query}");
             assert_eq!(
-                sorted.has_prefix_of(&asked),
-                tree.iter().any(|text| asked.starts_with(text)),
-                "{asked}"
+                sorted.has_prefix_of(&query),
+                tree.iter().any(|text| query.starts_with(text)),
+                "{query}"
             );
-            if tree.contains(&*asked) {
-                found += 1
+            if tree.contains(&*query) {
+                hits += 1
             } else {
                 missed += 1
             }
         }
-        assert!(found > 100 && missed > 100, "{found} {missed}");
+        assert!(hits > 100 && missed > 100, "{hits} {missed}");
     }
 
     #[test]

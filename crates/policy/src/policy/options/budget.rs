@@ -4,10 +4,10 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
 use super::schema::{BUDGET_BYTES, BUDGET_HOSTS, BUDGET_NEW_URLS, BUDGET_PER, BUDGET_URLS};
-use super::{OptionSlot, OptionSources};
+use super::{OptionIndex, OptionSources};
 
-/// The slots of the limits, in the order in which they are checked.
-pub const LIMITS: [OptionSlot; 4] = [BUDGET_URLS, BUDGET_NEW_URLS, BUDGET_BYTES, BUDGET_HOSTS];
+/// The limits, in the order in which they are checked.
+pub const LIMITS: [OptionIndex; 4] = [BUDGET_URLS, BUDGET_NEW_URLS, BUDGET_BYTES, BUDGET_HOSTS];
 
 /// The unit that a budget applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub fn read(policy: &Policy, trail: &Trail) -> Option<BudgetOption> {
     if !policy.has_budgets() {
         return None;
     }
-    let [urls, new_urls, bytes, hosts] = LIMITS.map(|slot| trail.number(policy, slot));
+    let [urls, new_urls, bytes, hosts] = LIMITS.map(|index| trail.number(policy, index));
     let per = match trail.word(policy, BUDGET_PER) {
         Some("crawler") => BudgetScope::Crawler,
         Some("space") => BudgetScope::Space,
@@ -60,5 +60,5 @@ pub fn read(policy: &Policy, trail: &Trail) -> Option<BudgetOption> {
 
 /// Returns `true` if the policy can set a limit.
 pub(crate) fn has_limits(sources: OptionSources<'_>) -> bool {
-    LIMITS.into_iter().any(|slot| sources.ever_sets(slot))
+    LIMITS.into_iter().any(|index| sources.ever_sets(index))
 }

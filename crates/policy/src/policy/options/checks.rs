@@ -4,7 +4,7 @@
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::OptionSlot;
+use super::OptionIndex;
 use super::schema::{MAX_BUFFER, REJECT_WORD, TAG_WORD};
 
 /// The action for a response that fails a check.
@@ -19,9 +19,9 @@ pub enum CheckAction {
     Reject,
 }
 
-/// Reads the option at this slot for a request.
-pub fn read_action(policy: &Policy, trail: &Trail, slot: OptionSlot) -> CheckAction {
-    match trail.word(policy, slot) {
+/// Reads an option for a request.
+pub fn read_action(policy: &Policy, trail: &Trail, index: OptionIndex) -> CheckAction {
+    match trail.word(policy, index) {
         Some(REJECT_WORD) => CheckAction::Reject,
         Some(TAG_WORD) => CheckAction::Tag,
         Some(_) | None => CheckAction::Pass,
@@ -31,6 +31,6 @@ pub fn read_action(policy: &Policy, trail: &Trail, slot: OptionSlot) -> CheckAct
 /// Returns `max_buffer`: the maximum number of bytes of a body that are buffered for its
 /// evaluation.
 pub fn max_buffer(policy: &Policy, trail: &Trail) -> u64 {
-    // `compile` accepts only sizes for this slot; the safe default is to buffer nothing.
+    // `compile` accepts only sizes for this option; the safe default is to buffer nothing.
     trail.number(policy, MAX_BUFFER).unwrap_or(0)
 }

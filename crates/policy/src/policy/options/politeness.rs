@@ -6,29 +6,29 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::schema::slot;
-use super::{OptionSlot, OptionValue};
+use super::schema::option_index;
+use super::{OptionIndex, OptionValue};
 
-const KEY: OptionSlot = slot("politeness.key");
-const DELAY: OptionSlot = slot("politeness.delay");
-const RATE: OptionSlot = slot("politeness.rate");
-const BURST: OptionSlot = slot("politeness.burst");
-const CONCURRENCY: OptionSlot = slot("politeness.concurrency");
-const MAX_HOLD: OptionSlot = slot("politeness.max_hold");
-const OVERFLOW: OptionSlot = slot("politeness.overflow");
-const JITTER: OptionSlot = slot("politeness.jitter");
-const ADAPTIVE_FACTOR: OptionSlot = slot("politeness.adaptive.factor");
-const ADAPTIVE_MIN: OptionSlot = slot("politeness.adaptive.min");
-const ADAPTIVE_MAX: OptionSlot = slot("politeness.adaptive.max");
-const ADDRESS_DELAY: OptionSlot = slot("politeness.per_address.delay");
-const ADDRESS_CONCURRENCY: OptionSlot = slot("politeness.per_address.concurrency");
-const BYTES: OptionSlot = slot("politeness.bytes_per_second");
-const REQUEST_RATE: OptionSlot = slot("politeness.request_rate");
+const KEY: OptionIndex = option_index("politeness.key");
+const DELAY: OptionIndex = option_index("politeness.delay");
+const RATE: OptionIndex = option_index("politeness.rate");
+const BURST: OptionIndex = option_index("politeness.burst");
+const CONCURRENCY: OptionIndex = option_index("politeness.concurrency");
+const MAX_HOLD: OptionIndex = option_index("politeness.max_hold");
+const OVERFLOW: OptionIndex = option_index("politeness.overflow");
+const JITTER: OptionIndex = option_index("politeness.jitter");
+const ADAPTIVE_FACTOR: OptionIndex = option_index("politeness.adaptive.factor");
+const ADAPTIVE_MIN: OptionIndex = option_index("politeness.adaptive.min");
+const ADAPTIVE_MAX: OptionIndex = option_index("politeness.adaptive.max");
+const ADDRESS_DELAY: OptionIndex = option_index("politeness.per_address.delay");
+const ADDRESS_CONCURRENCY: OptionIndex = option_index("politeness.per_address.concurrency");
+const BYTES: OptionIndex = option_index("politeness.bytes_per_second");
+const REQUEST_RATE: OptionIndex = option_index("politeness.request_rate");
 /// `politeness.schedule`; prepared when a policy is loaded.
-pub const SCHEDULE: OptionSlot = slot("politeness.schedule");
-const ORDER: OptionSlot = slot("politeness.order");
-const EMBEDS_DELAY: OptionSlot = slot("politeness.embeds.delay");
-const EMBEDS_CONCURRENCY: OptionSlot = slot("politeness.embeds.concurrency");
+pub const SCHEDULE: OptionIndex = option_index("politeness.schedule");
+const ORDER: OptionIndex = option_index("politeness.order");
+const EMBEDS_DELAY: OptionIndex = option_index("politeness.embeds.delay");
+const EMBEDS_CONCURRENCY: OptionIndex = option_index("politeness.embeds.concurrency");
 
 /// The unit that shares one pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,16 +197,16 @@ impl<'a> PolitenessOption<'a> {
         }
     }
 
-    fn value(&self, slot: OptionSlot) -> &'a OptionValue {
-        self.trail.value(self.policy, slot)
+    fn value(&self, index: OptionIndex) -> &'a OptionValue {
+        self.trail.value(self.policy, index)
     }
 
-    fn duration(&self, slot: OptionSlot) -> Option<Duration> {
-        self.value(slot).as_duration()
+    fn duration(&self, index: OptionIndex) -> Option<Duration> {
+        self.value(index).as_duration()
     }
 
-    fn count(&self, slot: OptionSlot) -> u32 {
-        saturating_u32(self.trail.number(self.policy, slot).unwrap_or(1))
+    fn count(&self, index: OptionIndex) -> u32 {
+        saturating_u32(self.trail.number(self.policy, index).unwrap_or(1))
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::OptionSlot;
-use super::schema::slot;
+use super::OptionIndex;
+use super::schema::option_index;
 
-pub const MIN_INTERVAL: OptionSlot = slot("recrawl.min_interval");
-pub const AFTER_ERROR: OptionSlot = slot("recrawl.after_error");
+pub const MIN_INTERVAL: OptionIndex = option_index("recrawl.min_interval");
+pub const AFTER_ERROR: OptionIndex = option_index("recrawl.after_error");
 
 /// The minimum times between two fetches of a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::schema::slot;
-use super::{OptionSlot, OptionValue};
+use super::schema::option_index;
+use super::{OptionIndex, OptionValue};
 
-const OBEY: OptionSlot = slot("robots.obey");
-const AGENT: OptionSlot = slot("robots.agent");
-const USAGE: OptionSlot = super::schema::ROBOTS_USAGE;
-const ON_UNREACHABLE: OptionSlot = slot("robots.on_unreachable");
-const CRAWL_DELAY_CAP: OptionSlot = slot("robots.crawl_delay_cap");
+const OBEY: OptionIndex = option_index("robots.obey");
+const AGENT: OptionIndex = option_index("robots.agent");
+const USAGE: OptionIndex = super::schema::ROBOTS_USAGE;
+const ON_UNREACHABLE: OptionIndex = option_index("robots.on_unreachable");
+const CRAWL_DELAY_CAP: OptionIndex = option_index("robots.crawl_delay_cap");
 
 /// The rules for a host whose robots.txt is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,44 +8,44 @@ mod table;
 
 use std::time::Duration;
 
-use super::{OptionSlot, OptionValue};
+use super::{OptionIndex, OptionValue};
 use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 use crate::policy::rule::PolicyStage;
 
 pub use table::{MAPS, SPECS};
 
-pub const DISPOSITION: OptionSlot = slot("disposition");
-pub const REJECT: OptionSlot = slot("reject");
-pub const REJECT_STATUS: OptionSlot = slot("reject_status");
-pub const RECORD: OptionSlot = slot("record");
-pub const HTML_ONLY: OptionSlot = slot("html_only");
-pub const MAX_DEPTH: OptionSlot = slot("max_depth");
-pub const MAX_BODY: OptionSlot = slot("max_body");
-pub const TUNNEL_UNDECIDED: OptionSlot = slot("tunnel_undecided");
-pub const NONCANONICAL: OptionSlot = slot("noncanonical");
-pub const NOINDEX: OptionSlot = slot("noindex");
-pub const ENFORCE_INDEX: OptionSlot = slot("enforce_index");
-pub const ENFORCE_FOLLOW: OptionSlot = slot("enforce_follow");
-pub const UNMODIFIED: OptionSlot = slot("unmodified");
-pub const DUPLICATE: OptionSlot = slot("duplicate");
-pub const MAX_BUFFER: OptionSlot = slot("max_buffer");
-pub const STRIP_PARAMS: OptionSlot = slot("strip_params");
+pub const DISPOSITION: OptionIndex = option_index("disposition");
+pub const REJECT: OptionIndex = option_index("reject");
+pub const REJECT_STATUS: OptionIndex = option_index("reject_status");
+pub const RECORD: OptionIndex = option_index("record");
+pub const HTML_ONLY: OptionIndex = option_index("html_only");
+pub const MAX_DEPTH: OptionIndex = option_index("max_depth");
+pub const MAX_BODY: OptionIndex = option_index("max_body");
+pub const TUNNEL_UNDECIDED: OptionIndex = option_index("tunnel_undecided");
+pub const NONCANONICAL: OptionIndex = option_index("noncanonical");
+pub const NOINDEX: OptionIndex = option_index("noindex");
+pub const ENFORCE_INDEX: OptionIndex = option_index("enforce_index");
+pub const ENFORCE_FOLLOW: OptionIndex = option_index("enforce_follow");
+pub const UNMODIFIED: OptionIndex = option_index("unmodified");
+pub const DUPLICATE: OptionIndex = option_index("duplicate");
+pub const MAX_BUFFER: OptionIndex = option_index("max_buffer");
+pub const STRIP_PARAMS: OptionIndex = option_index("strip_params");
 pub const REPLACE_PATH: &str = "replace";
-pub const REPLACE: OptionSlot = slot(REPLACE_PATH);
-pub const TRAPS: OptionSlot = slot("traps");
-pub const BUDGET_URLS: OptionSlot = slot("budget.urls");
-pub const BUDGET_BYTES: OptionSlot = slot("budget.bytes");
-pub const BUDGET_HOSTS: OptionSlot = slot("budget.hosts");
-pub const BUDGET_PER: OptionSlot = slot("budget.per");
-pub const BUDGET_NEW_URLS: OptionSlot = slot("budget.new_urls");
-pub const ROBOTS_USAGE: OptionSlot = slot("robots.usage");
-pub const VERIFY: OptionSlot = slot("verify");
-pub const REMOVE_HEADERS: OptionSlot = slot("request_headers.remove");
-pub const SOURCE: OptionSlot = slot("source");
-pub const PRIORITY: OptionSlot = slot("priority");
-pub const INDEX: OptionSlot = slot("index");
-pub const FOLLOW: OptionSlot = slot("follow");
+pub const REPLACE: OptionIndex = option_index(REPLACE_PATH);
+pub const TRAPS: OptionIndex = option_index("traps");
+pub const BUDGET_URLS: OptionIndex = option_index("budget.urls");
+pub const BUDGET_BYTES: OptionIndex = option_index("budget.bytes");
+pub const BUDGET_HOSTS: OptionIndex = option_index("budget.hosts");
+pub const BUDGET_PER: OptionIndex = option_index("budget.per");
+pub const BUDGET_NEW_URLS: OptionIndex = option_index("budget.new_urls");
+pub const ROBOTS_USAGE: OptionIndex = option_index("robots.usage");
+pub const VERIFY: OptionIndex = option_index("verify");
+pub const REMOVE_HEADERS: OptionIndex = option_index("request_headers.remove");
+pub const SOURCE: OptionIndex = option_index("source");
+pub const PRIORITY: OptionIndex = option_index("priority");
+pub const INDEX: OptionIndex = option_index("index");
+pub const FOLLOW: OptionIndex = option_index("follow");
 
 /// The word with which `enforce_index` and `enforce_follow` remove content from a document.
 pub const STRIP_WORD: &str = "strip";
@@ -59,8 +59,8 @@ pub const META: &str = "meta";
 /// The open map of fields that are sent to origins.
 pub const SET_HEADERS: &str = "request_headers.set";
 
-/// Returns the slot of an option. Evaluated at compile time; an unknown path is a compile error.
-pub const fn slot(path: &str) -> OptionSlot {
+/// Returns the index of an option. Evaluated at compile time; an unknown path is a compile error.
+pub const fn option_index(path: &str) -> OptionIndex {
     let mut at = 0;
     while at < SPECS.len() {
         #[allow(
@@ -69,7 +69,7 @@ pub const fn slot(path: &str) -> OptionSlot {
         )]
         let spec = &SPECS[at];
         if bytes_equal(spec.path.as_bytes(), path.as_bytes()) {
-            return OptionSlot(at as u16);
+            return OptionIndex(at as u16);
         }
         at += 1;
     }
@@ -255,10 +255,10 @@ impl EssentialValues {
     }
 }
 
-/// Returns the slot and the row of an option; `None` for keys of open maps and unknown paths.
-pub fn find_spec(path: &str) -> Option<(OptionSlot, &'static OptionSpec)> {
+/// Returns the index and the row of an option; `None` for keys of open maps and unknown paths.
+pub fn find_spec(path: &str) -> Option<(OptionIndex, &'static OptionSpec)> {
     let at = SPECS.iter().position(|spec| spec.path == path)?;
-    Some((OptionSlot(u16::try_from(at).ok()?), SPECS.get(at)?))
+    Some((OptionIndex(u16::try_from(at).ok()?), SPECS.get(at)?))
 }
 
 /// Returns the open map at this path.

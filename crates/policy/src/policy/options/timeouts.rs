@@ -5,16 +5,16 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::OptionSlot;
-use super::schema::slot;
+use super::OptionIndex;
+use super::schema::option_index;
 
-const CONNECT: OptionSlot = slot("timeouts.connect");
-const CONNECT_TOTAL: OptionSlot = slot("timeouts.connect_total");
-const RESPONSE_HEAD: OptionSlot = slot("timeouts.response_head");
-const BODY_IDLE: OptionSlot = slot("timeouts.body_idle");
-const REQUEST: OptionSlot = slot("timeouts.request");
+const CONNECT: OptionIndex = option_index("timeouts.connect");
+const CONNECT_TOTAL: OptionIndex = option_index("timeouts.connect_total");
+const RESPONSE_HEAD: OptionIndex = option_index("timeouts.response_head");
+const BODY_IDLE: OptionIndex = option_index("timeouts.body_idle");
+const REQUEST: OptionIndex = option_index("timeouts.request");
 
-/// The time-outs up to the response head. `None` means the value of the configuration.
+/// The timeouts up to the response head. `None` means the value of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginTimeouts {
     /// `connect`: one attempt.
@@ -24,7 +24,7 @@ pub struct OriginTimeouts {
     pub response_head: Option<Duration>,
 }
 
-/// The time-outs of bodies. `None` means the value of the configuration.
+/// The timeouts of bodies. `None` means the value of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyTimeouts {
     /// `body_idle`: between two chunks.

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_stripped_stays_as_it_is_written() {
+    fn other_parameters_stay_unchanged() {
         let names = ["sid", "utm_*"].map(|name| OptionValue::Text(name.into()));
         let strip = StripParams::from_value(&OptionValue::List(names.into())).unwrap();
         for (url, expected) in [

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked_whole_or_not_at_all() {
+    fn compressed_files_are_unpacked_completely_or_refused() {
         let whole = packed(b"a.com\n");
         assert_eq!(decompress(&whole).unwrap(), b"a.com\n");
         assert_eq!(

@@ -21,12 +21,12 @@ pub(super) fn read_options(node: &Node, problems: &mut Problems) -> Vec<SourceOp
 }
 
 fn read_map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
-    let what = if path.is_empty() {
+    let subject = if path.is_empty() {
         "the value of `set` and `options`".into()
     } else {
         format!("`{path}`")
     };
-    for entry in read::entries(node, &what, problems) {
+    for entry in read::entries(node, &subject, problems) {
         read_option(entry, path, all, problems);
     }
 }
@@ -82,12 +82,12 @@ fn check_unique(
     all: &[SourceOption],
     problems: &mut Problems,
 ) -> bool {
-    let taken = all.iter().any(|other| other.path == read.path);
-    if taken {
+    let is_duplicate = all.iter().any(|other| other.path == read.path);
+    if is_duplicate {
         let message = "this header is already set here with different capitalisation";
         problems.push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text));
     }
-    !taken
+    !is_duplicate
 }
 
 /// Returns `true` if the value resets every key of a map to its default: `null` always does, `none`

@@ -42,19 +42,19 @@ pub fn read_policy(
             return None;
         }
     };
-    let mut gather = PolicyFileReader {
+    let mut reader = PolicyFileReader {
         files,
         directory,
         contents: BTreeMap::new(),
     };
     let mut parts = PolicyParts::default();
     for name in &names {
-        let file: Arc<str> = gather.full_path(name).into();
-        let Some(text) = gather.read_text(name, &SourceLocation::for_file(&file), problems) else {
+        let file: Arc<str> = reader.full_path(name).into();
+        let Some(text) = reader.read_text(name, &SourceLocation::for_file(&file), problems) else {
             continue;
         };
         if let Some(node) = yaml::parse(&file, &text, problems) {
-            parts.add_document(&node, &mut gather, problems);
+            parts.add_document(&node, &mut reader, problems);
         }
     }
     let head = parts.header.unwrap_or_else(|| {
@@ -75,7 +75,7 @@ pub fn read_policy(
         spaces: parts.spaces,
         global: head.global,
         cases: parts.cases,
-        revision: gather.revision(),
+        revision: reader.revision(),
     })
 }
 
@@ -201,7 +201,7 @@ impl PolicyFileReader<'_> {
         }
         let bytes = self.read_bytes(relative, &node.place, problems)?;
         let text = list_file::decompress(bytes)
-            .map_err(|why| Box::new(list_file_problem(&node.place, &why)));
+            .map_err(|error| Box::new(list_file_problem(&node.place, &error)));
         let text = ok_or_report(
             text.and_then(|bytes| self::decode_utf8(&bytes, &node.place)),
             relative,
@@ -246,8 +246,8 @@ fn decode_utf8(bytes: &[u8], place: &SourceLocation) -> Result<Arc<str>, Box<Pro
     })
 }
 
-fn list_file_problem(place: &SourceLocation, why: &ListFileError) -> Problem {
-    match why {
+fn list_file_problem(place: &SourceLocation, error: &ListFileError) -> Problem {
+    match error {
         ListFileError::TooLarge => {
             let message = format!("the list is larger than {} MiB", list_file::MAX_BYTES >> 20);
             Problem::error(place, message)

@@ -257,9 +257,10 @@ fn read_body(
         let message = format!(
             "a rule can have only one of `when`, `unless`, `forbid`, `require`; `{first}` is present as well"
         );
-        let both = Problem::error(&entry.key.place, message).with_found(*second);
+        let problem = Problem::error(&entry.key.place, message).with_found(*second);
         problems.push(
-            both.with_help("nest one rule inside the other, or combine the conditions with `all`"),
+            problem
+                .with_help("nest one rule inside the other, or combine the conditions with `all`"),
         );
     }
     let guard = kinds.into_iter().next().map(|(kind, entry)| {

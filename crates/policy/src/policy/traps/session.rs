@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_sessions_are_told_from_names_of_stories() {
+    fn session_parameters_are_distinguished_from_similar_names() {
         for (url, session) in [
             ("http://h/a;jsessionid=0A.worker1?x", true),
             ("http://h/?a=1&PHPSESSID=x", true),

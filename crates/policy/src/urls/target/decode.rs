@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn early_readings() {
+    fn early_decoding() {
         for (path, decoded) in [
             ("/a%2f..%2fb", Some("/b")),
             ("/%63gi-bin/x", Some("/cgi-bin/x")),

@@ -9,11 +9,11 @@ use crate::policy::source::tree::{LocatedText, TextTestKind};
 /// Returns warnings about a value of a text test.
 pub(super) fn value_warnings(
     field: &Field,
-    word: TextTestKind,
+    kind: TextTestKind,
     value: &LocatedText,
 ) -> Vec<Problem> {
     let text = &*value.value;
-    let fits_nothing = never_matches(field, word, text).map(|(why, help)| {
+    let matches_nothing = never_matches(field, kind, text).map(|(why, help)| {
         let problem =
             Problem::warning(&value.place, format!("matches nothing: {why}")).with_found(text);
         Problem {
@@ -22,10 +22,10 @@ pub(super) fn value_warnings(
         }
     });
     let others = [
-        fits_nothing,
-        uppercase_host_warning(field, word, value),
-        open_host_prefix_warning(field, word, value),
-        if word == TextTestKind::Regex {
+        matches_nothing,
+        uppercase_host_warning(field, kind, value),
+        open_host_prefix_warning(field, kind, value),
+        if kind == TextTestKind::Regex {
             unescaped_warning(value)
         } else {
             None
@@ -35,10 +35,10 @@ pub(super) fn value_warnings(
 }
 
 /// Returns the reason why no text of the field can match, and the fix.
-fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'static str, String)> {
-    let exact = word == TextTestKind::Exact;
-    let from_start = exact || word == TextTestKind::Prefix;
-    let plain = !matches!(word, TextTestKind::Regex | TextTestKind::Glob);
+fn never_matches(field: &Field, kind: TextTestKind, text: &str) -> Option<(&'static str, String)> {
+    let exact = kind == TextTestKind::Exact;
+    let from_start = exact || kind == TextTestKind::Prefix;
+    let plain = !matches!(kind, TextTestKind::Regex | TextTestKind::Glob);
     let path = matches!(field, Field::Path | Field::PathAndQuery);
     if path && from_start && !text.starts_with('/') && !text.is_empty() {
         return Some(("a path begins with `/`", format!("write /{text}")));
@@ -64,10 +64,10 @@ fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
             format!("write {}", text.trim_start_matches('?')),
         ));
     }
-    if let Some(doubt) = not_canonical(field, word, text) {
-        return Some(doubt);
+    if let Some(warning) = not_canonical(field, kind, text) {
+        return Some(warning);
     }
-    if *field == Field::Url && word == TextTestKind::Prefix && !is_url_prefix(text) {
+    if *field == Field::Url && kind == TextTestKind::Prefix && !is_url_prefix(text) {
         return Some(("a URL begins with `http://` or `https://`", String::new()));
     }
     if exact {
@@ -78,20 +78,20 @@ fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
 }
 
 /// Detects parts that canonical URLs never contain: a fragment, and the path segments `.` and `..`.
-fn not_canonical(field: &Field, word: TextTestKind, text: &str) -> Option<(&'static str, String)> {
+fn not_canonical(field: &Field, kind: TextTestKind, text: &str) -> Option<(&'static str, String)> {
     let of_url = matches!(
         field,
         Field::Url | Field::Path | Field::PathAndQuery | Field::AuthorityPathQuery
     );
     if !of_url
         || !matches!(
-            word,
+            kind,
             TextTestKind::Prefix | TextTestKind::Under | TextTestKind::Contains
         )
     {
         return None;
     }
-    if *field == Field::Url && word == TextTestKind::Prefix && text.contains('#') {
+    if *field == Field::Url && kind == TextTestKind::Prefix && text.contains('#') {
         return Some((
             "URLs are matched without their fragment",
             "remove the `#` and everything after it".into(),
@@ -99,7 +99,7 @@ fn not_canonical(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
     }
     let path = text.split_once('?').map_or(text, |(path, _)| path);
     let resolved = ["/./", "/../"].iter().any(|dots| path.contains(dots))
-        || word == TextTestKind::Under && ["/.", "/.."].iter().any(|dots| path.ends_with(dots));
+        || kind == TextTestKind::Under && ["/.", "/.."].iter().any(|dots| path.ends_with(dots));
     resolved.then(|| {
         (
             "segments `.` and `..` are resolved before a URL is matched",
@@ -158,11 +158,11 @@ fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, Strin
 /// Warns of upper-case letters: hosts are compared in lower case.
 fn uppercase_host_warning(
     field: &Field,
-    word: TextTestKind,
+    kind: TextTestKind,
     value: &LocatedText,
 ) -> Option<Problem> {
     let text = &*value.value;
-    let host = match (field, word) {
+    let host = match (field, kind) {
         (Field::Host | Field::Authority, TextTestKind::Regex) => return None,
         (Field::Host | Field::Authority, _) => text,
         (Field::AuthorityPathQuery, TextTestKind::Exact | TextTestKind::Prefix) => {
@@ -189,11 +189,11 @@ fn uppercase_host_warning(
 /// Warns of prefixes such as `http://foo.com`, which also match `http://foo.com.evil/`.
 fn open_host_prefix_warning(
     field: &Field,
-    word: TextTestKind,
+    kind: TextTestKind,
     value: &LocatedText,
 ) -> Option<Problem> {
     let text = &*value.value;
-    if *field != Field::Url || word != TextTestKind::Prefix {
+    if *field != Field::Url || kind != TextTestKind::Prefix {
         return None;
     }
     let host = text.split_once("://")?.1;
@@ -213,7 +213,7 @@ fn open_host_prefix_warning(
 fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
     let characters: Vec<char> = value.value.chars().collect();
     let (at, c) = find_suspicious_char(&characters)?;
-    let what = match c {
+    let message = match c {
         '.' => "`.` matches any character; escape it with a backslash in a host or a file name",
         '+' => "`+` repeats the letter before it; escape it with a backslash in a media type",
         _ => "`?` makes the letter before it optional; escape it with a backslash before a query",
@@ -221,7 +221,7 @@ fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
     let mut fixed = characters;
     fixed.insert(at, '\\');
     let fixed: String = fixed.into_iter().collect();
-    let problem = Problem::warning(&value.place, what).with_found(&*value.value);
+    let problem = Problem::warning(&value.place, message).with_found(&*value.value);
     Some(
         problem
             .with_scalar_offset(at)
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::diagnostics::problem::SourceLocation;
 
-    fn warning_count(field: &Field, word: TextTestKind, text: &str) -> usize {
+    fn warning_count(field: &Field, kind: TextTestKind, text: &str) -> usize {
         let place = SourceLocation {
             file: "p".into(),
             line: 1,
@@ -284,7 +284,7 @@ mod tests {
         };
         value_warnings(
             field,
-            word,
+            kind,
             &LocatedText {
                 place,
                 value: text.into(),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_fit_nothing() {
+    fn values_that_match_nothing() {
         use TextTestKind::{Contains, Exact, Prefix};
         for (field, word, text, expected) in [
             (Field::Path, Prefix, "cgi-bin", 1),

@@ -387,7 +387,7 @@ pub const MAPS: &[(&str, &str)] = &[
     ("recrawl", "When a URL may be fetched again."),
     (
         "timeouts",
-        "Time-outs for the origin, instead of the configured ones.",
+        "Timeouts for the origin, instead of the configured ones.",
     ),
     ("budget", "Limits for one day."),
     (

@@ -65,7 +65,7 @@ pub(super) fn check_value(
             Some("at most 10000 hosts can be counted")
         }
         (_, OptionValue::Duration(time)) if time.is_zero() && path.starts_with("timeouts.") => {
-            Some("a time-out of 0 would end every request; write at least 1ms, or none")
+            Some("a timeout of 0 would end every request; write at least 1ms, or none")
         }
         _ => None,
     };

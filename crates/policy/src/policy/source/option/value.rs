@@ -185,12 +185,12 @@ fn read_use(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
 
 fn read_list(
     node: &Node,
-    what: &str,
+    subject: &str,
     problems: &mut Problems,
     item: impl Fn(&Node, &mut Problems) -> Option<OptionValue>,
 ) -> Option<OptionValue> {
     let before = problems.len();
-    let all: Vec<OptionValue> = read::items(node, what, problems)
+    let all: Vec<OptionValue> = read::items(node, subject, problems)
         .iter()
         .filter_map(|node| item(node, problems))
         .collect();

@@ -1,4 +1,4 @@
-//! Scope: what the policy's request stage comes to, and `/robots.txt`, which is never refused like a page.
+//! Request: the policy at the request stage, and `/robots.txt`, which is never refused like a page.
 
 use crate::clock::utc_year;
 use crate::pipeline::admission::AdmissionQueue;
@@ -10,7 +10,9 @@ use crate::urls::target::UrlTarget;
 
 /// Returns the year, if a decision may depend on it.
 pub(crate) fn year(snapshot: &PolicySnapshot, admission: &AdmissionQueue) -> Option<u16> {
-    snapshot.asks_year().then(|| utc_year(admission.wall()))
+    snapshot
+        .depends_on_year()
+        .then(|| utc_year(admission.wall()))
 }
 
 /// Returns the URL that the policy fetches instead of the one that it has admitted (docs/policy/reference.md
@@ -36,7 +38,7 @@ pub(crate) enum PolicyVerdict {
     RobotsTxtExempt,
 }
 
-/// Refuses what the policy rejects at the request stage.
+/// Refuses a request that the policy rejects at the request stage.
 pub(crate) fn check(evaluation: &Evaluation) -> Result<PolicyVerdict, Box<Refusal>> {
     let Err(refusal) = evaluation.ensure_admitted() else {
         return Ok(PolicyVerdict::Admitted);
@@ -47,7 +49,7 @@ pub(crate) fn check(evaluation: &Evaluation) -> Result<PolicyVerdict, Box<Refusa
     if !rejects_whole_host(evaluation) {
         return Ok(PolicyVerdict::RobotsTxtExempt);
     }
-    // Crawlers take any 4xx for "all allowed", so the answer is a file that allows nothing.
+    // Crawlers take any 4xx for "all allowed", so the response is a file that allows nothing.
     Err(Box::new(Refusal {
         form: RefusalForm::RobotsTxt,
         ..*refusal

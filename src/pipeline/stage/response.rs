@@ -1,4 +1,4 @@
-//! Content: the policy at the response stage, before a byte of the body is sent on.
+//! Response: the policy at the response stage, before a byte of the body is sent on.
 
 use std::borrow::Cow;
 
@@ -16,19 +16,19 @@ use crate::policy::rule::PolicyStage;
 
 use super::usage;
 
-/// Evaluates the origin's head, of which the media type is `content_type`.
+/// Evaluates the origin's head, whose media type is `content_type`.
 pub(crate) fn evaluate(
     evaluation: &mut Evaluation,
     head: &Parts,
     content_type: &str,
 ) -> Result<(), Box<Refusal>> {
-    // The robots.txt of a host is passed on whatever the policy says about text files.
+    // The robots.txt of a host is passed on regardless of the policy for text files.
     if evaluation.facts().reads_robots_txt() {
         return Ok(());
     }
     let method = evaluation.facts().method.clone();
     with_response_facts(&method, head, content_type, |response| {
-        evaluation.evaluate_answer(PolicyStage::Response, response, Fact::Unknown);
+        evaluation.evaluate_response(PolicyStage::Response, response, Fact::Unknown);
     });
     evaluation.ensure_admitted().map_err(|refusal| {
         let refusal = if refusal.reason == Reason::Usage {
@@ -50,7 +50,7 @@ pub(crate) fn media_type(head: &Parts) -> Cow<'_, str> {
     }
 }
 
-/// Calls a function with the facts of an answer's head.
+/// Calls a function with the facts of a response's head.
 pub(super) fn with_response_facts<T>(
     method: &Method,
     head: &Parts,
@@ -78,7 +78,7 @@ pub(super) fn with_response_facts<T>(
 /// The type of a body according to its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyType {
-    /// HTML of a 2xx answer to GET, or the answer to a HEAD for it.
+    /// HTML of a 2xx response to GET, or the response to a HEAD for it.
     Html,
     /// Any other body.
     Other,

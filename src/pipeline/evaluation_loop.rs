@@ -1,0 +1,149 @@
+//! The loop around the stages before the origin, for requests and for tunnels. A request that had to wait is evaluated
+//! again if the inputs of the decision changed during the wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::admission::{AdmissionQueue, Arrival, HostSlot};
+use super::evaluation::Evaluation;
+use super::facts::EvaluationFacts;
+use super::permit::Permit;
+use super::snapshot::{ActivePolicy, PolicySnapshot};
+
+/// The result of the stages before the origin.
+#[derive(Debug)]
+pub struct PipelineResult<F: EvaluationFacts, V, E> {
+    /// The permit, or the cause if there is none.
+    pub outcome: Result<Permit<F::Target, V>, E>,
+    /// The last evaluation. Its policy is newer than at the beginning if another one took effect during the wait.
+    pub evaluation: Evaluation<F>,
+    /// The time that it was held, if it had to wait.
+    pub wait_time: Option<Duration>,
+}
+
+/// The stages before the origin, of requests or of tunnels.
+pub(super) trait PipelineStages {
+    /// The facts that are evaluated.
+    type Facts: EvaluationFacts;
+    /// The addresses that may be dialled.
+    type Addresses;
+    /// The inputs of the decision besides the policy, which may change during a wait.
+    type Inputs;
+    /// The refusal, if there is no permit.
+    type Error;
+
+    fn active_policy(&self) -> &ActivePolicy;
+
+    fn admission(&self) -> &AdmissionQueue;
+
+    /// Evaluates the policy, before the host is contacted.
+    fn evaluate(
+        &self,
+        facts: Self::Facts,
+        snapshot: Arc<PolicySnapshot>,
+    ) -> Evaluation<Self::Facts>;
+
+    /// Runs the stages, up to the acquisition of the host's slot.
+    async fn run(
+        &self,
+        evaluation: &mut Evaluation<Self::Facts>,
+        arrival: &mut Option<Arrival>,
+    ) -> Result<ReadyToSend<Self::Addresses, Self::Inputs>, Self::Error>;
+
+    /// Returns `true` if the inputs have changed since.
+    fn is_outdated(&self, evaluation: &Evaluation<Self::Facts>, inputs: &Self::Inputs) -> bool;
+
+    /// Charges the request to its budgets, just before it is sent.
+    fn charge(
+        &self,
+        evaluation: &Evaluation<Self::Facts>,
+        slot: &mut HostSlot,
+    ) -> Result<(), Self::Error>;
+}
+
+/// A request that passed every stage, before its permit is issued.
+pub(super) struct ReadyToSend<V, B> {
+    pub(super) addresses: V,
+    pub(super) slot: HostSlot,
+    pub(super) inputs: B,
+}
+
+/// Runs the stages until their result is up to date, and issues the permit. The stages run again if a newer policy is
+/// active, or if the request had to wait and other inputs have changed since. A request that runs again keeps its
+/// ticket.
+///
+/// A refusal is final: if the wait itself ends in one (a timeout, a full queue, a stop, the shutdown), the request is
+/// not evaluated again.
+pub(super) fn run_until_permitted<S: PipelineStages>(
+    stages: &S,
+    facts: S::Facts,
+    snapshot: Arc<PolicySnapshot>,
+) -> impl Future<Output = PipelineResult<S::Facts, S::Addresses, S::Error>> {
+    // Not an `async fn`, which would store the facts next to the evaluation that they become a part of.
+    let mut evaluation = stages.evaluate(facts, snapshot);
+    let mut arrival = None;
+    async move {
+        let outcome = loop {
+            let ready = match stages.run(&mut evaluation, &mut arrival).await {
+                Ok(ready) => ready,
+                Err(error) => break Err(error),
+            };
+            let Some(snapshot) = next_snapshot(stages, &evaluation, &ready, arrival) else {
+                break permit(stages, &evaluation, ready);
+            };
+            // The slot is returned unused.
+            drop(ready);
+            let times = evaluation.times();
+            let facts = evaluation.into_original_facts();
+            evaluation = stages.evaluate(facts, snapshot).with_times(times);
+        };
+        let wait_time = arrival.map(|arrival| stages.admission().time_waited(arrival));
+        PipelineResult {
+            outcome,
+            evaluation,
+            wait_time,
+        }
+    }
+}
+
+/// Returns the snapshot to evaluate again with, if an input of the decision has changed.
+fn next_snapshot<S: PipelineStages>(
+    stages: &S,
+    evaluation: &Evaluation<S::Facts>,
+    ready: &ReadyToSend<S::Addresses, S::Inputs>,
+    arrival: Option<Arrival>,
+) -> Option<Arc<PolicySnapshot>> {
+    let newer = stages.active_policy().newer_than(evaluation.snapshot());
+    newer.or_else(|| {
+        let is_outdated = arrival.is_some() && stages.is_outdated(evaluation, &ready.inputs);
+        is_outdated.then(|| Arc::clone(evaluation.snapshot()))
+    })
+}
+
+type PermitResult<S> = Result<
+    Permit<
+        <<S as PipelineStages>::Facts as EvaluationFacts>::Target,
+        <S as PipelineStages>::Addresses,
+    >,
+    <S as PipelineStages>::Error,
+>;
+
+fn permit<S: PipelineStages>(
+    stages: &S,
+    evaluation: &Evaluation<S::Facts>,
+    ready: ReadyToSend<S::Addresses, S::Inputs>,
+) -> PermitResult<S> {
+    let ReadyToSend {
+        addresses,
+        mut slot,
+        ..
+    } = ready;
+    stages.charge(evaluation, &mut slot)?;
+    let target = evaluation.facts().target().clone();
+    Ok(Permit::new(
+        target,
+        addresses,
+        slot,
+        evaluation.send_options(),
+    ))
+}
