@@ -357,7 +357,7 @@ fn crawler_series(
     let series = all.map(|crawler| {
         let label = &[crawler.as_str()];
         Ok(CrawlerSeries {
-            decisions: CounterTable::new(&families.decisions, labels::DECISION_SLOTS),
+            decisions: CounterTable::new(&families.decisions, labels::DECISION_COUNT),
             requests: CounterTable::new(&families.requests, labels::REQUEST_SLOTS),
             repeats: families
                 .repeat_rejections
@@ -416,7 +416,7 @@ impl CrawlerSeries {
         reason: Option<Reason>,
     ) -> Option<&IntCounter> {
         self.decisions
-            .counter(labels::decision_slot(stage, verdict, reason), || {
+            .counter(labels::decision_index(stage, verdict, reason), || {
                 [
                     stage.as_str(),
                     verdict.as_str(),

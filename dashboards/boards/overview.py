@@ -32,7 +32,7 @@ NOW = [
     ),
     number(
         "Origins failing",
-        "Share of exchanges with origins that failed: name look-up, connection, TLS, time-out or an incomplete answer.",
+        "Share of exchanges with origins that failed: name lookup, connection, TLS, timeout or an incomplete response.",
         "percentunit",
         share(ERRORS, f"({ERRORS} + {ANSWERS})"),
         steps=[(0.05, "yellow"), (0.2, "red")],
@@ -124,7 +124,7 @@ LOAD = [
     lines(
         "Waiting for the host's turn",
         "How long requests were held, of those that had to wait. Long waits are a normal effect of rate limits; clients "
-        "need longer time-outs.",
+        "need longer timeouts.",
         "s",
         quantiles("crawlgate_hold_seconds"),
     ).leading_to("politeness", "Rate limits and robots.txt"),
@@ -145,7 +145,7 @@ LOAD = [
         "reqps",
         [("{{error}}", "sum by (error) (rate(crawlgate_upstream_errors_total{@}[~])) > 0")],
         stacked=True,
-    ).leading_to("tls", "TLS, connections, name look-ups"),
+    ).leading_to("tls", "TLS, connections, name lookups"),
     lines(
         "Traffic",
         "Bytes of bodies, exchanged with clients or origins, by direction as seen from crawlgate.",

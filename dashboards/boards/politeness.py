@@ -67,7 +67,7 @@ PACE = [
     ),
     lines(
         "How long requests wait, quantiles",
-        "A client whose time-out is shorter than this disconnects before its turn.",
+        "A client whose timeout is shorter than this disconnects before its turn.",
         "s",
         quantiles("crawlgate_hold_seconds"),
     ),
@@ -93,7 +93,7 @@ PACE = [
     ),
     lines(
         "Clients that disconnected while waiting",
-        "Clients that disconnected while their request was held: their time-out is shorter than the wait.",
+        "Clients that disconnected while their request was held: their timeout is shorter than the wait.",
         "reqps",
         [("{{crawler}}", "sum by (crawler) (rate(crawlgate_held_disconnects_total{@}[~]))")],
         stacked=True,

@@ -24,7 +24,7 @@ NOW = [
     number("Open tunnels", "Tunnels that are open or being dialled.", "short", "sum(crawlgate_tunnels{@})", width=4),
     number(
         "Intercepted",
-        "Share of CONNECT requests that are intercepted: the requests inside are judged URL by URL.",
+        "Share of CONNECT requests that are intercepted: the requests inside are evaluated URL by URL.",
         "percentunit",
         share('sum(rate(crawlgate_tunnels_total{@,verdict="intercept"}[~]))', TUNNELS),
         width=4,
@@ -184,7 +184,7 @@ EDGES = [
         stacked=True,
     ),
     lines(
-        "Name look-up and connection, p95",
+        "Name lookup and connection, p95",
         "For requests that needed one.",
         "s",
         [quantiles("crawlgate_dns_duration_seconds")[1], quantiles("crawlgate_connect_duration_seconds")[1]],

@@ -12,7 +12,7 @@ use crate::robots::fetch_outcome::{OUTCOMES, RobotsFetchOutcome};
 
 pub use decision::CLIENT_LEFT;
 pub(super) use decision::{
-    DECISION_SLOTS, decision_from_slot, decision_slot, possible_decisions, reason_label,
+    DECISION_COUNT, decision_from_index, decision_index, possible_decisions, reason_label,
 };
 pub(super) use request::{
     REQUEST_SLOTS, code_slot, expected_requests, method_slot, request_labels, request_slot,

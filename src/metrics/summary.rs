@@ -150,7 +150,7 @@ fn byte_count(families: &MetricFamilies, direction: ByteDirection, side: Connect
 }
 
 fn count_decisions(all: &[CrawlerSeries]) -> (Vec<DecisionCount>, Vec<CrawlerCounts>) {
-    let mut slots = vec![0; labels::DECISION_SLOTS];
+    let mut slots = vec![0; labels::DECISION_COUNT];
     let mut crawlers = Vec::with_capacity(all.len());
     for series in all {
         let mut verdicts = [0; VerdictLabel::ALL.len()];
@@ -161,7 +161,8 @@ fn count_decisions(all: &[CrawlerSeries]) -> (Vec<DecisionCount>, Vec<CrawlerCou
             .filter(|((_, n), _)| *n > 0)
         {
             *sum += count;
-            let verdict = labels::decision_from_slot(place).map(|(_, verdict, _)| verdict as usize);
+            let verdict =
+                labels::decision_from_index(place).map(|(_, verdict, _)| verdict as usize);
             if let Some(of_verdict) = verdict.and_then(|verdict| verdicts.get_mut(verdict)) {
                 *of_verdict += count;
             }
@@ -179,7 +180,7 @@ fn count_decisions(all: &[CrawlerSeries]) -> (Vec<DecisionCount>, Vec<CrawlerCou
 }
 
 fn decision_count((place, count): (usize, u64)) -> Option<DecisionCount> {
-    let (stage, verdict, reason) = labels::decision_from_slot(place)?;
+    let (stage, verdict, reason) = labels::decision_from_index(place)?;
     Some(DecisionCount {
         stage,
         verdict,

@@ -11,7 +11,7 @@
 //! - A *permit* ([`crate::pipeline::permit::Permit`]) is the proof that a request passed every stage; it owns a slot.
 //! - A *ticket* ([`QueueTicket`]) is the number that orders the requests that wait.
 //! - An *arrival* ([`Arrival`]) is the time at which a request began to wait, with its ticket.
-//! - A *position* ([`QueuePosition`]) is the entry of a waiting request in its host's queue.
+//! - A *position* (`QueuePosition`) is the entry of a waiting request in its host's queue.
 //! - A request has had its *turn* when, as the head of its queue, it got a slot.
 
 mod host_and_address;

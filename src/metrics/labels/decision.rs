@@ -8,29 +8,29 @@ use super::VerdictLabel;
 /// The label of the reason of a client that left before a decision.
 pub const CLIENT_LEFT: &str = "client_left";
 /// The number of reasons, including [`CLIENT_LEFT`].
-pub(crate) const REASON_SLOTS: usize = Reason::ALL.len() + 1;
+pub(crate) const REASON_COUNT: usize = Reason::ALL.len() + 1;
 
 /// Returns the `reason` label; `None` is a client that left before a decision.
 pub(crate) fn reason_label(reason: Option<Reason>) -> &'static str {
     reason.map_or(CLIENT_LEFT, Reason::as_str)
 }
 
-/// Returns the slot of a decision in a crawler's table of decision counters.
-pub(crate) fn decision_slot(stage: Stage, verdict: VerdictLabel, reason: Option<Reason>) -> usize {
+/// Returns the index of a decision in a crawler's table of decision counters.
+pub(crate) fn decision_index(stage: Stage, verdict: VerdictLabel, reason: Option<Reason>) -> usize {
     let reason = reason.map_or(Reason::ALL.len(), Reason::index);
-    (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_SLOTS + reason
+    (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_COUNT + reason
 }
 
-pub(crate) fn decision_from_slot(place: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
-    let above = place / REASON_SLOTS;
-    let reason = place % REASON_SLOTS;
+pub(crate) fn decision_from_index(place: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
+    let above = place / REASON_COUNT;
+    let reason = place % REASON_COUNT;
     let verdict = *VerdictLabel::ALL.get(above % VerdictLabel::ALL.len())?;
     let stage = *Stage::ALL.get(above / VerdictLabel::ALL.len())?;
     Some((stage, verdict, Reason::ALL.get(reason).copied()))
 }
 
-/// The number of slots.
-pub(crate) const DECISION_SLOTS: usize = Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_SLOTS;
+/// The number of such indexes.
+pub(crate) const DECISION_COUNT: usize = Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_COUNT;
 
 /// Returns the decisions that can occur, which are exported as 0 until they do.
 pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
@@ -50,7 +50,7 @@ pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel,
     rejects.chain(allows).chain(shadows).chain(left)
 }
 
-/// Returns the stages at which a reason can end a request; others are counted too, but not exported before they occur.
+/// Returns the stages at which a reason is exported as 0 before it occurs; other stages are exported once it has.
 fn possible_stages(reason: Reason) -> &'static [Stage] {
     match reason {
         Reason::Rule | Reason::Default => &[
@@ -108,15 +108,15 @@ mod tests {
         for stage in Stage::ALL {
             for verdict in VerdictLabel::ALL {
                 for reason in Reason::ALL.into_iter().map(Some).chain([None]) {
-                    let place = decision_slot(stage, verdict, reason);
-                    assert_eq!(decision_from_slot(place), Some((stage, verdict, reason)));
+                    let place = decision_index(stage, verdict, reason);
+                    assert_eq!(decision_from_index(place), Some((stage, verdict, reason)));
                     assert!(places.insert(place));
                 }
             }
         }
         assert_eq!(
             (places.len(), places.last()),
-            (DECISION_SLOTS, Some(&(DECISION_SLOTS - 1)))
+            (DECISION_COUNT, Some(&(DECISION_COUNT - 1)))
         );
     }
 

@@ -84,7 +84,7 @@ async fn a_refusal_by_the_address_costs_the_host_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_patience_is_for_both_waits_and_a_request_that_waits_is_held_once() {
+async fn one_max_hold_covers_both_waits_and_counts_as_one_hold() {
     let bench = bench("delay: 3s, concurrency: 5, max_hold: 5s, per_address: { concurrency: 1 }");
     bench.pass_bytes("http://a.test/", 0).await;
     let (busy, _) = bench.ask("http://b.test/").await.admitted();

@@ -224,11 +224,11 @@ reasons! {
         title: "Too many requests are waiting",
         ..POLITENESS
     }
-    /// The host is in back-off: it asked for it, or failed repeatedly.
+    /// The host is in backoff: it asked for it, or failed repeatedly.
     HostBackoff {
         name: "host_backoff",
         error: "destination_unavailable",
-        title: "Host in back-off after a request for it or repeated failures",
+        title: "Host in backoff after a request for it or repeated failures",
         ..POLITENESS
     }
     /// An operator stopped the host, the crawler or a rule that matches.
