@@ -122,7 +122,7 @@ policy_crate() {
   local found
   found=$(cargo tree --locked -p crawlgate-policy -e normal --prefix none | grep -E '^(tokio|hyper|rustls|prometheus) ' || true)
   [[ -z $found ]] || { printf 'crates/policy depends on:\n%s\n' "$found"; return 1; }
-  cargo run --locked -p crawlgate-policy --example embed
+  cargo run --locked --example embed
 }
 
 # --- tests
@@ -136,13 +136,10 @@ tests() {
   CRAWLGATE_FUZZ_SECONDS=20 $test_command 2>&1 | tee "$scratch/tests.log"
 }
 
-# Optimised: each of the seven laws makes 15,000 policies and asks them for decisions.
+# Optimised: each of the seven laws makes 15,000 policies and asks them for decisions. Without `-p`, which would select
+# other features and compile the dependencies once more.
 laws() {
-  CRAWLGATE_LAWS=15000 cargo test --release --locked -p crawlgate-policy --test property -- laws --nocapture
-}
-
-build_otlp_tests() {
-  cargo test --locked --features otlp --no-run
+  CRAWLGATE_LAWS=15000 cargo test --release --locked --test property -- laws --nocapture
 }
 
 # The tests that differ with the feature.
@@ -182,9 +179,10 @@ run_without_arguments() {
   wait "$server"
 }
 
-# The load of docs/speed.md for a moment; its figures come from `cargo bench`, which builds the profile dist.
+# The load of docs/speed.md for a moment, with the tests' build; its figures come from `cargo bench`, which builds the
+# profile dist.
 load() {
-  cargo bench --profile release --locked --bench request -- 0.6
+  cargo bench --profile dev --locked --bench request -- 0.6
 }
 
 acceptance() {

@@ -174,7 +174,7 @@ impl RequestFacts {
             .unwrap_or("")
     }
 
-    /// Returns `true` if the ledger has the URL.
+    /// Returns the presence of the URL in the ledger.
     pub(crate) fn in_ledger(&self) -> LedgerPresence {
         self.in_ledger
     }

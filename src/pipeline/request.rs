@@ -1,8 +1,8 @@
 //! From a request to a permit: the stages before the origin, in their order.
 //!
-//! `identify → target → recall → evaluate → rewrite → evaluate → budget → recrawl interval → destination → robots →
+//! `identify → target → evaluate → recall → rewrite → budget → recrawl interval → destination → robots →
 //! pace → permit`. Cheap and certain stages come first, shared state last: a URL that the policy rejects costs no
-//! lookup of a name and no slot of its host.
+//! name lookup and no slot of its host.
 
 use std::sync::Arc;
 

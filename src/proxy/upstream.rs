@@ -460,7 +460,7 @@ async fn exchange_head(
 /// The result of a request that was passed to its connection.
 type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestUpload>>>;
 
-/// Records a failure for the host, if it is the host's. A request that is dropped records nothing.
+/// Records a failure for the host, if the host caused it. A request that is dropped records nothing.
 fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     if error.is_origin_fault() {
         slot.record_failure();

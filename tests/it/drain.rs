@@ -78,7 +78,7 @@ fn a_drain_refuses_held_requests_and_closes_the_listener() {
     let ready = gate.admin("GET /readyz");
     assert!(ready.status == 503, "{}", ready.body);
     assert!(ready.body.contains("fail drain"), "{}", ready.body);
-    assert!(gate.is_running(), "one request is under way still");
+    assert!(gate.is_running(), "one request is still in progress");
     drop(under_way);
     assert_eq!(gate.wait_for_exit(), Some(0));
 }
@@ -105,7 +105,7 @@ fn an_unread_standard_error_does_not_block_requests() {
     let mut gate = TestProxy::start(&config, &policy("one", "deny"));
     let output = gate.stderr_buffer();
     let unread = output.lock().expect("not poisoned");
-    // A line each is more than a pipe holds.
+    // One line for each request: together more than a pipe holds.
     for _ in 0..1_000 {
         let mut client = sent(gate.proxy, "ftp://unread.test/");
         assert_eq!(client.read_response().status, 403);
@@ -114,5 +114,5 @@ fn an_unread_standard_error_does_not_block_requests() {
     wait_until("it ends", || !gate.is_running());
     drop(unread);
     assert_eq!(gate.wait_for_exit(), Some(0));
-    wait_until("it had said much", || gate.stderr().len() > 16 * 1024);
+    wait_until("the buffered output was larger than a pipe", || gate.stderr().len() > 16 * 1024);
 }

@@ -116,7 +116,7 @@ impl<'a> DiffOutcome<'a> {
     /// Returns the verdict, and for an undecided tunnel also the outcome.
     fn effect(&self) -> &'static str {
         match (self.verdict, self.answer.status) {
-            ("undecided", None) => "undecided and let through",
+            ("undecided", None) => "undecided and allowed",
             ("undecided", Some(_)) => "undecided and refused",
             (verdict, _) => verdict,
         }

@@ -92,7 +92,7 @@ pub(super) fn sweep_text(sweep: &Json) -> String {
             "moved",
             "are in another crawler's space and stay (761)".to_owned(),
         ),
-        ("unchanged", "have 760 or 761 from before".to_owned()),
+        ("unchanged", "already have 760 or 761".to_owned()),
         ("allowed", "are allowed".to_owned()),
     ] {
         let _ = writeln!(text, "  {:>12}  {label}", get_u64(sweep, key));

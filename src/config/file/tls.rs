@@ -18,7 +18,7 @@ use super::key::{
 };
 
 const UNVERIFIED_WARNING: &str = "certificates of origins are not verified: responses may come from anyone, and the policy \
-                                  judges host names that nothing has verified";
+                                  evaluates host names that nothing has verified";
 
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(

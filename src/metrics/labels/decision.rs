@@ -1,4 +1,4 @@
-//! The labels of decisions: stage, verdict and reason, and which combinations can occur.
+//! The labels of decisions: stage, verdict and reason, and the combinations that are exported from the start.
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -32,7 +32,7 @@ pub(crate) fn decision_from_index(place: usize) -> Option<(Stage, VerdictLabel, 
 /// The number of such indexes.
 pub(crate) const DECISION_COUNT: usize = Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_COUNT;
 
-/// Returns the decisions that can occur, which are exported as 0 until they do.
+/// Returns the common decisions, which are exported as 0 until they occur; others appear when they occur.
 pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
     let rejects = Reason::ALL.into_iter().flat_map(|reason| {
         possible_stages(reason)

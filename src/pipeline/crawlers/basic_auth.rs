@@ -9,7 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 /// The maximum length of a name or a password.
 const MAX_LENGTH: usize = 1024;
 
-/// Some clients omit the padding, or set the unused bits of the last letter.
+/// Some clients omit the padding, or set the unused bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -26,7 +26,7 @@ pub(super) struct BasicCredentials {
 
 impl fmt::Debug for BasicCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(…)")
+        f.write_str("BasicCredentials(…)")
     }
 }
 
@@ -43,11 +43,11 @@ impl BasicCredentials {
             .unwrap_or(field.len());
         let (scheme, encoded) = field.split_at_checked(end).unwrap_or_default();
         if !scheme.eq_ignore_ascii_case(b"basic") {
-            return Err("Proxy-Authorization of another scheme than Basic");
+            return Err("Proxy-Authorization with a scheme other than Basic");
         }
         let decoded = BASE64
             .decode(encoded.trim_ascii())
-            .map_err(|_| "credentials that are no base64")?;
+            .map_err(|_| "credentials that are not base64")?;
         let text = decode_text(decoded);
         let (user, password) = text
             .split_once(':')

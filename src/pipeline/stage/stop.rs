@@ -1,5 +1,6 @@
 //! Stops: what an operator has stopped waits for the end of the stop, and is refused if that takes too long. Checked
-//! before the wait for the host's turn, and once more after it, since a stop may be given while a request waits.
+//! before robots.txt is fetched, before the wait for the host's turn, and once more after it, since a stop may be given
+//! while a request waits.
 
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ pub(crate) async fn wait_before_robots<R: RobotsProvider>(
     if wait.admission.stops().is_clear() || !robots::must_fetch(evaluation, robots) {
         return Ok(());
     }
-    // Boxed for the same reason.
+    // Boxed, so that the future of a request that no stop covers stays small.
     Box::pin(wait_for_stops(evaluation, wait.admission, arrival, || {
         pace::max_wait(evaluation, wait)
     }))

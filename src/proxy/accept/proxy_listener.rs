@@ -1,5 +1,5 @@
 //! The proxy's listeners: the proxy service answers the requests, and input that is not a valid
-//! request is refused with the same texts.
+//! request gets refusals of the same form.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

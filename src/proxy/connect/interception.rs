@@ -50,7 +50,7 @@ enum HandshakeFailure {
 }
 
 impl ProxyService {
-    /// Continues to the point where HTTP begins.
+    /// Prepares the connection until HTTP can be read from it: reads the first bytes, and terminates TLS if there is any.
     pub(super) async fn start_interception(
         &self,
         mut client: ClientSocket,

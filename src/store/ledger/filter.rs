@@ -1,10 +1,10 @@
-//! A filter of the keys that have no record, so that a new URL needs no lookup in the tables: most
+//! A filter that recognises keys without a record, so that a new URL needs no lookup in the tables: most
 //! URLs of a crawl are new, and a lookup walks down a tree.
 //!
 //! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze,
 //! Sanders and Singler 2007): a lookup is one load per layer, and a full layer reports about one absent
 //! key in two hundred as possibly present. A key is a hash already. Its first bits select the word, so
-//! keys in order pass over memory once. A full layer is followed by one of twice its size. Deleted keys
+//! lookups in key order read memory sequentially. A full layer is followed by one of twice its size. Deleted keys
 //! stay until the next start.
 
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ const SET_BITS: u32 = 4;
 /// A filter that proves that a key is neither in memory nor in the tables.
 pub(super) struct KeyFilter {
     layers: [OnceLock<FilterLayer>; MAX_LAYERS],
-    /// The layer that takes keys.
+    /// The layer to which keys are added.
     active_layer: AtomicUsize,
     /// `true` once every key of the tables has been added.
     complete: AtomicBool,
@@ -62,7 +62,7 @@ impl KeyFilter {
             .any(|layer| layer.may_contain(key))
     }
 
-    /// Adds a key, and returns `true` if it was certainly absent. A key that may be present takes no
+    /// Adds a key, and returns `true` if it was certainly absent. A key that may be present uses no
     /// more room, however often it is added.
     pub(super) fn insert(&self, key: LedgerKey) -> bool {
         // Read first: if the filter is complete by now, the check below sees every key of the tables.
@@ -92,8 +92,8 @@ impl KeyFilter {
         whole
     }
 
-    /// Allocates the next layer before it is needed. A large one takes a while, which should not fall
-    /// into a request.
+    /// Allocates the next layer before it is needed. A large one takes a while, which should not delay
+    /// a request.
     pub(super) fn prepare_next_layer(&self) {
         let last = self.active_layer.load(Ordering::Acquire);
         let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else {

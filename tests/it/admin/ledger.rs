@@ -131,7 +131,7 @@ fn failed() -> ObservationOutcome {
 }
 
 #[tokio::test]
-async fn without_a_ledger_the_answer_names_the_cure() {
+async fn without_a_ledger_the_answer_names_the_remedy() {
     let ledger = Ledger::in_memory(ErrorTolerance {
         temporary_errors: 5,
     });
@@ -233,7 +233,7 @@ async fn pages_of_urls_follow_on_each_other_without_a_gap() {
     assert_eq!(seen.len(), 25);
 }
 
-/// A ledger that is closed reads as one whose disk fails does.
+/// A closed ledger behaves like one whose disk fails.
 #[tokio::test]
 async fn an_unreadable_ledger_is_an_error_and_not_a_short_list() {
     let desk = Desk::new().await;
@@ -256,7 +256,7 @@ async fn an_unreadable_ledger_is_an_error_and_not_a_short_list() {
     assert_eq!(
         absent,
         (200, json!({ "urls": [], "next": null })),
-        "what the tables do not have is known without them"
+        "the filter answers for absent URLs without the tables"
     );
 }
 

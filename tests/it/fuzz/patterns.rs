@@ -38,7 +38,7 @@ const FIELDS: [(&str, Given); 24] = [
 
 #[derive(Clone, Copy)]
 enum Given {
-    /// After this beginning of a URL.
+    /// In a URL, after this prefix.
     Url(&'static str),
     /// In a fact of this name.
     Fact(&'static str),

@@ -130,7 +130,7 @@ impl ConnectionHandler for Echo {
                 .and_then(|n: &str| n.parse().ok())
         };
         if parts.uri.path() == "/panic" {
-            panic!("asked for");
+            panic!("requested by the test");
         }
         if parts.uri.path() == "/unread" {
             std::future::pending::<()>().await;

@@ -16,7 +16,7 @@ pub(super) struct Laws {
     watches: Vec<Watch>,
     /// The addresses that many hosts share.
     addresses: Vec<Way>,
-    /// `true` if an operator has stopped the hosts that halt.
+    /// `true` while the operator has stopped the hosts with `Extra::Halts`.
     halted: bool,
     violations: Vec<String>,
     digest: DefaultHasher,
@@ -40,28 +40,28 @@ impl Laws {
         }
     }
 
-    /// A crawler will come to a host.
+    /// Announces that a crawler will send requests to a host.
     pub(super) fn expects(&mut self, host: usize, crawler: usize, patient: bool) {
         let share = &mut self.watches[host].shares[crawler];
         (share.comes, share.patient) = (true, patient);
     }
 
-    /// One that will wait asks for something of this class.
+    /// Records that a crawler has sent a request of this class, which may wait.
     pub(super) fn asks(&mut self, host: usize, crawler: usize, class: usize, now: Instant) {
         self.watches[host].asks(crawler, class, now);
     }
 
-    /// It does not wait any more, and has got nothing.
+    /// Records that it no longer waits, without having been admitted.
     pub(super) fn waits_no_more(&mut self, host: usize, crawler: usize) {
         self.watches[host].waits_no_more(crawler);
     }
 
-    /// An operator stops the hosts that halt, or lets them go.
+    /// Records that the operator stops the hosts with `Extra::Halts`, or lifts the stop.
     pub(super) fn halts(&mut self, halted: bool) {
         self.halted = halted;
     }
 
-    /// The gate lets a request through.
+    /// Records that the proxy admits a request.
     pub(super) fn granted(&mut self, grant: Grant) {
         let Grant {
             host,
@@ -82,7 +82,7 @@ impl Laws {
         self.broken(host, broken);
     }
 
-    /// Its head is at the origin.
+    /// Records that its head has reached the origin.
     pub(super) fn sent(&mut self, grant: Grant, now: Instant) {
         let watch = &mut self.watches[grant.host];
         let mut broken = watch.sent(grant, now);
@@ -93,7 +93,7 @@ impl Laws {
         self.broken(grant.host, broken);
     }
 
-    /// The origin complains; for so long, if it says.
+    /// Records a 429 or 503 of the origin, with its `Retry-After`, if any.
     pub(super) fn complained(&mut self, grant: Grant, reported: Option<Duration>, now: Instant) {
         self.watches[grant.host].complained(grant, reported, now);
     }
@@ -155,10 +155,10 @@ impl Laws {
 /// The outcome.
 pub(super) struct Verdict {
     pub(super) received: u64,
-    /// Of what the hosts that never fail allow together.
+    /// The received share of the requests that the limits of the steady hosts allow.
     pub(super) of_allowed: f64,
     pub(super) violations: Vec<String>,
-    /// Of every grant.
+    /// A hash over every grant, to compare runs.
     pub(super) digest: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The closed table of reasons for refusing a request.
 //!
-//! Each reason is one row. No other file contains a reason's status, header text, metric label or
-//! retry hint.
+//! Each reason is one row: its status, header text, metric label and retry hint. A refusal may set a
+//! more precise status, such as 414 or 504.
 
 use super::crawl_status::CrawlStatus;
 use super::intent::Intent;

@@ -1,4 +1,4 @@
-//! The meaning of an origin's response for the pace, independent of the page.
+//! The effect of an origin's response on the pace, independent of the page.
 
 use std::time::Duration;
 

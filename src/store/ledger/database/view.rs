@@ -13,7 +13,8 @@ use crate::store::ledger::codec::{event, record};
 
 use super::{CONTENTS, EVENTS, LedgerDatabase, LedgerUnavailable, META, RECORDS, value_key};
 
-/// A read-only view of the tables as of the last commit. Empty while the disk fails.
+/// A read-only view of the tables as of the last commit. While the disk fails, there are none, and reads
+/// return [`LedgerUnavailable`].
 #[derive(Default)]
 pub(crate) struct LedgerReadView(ArcSwapOption<ReadTables>);
 

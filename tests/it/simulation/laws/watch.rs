@@ -168,7 +168,7 @@ impl Watch {
         }
     }
 
-    /// The origin complains; for so long, if it says. What was let through before a rest can only lengthen that.
+    /// The origin complains; for so long, if it says. Requests that were admitted before a backoff can only lengthen it.
     pub(super) fn complained(&mut self, grant: Grant, reported: Option<Duration>, now: Instant) {
         if !self.is_late(grant) {
             self.rests(now, reported.unwrap_or(SHORTEST_REST));
@@ -177,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// The origin fails, or answers 5xx: the third in a row ought to give it rest, and behind a rest the first.
+    /// The origin fails, or answers 5xx: the third in a row should begin a backoff, and after a backoff the first.
     pub(super) fn failed(&mut self, grant: Grant, now: Instant) {
         if self.is_late(grant) {
             return;

@@ -1,6 +1,6 @@
 //! Regular expressions and globs: RE2-like, matched in linear time, and limited in size.
 //!
-//! The policy language differs from the library in two points, for which the pattern is rewritten
+//! The policy language differs from the `regex` crate in two respects, for which the pattern is rewritten
 //! after parsing: a backslash before punctuation yields that character, and a character that
 //! canonical URLs escape represents its escape.
 
@@ -178,7 +178,7 @@ impl PatternRewriter {
         self.edits.push((span.start.offset, span.end.offset, text));
     }
 
-    /// Replaces `\<` and `\>`, which are word boundaries in the library, by the characters.
+    /// Replaces `\<` and `\>`, which are word boundaries in the library, with the literal characters.
     fn visit_assertion(&mut self, assertion: &ast::Assertion) {
         let c = match assertion.kind {
             ast::AssertionKind::WordBoundaryStartAngle => '<',
