@@ -1,16 +1,16 @@
-//! What the ledger costs: processor time for each request over 100,000 distinct URLs, with all that its writer does
-//! behind them; lookups; and the size of the file.
+//! Measures the ledger: processor time per request over 100,000 distinct URLs, including the work
+//! of its writer; lookups; and the size of the file.
 //!
-//! `cargo bench --bench ledger`. Figures for more URLs: `cargo bench --bench ledger -- --urls=10000000`, which takes
-//! about 4 GB of the disk under the directory for temporary files (`TMPDIR`) for some minutes. Processor time is that of
-//! all threads, by the kernel's count.
+//! `cargo bench --bench ledger`. For more URLs: `cargo bench --bench ledger -- --urls=10000000`,
+//! which needs about 4 GB in the directory for temporary files (`TMPDIR`) for some minutes.
+//! Processor time is that of all threads, as counted by the kernel.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a bench may panic, measures the time that passes, and prints what it finds"
+    reason = "a benchmark may panic, measures real time, and prints its results"
 )]
 
 use std::fs;
@@ -28,34 +28,37 @@ use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::store::ledger::{Ledger, LedgerSettings, LedgerUpdate};
 
 const REQUESTS: u64 = 100_000;
-/// Looks of each kind.
-const LOOKS: u64 = 100_000;
+/// The number of lookups of each kind.
+const LOOKUPS: u64 = 100_000;
 
 fn main() {
     let urls = std::env::args().find_map(|arg| arg.strip_prefix("--urls=")?.parse().ok());
     let settings = LedgerSettings::default();
-    let folder =
+    let directory =
         std::env::temp_dir().join(format!("crawlgate-bench-ledger-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    let ended = std::panic::catch_unwind(|| match urls {
+    let _ = fs::remove_dir_all(&directory);
+    let result = std::panic::catch_unwind(|| match urls {
         None => [0, 10_000, 2_000]
             .into_iter()
-            .for_each(|rate| requests(&folder, settings, rate)),
-        Some(urls) => fill(&folder, settings, urls),
+            .for_each(|rate| measure_requests(&directory, settings, rate)),
+        Some(urls) => measure_filling(&directory, settings, urls),
     });
-    fs::remove_dir_all(&folder).expect("the folder is there");
-    ended.expect("nothing panics");
+    fs::remove_dir_all(&directory).expect("the directory exists");
+    result.expect("the measurement does not panic");
 }
 
-/// New URLs, so many a second (0: as fast as it goes): a look before each, a note behind it.
-fn requests(folder: &Path, settings: LedgerSettings, rate: u64) {
-    let _ = fs::remove_dir_all(folder);
-    let ledger = Ledger::open(folder, settings).expect("it opens");
-    let made = processor(|| (0..REQUESTS).for_each(|n| drop(black_box(note(n)))));
-    let (began, burst) = (Instant::now(), rate / 100);
-    let spent = processor(|| {
+/// Looks up and then records new URLs at `rate` per second; 0 is as fast as possible.
+fn measure_requests(directory: &Path, settings: LedgerSettings, rate: u64) {
+    let _ = fs::remove_dir_all(directory);
+    let ledger = Ledger::open(directory, settings).expect("it opens");
+    let preparation = processor_time_of(|| {
+        (0..REQUESTS).for_each(|n| drop(black_box(ledger_update(n))));
+    });
+    let start = Instant::now();
+    let burst = rate / 100;
+    let total = processor_time_of(|| {
         for n in 0..REQUESTS {
-            let update = note(n);
+            let update = ledger_update(n);
             black_box(ledger.look_up(update.key));
             if rate == 0 {
                 wait(ledger.wait_if_full());
@@ -68,66 +71,66 @@ fn requests(folder: &Path, settings: LedgerSettings, rate: u64) {
         wait(ledger.flush());
         ledger.close();
     });
-    let (each, took) = ((spent - made) / REQUESTS as u32, began.elapsed());
+    let per_url = (total - preparation) / REQUESTS as u32;
+    let elapsed = start.elapsed();
     println!(
-        "{REQUESTS} new URLs at {rate}/s (0: at once): {each:?} of processor time each, {took:.2?} in all"
+        "{REQUESTS} new URLs at {rate}/s (0: unlimited): {per_url:?} of processor time per URL, {elapsed:.2?} in total"
     );
 }
 
-fn fill(folder: &Path, settings: LedgerSettings, urls: u64) {
-    let ledger = Ledger::open(folder, settings).expect("it opens");
-    let began = Instant::now();
-    let spent = processor(|| {
+fn measure_filling(directory: &Path, settings: LedgerSettings, urls: u64) {
+    let ledger = Ledger::open(directory, settings).expect("it opens");
+    let start = Instant::now();
+    let total = processor_time_of(|| {
         for n in 0..urls {
             wait(ledger.wait_if_full());
-            ledger.record(note(n));
+            ledger.record(ledger_update(n));
             if n % 1_000_000 == 0 {
                 println!(
                     "{n} URLs: {} MB on disk, {:.0?}",
                     ledger.disk_bytes() >> 20,
-                    began.elapsed()
+                    start.elapsed()
                 );
             }
         }
         wait(ledger.flush());
     });
-    let (each, size, took) = (
-        spent / urls as u32,
-        ledger.disk_bytes() as f64 / 1e9,
-        began.elapsed(),
-    );
+    let per_url = total / urls as u32;
+    let gigabytes = ledger.disk_bytes() as f64 / 1e9;
+    let elapsed = start.elapsed();
     println!(
-        "{urls} URLs: {size:.2} GB on disk, {each:?} of processor time each, {took:.0?} in all"
+        "{urls} URLs: {gigabytes:.2} GB on disk, {per_url:?} of processor time per URL, {elapsed:.0?} in total"
     );
-    println!("resident: {} MB", resident() >> 20);
-    let began = Instant::now();
+    println!("resident memory: {} MB", resident_bytes() >> 20);
+    let start = Instant::now();
     ledger.close();
     drop(ledger);
-    println!("closed in {:.2?}", began.elapsed());
-    let began = Instant::now();
-    let ledger = Ledger::open(folder, settings).expect("it opens");
+    println!("closed in {:.2?}", start.elapsed());
+    let start = Instant::now();
+    let ledger = Ledger::open(directory, settings).expect("it opens");
     println!(
         "opened in {:.2?}: {:?}",
-        began.elapsed(),
+        start.elapsed(),
         ledger.stats().urls
     );
-    looks(&ledger, urls);
+    measure_lookups(&ledger, urls);
 }
 
-fn looks(ledger: &Ledger, urls: u64) {
-    let keys: Vec<LedgerKey> = (0..LOOKS).map(|_| key(fastrand::u64(..urls))).collect();
-    let each = |what, keys: &[LedgerKey]| {
-        let began = Instant::now();
-        keys.iter()
-            .for_each(|key| drop(black_box(ledger.look_up(*key))));
-        println!("look-up, {what}: {:?}", began.elapsed() / keys.len() as u32);
-    };
-    each("not cached", &keys);
-    // What was looked at last is still there.
+fn measure_lookups(ledger: &Ledger, urls: u64) {
+    let keys: Vec<LedgerKey> = (0..LOOKUPS).map(|_| key(fastrand::u64(..urls))).collect();
+    time_lookups(ledger, "not cached", &keys);
+    // The most recent lookups are still cached.
     let cached: Vec<LedgerKey> = keys.iter().rev().take(1_000).copied().collect();
-    each("cached", &cached);
-    let absent: Vec<LedgerKey> = (urls..urls + LOOKS).map(key).collect();
-    each("of what is not there", &absent);
+    time_lookups(ledger, "cached", &cached);
+    let absent: Vec<LedgerKey> = (urls..urls + LOOKUPS).map(key).collect();
+    time_lookups(ledger, "absent", &absent);
+}
+
+fn time_lookups(ledger: &Ledger, kind: &str, keys: &[LedgerKey]) {
+    let start = Instant::now();
+    keys.iter()
+        .for_each(|key| drop(black_box(ledger.look_up(*key))));
+    println!("lookup, {kind}: {:?}", start.elapsed() / keys.len() as u32);
 }
 
 fn url(n: u64) -> String {
@@ -143,7 +146,7 @@ fn key(n: u64) -> LedgerKey {
     LedgerKey::for_url("news-bot", &url(n))
 }
 
-fn note(n: u64) -> LedgerUpdate {
+fn ledger_update(n: u64) -> LedgerUpdate {
     let url = url(n);
     let document = DeliveredDocument {
         validators: DocumentValidators {
@@ -154,7 +157,7 @@ fn note(n: u64) -> LedgerUpdate {
         content_type: "text/html".into(),
         size: 10_000 + n % 50_000,
     };
-    let what = ObservationOutcome::Answered(ObservedResponse {
+    let outcome = ObservationOutcome::Answered(ObservedResponse {
         status: 200,
         crawl_status: CrawlStatus::Accepted,
         intent: None,
@@ -162,7 +165,7 @@ fn note(n: u64) -> LedgerUpdate {
         failure: None,
         document: Some(document),
     });
-    let seen = UrlObservation {
+    let observation = UrlObservation {
         at: UnixMillis(1_767_225_600_000 + n),
         crawler: "news-bot".into(),
         space: Some("news".into()),
@@ -171,19 +174,19 @@ fn note(n: u64) -> LedgerUpdate {
         source: None,
         revision: "3f9c2a1b".into(),
         rule: None,
-        outcome: what,
+        outcome,
         url: url.clone().into(),
     };
     LedgerUpdate {
         key: LedgerKey::for_url("news-bot", &url),
-        observation: seen,
+        observation,
         content_key: None,
     }
 }
 
 fn wait(future: impl Future) {
     let mut future = std::pin::pin!(future);
-    // Most often it is ready at once.
+    // The future is usually ready at the first poll, which needs no runtime.
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     if future.as_mut().poll(&mut context).is_pending() {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -193,16 +196,16 @@ fn wait(future: impl Future) {
     }
 }
 
-/// What this takes of all threads.
-fn processor(work: impl FnOnce()) -> Duration {
-    let before = threads();
+/// Measures the processor time that all threads use while `work` runs.
+fn processor_time_of(work: impl FnOnce()) -> Duration {
+    let before = processor_time();
     work();
-    threads().saturating_sub(before)
+    processor_time().saturating_sub(before)
 }
 
-/// Time of all threads, those that have ended included.
-fn threads() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").expect("the kernel says");
+/// Returns the processor time of all threads, including those that have ended.
+fn processor_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let fields: Vec<i64> = stat
         .rsplit(')')
         .next()
@@ -210,13 +213,13 @@ fn threads() -> Duration {
         .split(' ')
         .filter_map(|f| f.parse().ok())
         .collect();
-    // utime and stime, in hundredths of a second: fields 14 and 15; three before are no numbers.
+    // Fields 14 and 15, utime and stime, in hundredths of a second. The list starts with field 4.
     Duration::from_millis(10 * (fields[10] + fields[11]).unsigned_abs())
 }
 
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/statm").expect("the kernel says");
-    status
+fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").expect("/proc is readable");
+    statm
         .split(' ')
         .nth(1)
         .and_then(|pages| pages.parse::<u64>().ok())

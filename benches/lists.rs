@@ -1,9 +1,9 @@
-//! What a list of 1,000,000 domains costs, to load and to look up in: `cargo bench --bench lists`.
+//! Measures loading and lookups of a list of 1,000,000 domains: `cargo bench --bench lists`.
 //!
-//! Loading is everything from the bytes of the policy and its list to the policy, the revision's SHA-256 included;
-//! packed, the unpacking too.
+//! Loading starts with the bytes of the policy and its list and ends with the compiled policy. It
+//! includes the SHA-256 of the revision and the decompression of a packed list.
 
-#![allow(clippy::expect_used, reason = "a bench may panic")]
+#![allow(clippy::expect_used, reason = "a benchmark may panic")]
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,25 +49,27 @@ fn load(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 10)]
 fn load_packed(bencher: Bencher<'_, '_>) {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    packed.write_all(list().as_bytes()).expect("it is packed");
-    let files = files(packed.finish().expect("it is packed"));
+    packed
+        .write_all(list().as_bytes())
+        .expect("compression succeeds");
+    let files = files(packed.finish().expect("compression succeeds"));
     bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
 }
 
-/// A lookup alone, of hosts four labels deep: one of a listed domain, one of none.
+/// A lookup of a host with four labels: one in a listed domain, one in none.
 #[divan::bench(args = ["www.host-123456.example3.org", "www.images.example.com"])]
 fn look_up(bencher: Bencher<'_, '_>, host: &str) {
     let mut texts = PackedTexts::default();
-    assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
+    assert!((0..COUNT).all(|n| texts.push(&domain(n))), "the texts fit");
     let items = ListItems::from_texts(texts);
     bencher.bench(|| items.has_parent_of(divan::black_box(host)));
 }
 
-/// Lookups of hosts all over the list, so that none finds its predecessor's memory in the cache.
+/// Lookups spread over the whole list, so that the entries of a lookup are not in the CPU cache.
 #[divan::bench]
 fn look_up_spread(bencher: Bencher<'_, '_>) {
     let mut texts = PackedTexts::default();
-    assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
+    assert!((0..COUNT).all(|n| texts.push(&domain(n))), "the texts fit");
     let items = ListItems::from_texts(texts);
     let next = AtomicUsize::new(0);
     bencher
@@ -78,7 +80,7 @@ fn look_up_spread(bencher: Bencher<'_, '_>) {
         .bench_refs(|host| items.has_parent_of(host));
 }
 
-/// A whole decision at the request stage.
+/// A complete decision at the request stage.
 #[divan::bench]
 fn decision(bencher: Bencher<'_, '_>) {
     let policy = compile::load(&files(list().into_bytes()), "p.yaml")

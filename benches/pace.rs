@@ -1,12 +1,13 @@
-//! What pace costs: memory for each of 100,000 hosts, a grant that nobody waits for, and forgetting all of them.
+//! Measures pacing: memory per host for 100,000 hosts, a grant without a wait, and the removal of
+//! all hosts.
 //!
-//! `cargo bench --bench pace`. Memory is that of the process, by the kernel's count: with the table, with what the
-//! allocator rounds up, and with what it keeps.
+//! `cargo bench --bench pace`. Memory is that of the process, as counted by the kernel. It includes
+//! the table, the rounding of the allocator, and memory that the allocator retains.
 
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a bench may panic, and measures the time that passes"
+    reason = "a benchmark may panic and measures real time"
 )]
 
 use std::fs;
@@ -28,7 +29,7 @@ use crawlgate::store::{HostStore, LeaseOutcome, LimiterKey};
 use divan::Bencher;
 
 const HOSTS: usize = 100_000;
-/// A policy's defaults without the wait between requests of one host: there is one request for each.
+/// A pace with a delay, which never applies because each host gets one request.
 const POLITE: HostPace = HostPace {
     delay: Duration::from_secs(1),
     concurrency: 2,
@@ -36,7 +37,7 @@ const POLITE: HostPace = HostPace {
 };
 
 fn main() {
-    figures();
+    measure_table();
     divan::main();
 }
 
@@ -46,7 +47,7 @@ fn hosts() -> Vec<String> {
         .collect()
 }
 
-/// One request to each host: granted, sent, answered.
+/// Makes one request to each host: granted, sent, answered.
 fn crawl(store: &HostStore, hosts: &[String], pace: &HostPace, now: Instant) {
     for name in hosts {
         let PaceDecision::Granted(lease) = store.try_acquire(
@@ -57,15 +58,15 @@ fn crawl(store: &HostStore, hosts: &[String], pace: &HostPace, now: Instant) {
             pace,
             now,
         ) else {
-            panic!("{name} has to wait")
+            panic!("the request to {name} has to wait")
         };
         lease.renew(now);
         lease.release(LeaseOutcome::Answered, now);
     }
 }
 
-/// The longest of the times for which a look at a table of these hosts has a shard locked.
-fn longest_look(hosts: &[String]) -> Duration {
+/// Returns the longest time for which a read of all values locks one shard of a table of hosts.
+fn longest_shard_lock(hosts: &[String]) -> Duration {
     let table = ShardedMap::new();
     for name in hosts {
         let name: Arc<str> = name.as_str().into();
@@ -73,39 +74,42 @@ fn longest_look(hosts: &[String]) -> Duration {
             .lock_shard(&name)
             .insert(Arc::clone(&name), Arc::new(name.len()));
     }
-    let look = |shard| {
-        let began = Instant::now();
-        let values = table.shard_values(shard);
-        assert!(!values.is_empty());
-        began.elapsed()
-    };
-    (0..SHARD_COUNT).map(look).max().expect("there are shards")
+    (0..SHARD_COUNT)
+        .map(|shard| {
+            let start = Instant::now();
+            let values = table.shard_values(shard);
+            assert!(!values.is_empty());
+            start.elapsed()
+        })
+        .max()
+        .expect("a table has shards")
 }
 
-fn figures() {
+fn measure_table() {
     let (clock, control) = Clock::manual();
-    let (store, hosts) = (HostStore::new(), hosts());
+    let store = HostStore::new();
+    let hosts = hosts();
     heap::give_back();
-    let before = resident();
-    let began = Instant::now();
+    let before = resident_bytes();
+    let start = Instant::now();
     crawl(&store, &hosts, &POLITE, clock.now());
-    let first = began.elapsed();
-    let with_all = resident();
-    let began = Instant::now();
+    let first_requests = start.elapsed();
+    let with_all = resident_bytes();
+    let start = Instant::now();
     let stats = store.sweep(clock.now());
-    let counted = began.elapsed();
+    let keeping_sweep = start.elapsed();
     assert_eq!(stats.hosts, HOSTS);
-    let began = Instant::now();
+    let start = Instant::now();
     let mut listed = 0;
     store.for_each_host(clock.now(), |_, _| listed += 1);
-    let seen = began.elapsed();
+    let listing = start.elapsed();
     assert_eq!(listed, HOSTS);
     control.advance(Duration::from_secs(120));
-    let began = Instant::now();
+    let start = Instant::now();
     assert_eq!(store.sweep(clock.now()).hosts, 0);
-    let swept = began.elapsed();
+    let removing_sweep = start.elapsed();
     heap::give_back();
-    let after = resident();
+    let after = resident_bytes();
     println!("{HOSTS} hosts, one request each");
     println!(
         "  memory of an idle host     {:>8} bytes",
@@ -113,26 +117,26 @@ fn figures() {
     );
     println!(
         "  first request to a host    {:>8} ns",
-        first.as_nanos() / HOSTS as u128
+        first_requests.as_nanos() / HOSTS as u128
     );
-    println!("  sweep that keeps all       {counted:>8.1?}");
-    println!("  look at all                {seen:>8.1?}");
+    println!("  sweep that keeps all       {keeping_sweep:>8.1?}");
+    println!("  listing of all hosts       {listing:>8.1?}");
     println!(
-        "  longest lock of a look     {:>8.1?}",
-        longest_look(&hosts)
+        "  longest lock of a shard    {:>8.1?}",
+        longest_shard_lock(&hosts)
     );
-    println!("  sweep that forgets all     {swept:>8.1?}");
+    println!("  sweep that removes all     {removing_sweep:>8.1?}");
     println!(
-        "  memory given back          {:>8} of {} KiB",
+        "  memory returned            {:>8} of {} KiB",
         (with_all.saturating_sub(after)) >> 10,
         (with_all - before) >> 10
     );
 }
 
-/// Bytes of this process that are in memory.
-fn resident() -> usize {
-    let text = fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: usize = text
+/// Returns the resident memory of this process in bytes.
+fn resident_bytes() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").expect("/proc is readable");
+    let pages: usize = statm
         .split(' ')
         .nth(1)
         .and_then(|n| n.parse().ok())
@@ -140,24 +144,27 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// The store alone, on one host.
+/// A grant for one host, without the admission queue.
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release(bencher: Bencher<'_, '_>) {
-    let (store, now) = (HostStore::new(), Instant::now());
+    let store = HostStore::new();
+    let now = Instant::now();
     let key = LimiterKey {
         name: "www.example.com",
         kind: RequestKind::Navigation,
     };
     bencher.bench_local(|| match store.try_acquire(key, &HostPace::UNLIMITED, now) {
         PaceDecision::Granted(lease) => lease.release(LeaseOutcome::Answered, now),
-        PaceDecision::Wait(_) => panic!("nobody else is there"),
+        PaceDecision::Wait(_) => panic!("no other request uses the host"),
     });
 }
 
-/// The same among 100,000 hosts, one after the other: the host is hardly ever in a cache.
+/// Grants for 100,000 hosts in turn, so that a host is rarely in the CPU cache.
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
-    let (store, hosts, now) = (HostStore::new(), hosts(), Instant::now());
+    let store = HostStore::new();
+    let hosts = hosts();
+    let now = Instant::now();
     crawl(&store, &hosts, &HostPace::UNLIMITED, now);
     let mut next = (0..HOSTS).map(|n| n * 7_919 % HOSTS).cycle();
     bencher.bench_local(|| {
@@ -174,12 +181,12 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
             now,
         ) {
             PaceDecision::Granted(lease) => lease.release(LeaseOutcome::Answered, now),
-            PaceDecision::Wait(_) => panic!("nobody else is there"),
+            PaceDecision::Wait(_) => panic!("no other request uses the host"),
         }
     });
 }
 
-/// The whole way of a request through the hold: a slot, its sending, its end.
+/// A request through the admission queue: it gets a slot, is sent, and releases the slot.
 #[divan::bench(sample_size = 1000)]
 fn hold_and_slot(bencher: Bencher<'_, '_>) {
     let metrics = Metrics::new(&[], &[]).expect("names are valid");
@@ -188,7 +195,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
         total: 1_000,
         max_wait: Duration::from_secs(60),
     };
-    let hold = Arc::new(AdmissionQueue::new(
+    let queue = Arc::new(AdmissionQueue::new(
         HostStore::new(),
         limits,
         Clock::system(),
@@ -218,10 +225,10 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
         .expect("a runtime");
     bencher.bench_local(|| {
         runtime.block_on(async {
-            let slot = hold
+            let slot = queue
                 .acquire(&request, &mut None, || terms)
                 .await
-                .expect("nobody else is there");
+                .expect("no other request uses the host");
             slot.record_sent();
         });
     });

@@ -1,8 +1,11 @@
-//! What the record costs a request: begin, fill and drop, with the log off and on.
+//! Measures the decision record of a request: begin, fill and drop, with the log off and on.
 //!
 //! `cargo bench --bench record`
 
-#![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
+#![allow(
+    clippy::expect_used,
+    reason = "a benchmark that cannot be set up panics"
+)]
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -32,10 +35,10 @@ struct Bench {
     html: HeaderValue,
 }
 
-/// Takes everything and keeps nothing.
-struct Nowhere;
+/// A writer that discards all bytes.
+struct DiscardWriter;
 
-impl Write for Nowhere {
+impl Write for DiscardWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
@@ -46,7 +49,7 @@ impl Write for Nowhere {
 }
 
 impl Bench {
-    fn new(writer: Option<Nowhere>) -> Self {
+    fn new(writer: Option<DiscardWriter>) -> Self {
         let clock = Clock::system();
         let metrics = Metrics::new(&[], &[]).expect("names are valid");
         let settings = LogSettings {
@@ -74,15 +77,16 @@ impl Bench {
         }
     }
 
-    /// An allowed request with everything that the common path sets, its last clock reading included.
+    /// Records an allowed request with everything that the common path sets, including the last
+    /// reading of the clock.
     fn allowed(&self) {
-        let began = self.recorder.clock().now();
-        let mut record = self.recorder.begin(began, &Method::GET);
+        let start = self.recorder.clock().now();
+        let mut record = self.recorder.begin(start, &Method::GET);
         record.set_policy(&self.policy);
         record.enter_stage(Stage::Request);
         record.set_matched_rules([0]);
         record.set_allowed(None);
-        record.set_decided_at(began);
+        record.set_decided_at(start);
         record.enter_stage(Stage::Upstream);
         record.set_origin_response(200, Some(&self.html), Duration::from_micros(300));
         record.enter_stage(Stage::Response);
@@ -94,16 +98,16 @@ impl Bench {
     }
 
     fn rejected(&self) {
-        let began = self.recorder.clock().now();
-        let mut record = self.recorder.begin(began, &Method::GET);
+        let start = self.recorder.clock().now();
+        let mut record = self.recorder.begin(start, &Method::GET);
         record.set_target(&self.target);
         record.set_policy(&self.policy);
         record.enter_stage(Stage::Request);
         record.set_matched_rules([0]);
         record.set_rejected(Reason::Rule, Some(0), UrlRetention::Host);
-        record.set_decided_at(began);
+        record.set_decided_at(start);
         record.set_sent_status(451, ResponseSource::Proxy);
-        record.finish(began);
+        record.finish(start);
     }
 }
 
@@ -121,7 +125,7 @@ fn rejected_log_none(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_logged(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Some(Nowhere));
+    let bench = Bench::new(Some(DiscardWriter));
     bencher.bench_local(|| bench.allowed());
 }
 

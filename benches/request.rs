@@ -1,13 +1,14 @@
-//! One request through the whole proxy: origin, clients and gate in one run, direct beside proxied.
+//! Measures requests through the whole proxy and, for comparison, directly to the origin.
 //!
-//! `cargo bench --bench request [-- SECONDS]`. Everything is on loopback and in one process, so what counts is the
-//! ratio between the two and not the absolute figure: the clients' and the origin's work is in both.
+//! `cargo bench --bench request [-- SECONDS]`. Origin, clients and proxy are on loopback and in one
+//! process. The ratio of the two rates is the result, not the absolute rates: both include the work
+//! of the clients and the origin.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a bench may panic and reads the time"
+    reason = "a benchmark may panic and reads the clock"
 )]
 
 #[path = "request/load.rs"]
@@ -28,21 +29,22 @@ use load::{CLIENTS, Clients, POLICY};
 fn main() {
     let seconds = std::env::args()
         .skip(1)
-        .find_map(|a| a.parse().ok())
+        .find_map(|argument| argument.parse().ok())
         .unwrap_or(2.0);
     let time = Duration::from_secs_f64(seconds);
     let origin = load::origin();
     let proxy = proxy();
     println!(
-        "{CLIENTS} clients, {seconds} s each, loopback, checked answers; one worker thread in the proxy\n"
+        "{CLIENTS} clients, {seconds} s each, loopback, checked responses; one worker thread in the proxy\n"
     );
     println!(
         "{:<12}{:>14}{:>14}{:>10}",
         "body", "direct/s", "proxied/s", "ratio"
     );
     for (name, size) in [("1 KiB", 1 << 10), ("64 KiB", 64 << 10), ("1 MiB", 1 << 20)] {
-        // Interleaved and repeated, so that a machine that speeds up or slows down does so for both.
-        let (mut direct, mut proxied) = (0.0, 0.0);
+        // Interleaved and repeated, so that changes of the machine's speed affect both rates.
+        let mut direct = 0.0;
+        let mut proxied = 0.0;
         for _ in 0..3 {
             direct += rate(origin, None, size, time / 3);
             proxied += rate(origin, Some(proxy), size, time / 3);
@@ -80,19 +82,21 @@ fn proxy() -> SocketAddr {
             .expect("a runtime");
         runtime.block_on(async {
             let server = Server::start(&settings, policy).expect("a server");
-            sender.send(server.proxy[0]).expect("the bench waits");
+            sender
+                .send(server.proxy[0])
+                .expect("the benchmark waits for the address");
             std::future::pending::<()>().await;
         });
     });
     receiver.recv().expect("the proxy starts")
 }
 
-/// Requests a second.
+/// Measures the requests per second, directly to the origin or through a proxy.
 fn rate(origin: SocketAddr, proxy: Option<SocketAddr>, size: usize, time: Duration) -> f64 {
     let clients = Clients::start(origin, proxy, size);
-    let began = Instant::now();
+    let start = Instant::now();
     thread::sleep(time);
-    let rate = clients.done() as f64 / began.elapsed().as_secs_f64();
+    let rate = clients.completed() as f64 / start.elapsed().as_secs_f64();
     clients.stop();
     rate
 }

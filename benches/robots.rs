@@ -1,8 +1,13 @@
-//! What robots.txt costs: hostile files, which must stay under 50 ms, and the lookup that every request makes.
+//! Measures robots.txt: hostile files, which must take less than 50 ms, and the lookup of every
+//! request.
 //!
-//! `cargo bench --bench robots`; the fastest column is the one to compare, the machine's load is in the others.
+//! `cargo bench --bench robots`. Compare the fastest column; the others include other load of the
+//! machine.
 
-#![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
+#![allow(
+    clippy::expect_used,
+    reason = "a benchmark that cannot be set up panics"
+)]
 
 use crawlgate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsFile};
 use divan::{Bencher, black_box};
@@ -15,7 +20,7 @@ fn main() {
     ] {
         let bytes = RobotsFile::parse(file.as_bytes()).memory_size();
         println!(
-            "{name}: {} bytes of text, {bytes} bytes of memory (cap of the text: {MAX_FILE_BYTES})",
+            "{name}: {} bytes of text, {bytes} bytes of memory (limit of the text: {MAX_FILE_BYTES})",
             file.len()
         );
     }
@@ -46,7 +51,7 @@ fn many_rules() -> String {
     })
 }
 
-fn usual() -> String {
+fn usual_file() -> String {
     let rules: String = (0..40)
         .map(|n| format!("Disallow: /folder{n}/\nAllow: /folder{n}/*.html$\n"))
         .collect();
@@ -55,13 +60,13 @@ fn usual() -> String {
     )
 }
 
-/// As long as a URL of the proxy may be.
+/// Returns a path of nearly the maximum length.
 fn long_path() -> String {
     format!("/{}", "a".repeat(8_000))
 }
 
-/// Reads the file and judges one long URL.
-fn whole(bencher: Bencher<'_, '_>, file: &str) {
+/// Parses a file and decides one long URL.
+fn parse_and_decide(bencher: Bencher<'_, '_>, file: &str) {
     let path = long_path();
     bencher.bench(|| {
         let parsed = RobotsFile::parse(black_box(file).as_bytes());
@@ -72,22 +77,22 @@ fn whole(bencher: Bencher<'_, '_>, file: &str) {
 
 #[divan::bench]
 fn read_and_ask_ten_megabytes(bencher: Bencher<'_, '_>) {
-    whole(bencher, &ten_megabytes());
+    parse_and_decide(bencher, &ten_megabytes());
 }
 
 #[divan::bench]
 fn read_and_ask_five_thousand_stars(bencher: Bencher<'_, '_>) {
-    whole(bencher, &many_stars());
+    parse_and_decide(bencher, &many_stars());
 }
 
 #[divan::bench]
 fn read_and_ask_ten_thousand_rules(bencher: Bencher<'_, '_>) {
-    whole(bencher, &many_rules());
+    parse_and_decide(bencher, &many_rules());
 }
 
 #[divan::bench(args = ["/folder7/products/chair.html?sort=name", "/other/products/chair.html", "/folder7/x"])]
 fn ask_a_usual_file(bencher: Bencher<'_, '_>, path: &str) {
-    let parsed = RobotsFile::parse(usual().as_bytes());
+    let parsed = RobotsFile::parse(usual_file().as_bytes());
     bencher.bench(|| parsed.decide("news-bot", black_box(path)).access);
 }
 
@@ -106,6 +111,6 @@ fn ask_ten_thousand_rules(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn read_a_usual_file(bencher: Bencher<'_, '_>) {
-    let text = usual();
+    let text = usual_file();
     bencher.bench(|| RobotsFile::parse(black_box(&text).as_bytes()));
 }

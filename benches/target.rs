@@ -1,8 +1,13 @@
-//! What the canonical target costs a request: the scan, the full parser, the second reading, the address table.
+//! Measures the canonical target of a request: the scan, the full parser, the decoded and
+//! normalised forms, and the address table.
 //!
-//! `cargo bench --bench target`; the fastest column is the one to compare, the machine's load is in the others.
+//! `cargo bench --bench target`. Compare the fastest column; the others include other load of the
+//! machine.
 
-#![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
+#![allow(
+    clippy::expect_used,
+    reason = "a benchmark that cannot be set up panics"
+)]
 
 use std::net::IpAddr;
 
@@ -15,15 +20,16 @@ fn main() {
     divan::main();
 }
 
-/// 75 bytes, canonical as it stands: the common case.
+/// A canonical URL of 75 bytes: the common case.
 const PLAIN: &str = "http://www.example.com/folder/products/index.html?sort=name&order=asc&p=123";
-/// The same URL with a port.
+/// A canonical URL with a port.
 const PORT: &str = "http://www.example.com:8080/folder/products/index.html?sort=name&order=asc";
-/// Nearly everything at once: case, a default port, dot segments, an escape, a byte to be escaped.
+/// A URL with nearly all deviations: case, a default port, dot segments, an unnecessary escape, a
+/// byte that must be escaped.
 const ODD: &str = "http://WWW.example.com:80/folder/../products/ch%61ir.html?sort=\"name\"";
-/// What the scan leaves to the full parser: a capital letter in the host.
+/// A URL with a capital letter in the host, which the scan leaves to the full parser.
 const CAPITAL: &str = "http://www.Example.com/folder/products/index.html?sort=name&order=asc&p=123";
-/// A name that is not ASCII.
+/// A URL whose host is not ASCII.
 const IDNA: &str = "http://www.bücher.example/folder/products/index.html?sort=name&order=asc&p";
 
 #[divan::bench(args = [PLAIN, PORT])]
@@ -54,7 +60,7 @@ fn parse_authority() -> Option<HostTarget> {
     HostTarget::parse_authority(black_box("www.example.com:443")).ok()
 }
 
-/// The allocation alone: the least that a parse can cost.
+/// The allocation alone: a lower bound of the time of a parse.
 #[divan::bench]
 fn floor_copy() -> std::sync::Arc<str> {
     black_box(PLAIN).into()
@@ -72,7 +78,7 @@ fn normalised(bencher: Bencher<'_, '_>, url: &str) {
     bencher.bench(|| black_box(&target).normalised().len());
 }
 
-/// The parts that a decision asks for.
+/// The parts of a URL that a decision uses.
 #[divan::bench]
 fn views(bencher: Bencher<'_, '_>) {
     let target = UrlTarget::parse(PLAIN).expect("a valid URL");

@@ -1,15 +1,17 @@
-//! What it costs a request to be counted, logged and looked at: processor time of the proxy, by what is switched on.
+//! Measures the processor time of the proxy per request with metrics, the decision log and the
+//! admin page switched on and off.
 //!
-//! `cargo bench --bench watched [-- rounds=9 seconds=3 workers=1 binary=PATH only=bare,page]`. Fresh processes of the real
-//! binary take turns under the load of `request`, pages of 1 KiB; processor time is the kernel's count for the process, all
-//! threads. Each figure is compared with `bare` of the same round, and the medians are shown. The clients, the origin and the
-//! page are in this process, so that their work is in no figure.
+//! `cargo bench --bench watched [-- rounds=9 seconds=3 workers=1 binary=PATH only=bare,page]`. The
+//! variants take turns; each turn is a new process of the real binary under the load of `request`
+//! with pages of 1 KiB. Processor time is that of all threads of the process, as counted by the
+//! kernel. Each result is compared with `bare` in the same round; the output has the medians. The
+//! clients, the origin and the page run in this process, so no result includes their work.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a bench may panic and reads the time"
+    reason = "a benchmark may panic and reads the clock"
 )]
 
 #[path = "request/load.rs"]
@@ -30,84 +32,81 @@ use std::time::{Duration, Instant};
 use load::{CLIENTS, Clients, POLICY};
 
 const SIZE: usize = 1 << 10;
-/// What the page asks with its rules open, and each how many seconds.
-const ASKED: [(&str, u32); 3] = [
+/// The paths that the admin page polls while its rules are open, with the intervals in seconds.
+const POLLED: [(&str, u32); 3] = [
     ("/api/v1/status", 2),
     ("/api/v1/policy", 5),
     ("/api/v1/shadow", 5),
 ];
 const WARM_UP: Duration = Duration::from_millis(700);
 
-/// Name, `telemetry.metrics`, whether all requests are logged to a file, whether somebody looks.
-const VARIANTS: [(&str, &str, Logged, Looked); 5] = [
-    ("bare", "none", Logged::Nothing, Looked::ByNobody),
-    ("metrics", "full", Logged::Nothing, Looked::ByNobody),
-    ("log", "none", Logged::Everything, Looked::ByNobody),
-    ("both", "full", Logged::Everything, Looked::ByNobody),
-    ("page", "full", Logged::Everything, Looked::ByOne),
+/// A variant's name, its `telemetry.metrics`, its decision log, and its admin page.
+type Variant = (&'static str, &'static str, RequestLog, AdminPage);
+
+const VARIANTS: [Variant; 5] = [
+    ("bare", "none", RequestLog::Off, AdminPage::Closed),
+    ("metrics", "full", RequestLog::Off, AdminPage::Closed),
+    ("log", "none", RequestLog::File, AdminPage::Closed),
+    ("both", "full", RequestLog::File, AdminPage::Closed),
+    ("page", "full", RequestLog::File, AdminPage::Open),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Logged {
-    Nothing,
-    Everything,
+enum RequestLog {
+    Off,
+    File,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Looked {
-    ByNobody,
-    /// The decision stream is followed; status, policy and shadows are polled: the page with its rules open.
-    ByOne,
+enum AdminPage {
+    Closed,
+    /// The page with its rules open: it reads the decision stream and polls [`POLLED`].
+    Open,
 }
 
 fn main() {
-    let given: BTreeMap<String, String> = std::env::args()
+    let arguments: BTreeMap<String, String> = std::env::args()
         .filter_map(|argument| {
             argument
                 .split_once('=')
                 .map(|(key, value)| (key.into(), value.into()))
         })
         .collect();
-    let number = |key: &str, default: f64| {
-        given
-            .get(key)
-            .map_or(default, |v| v.parse().expect("a number"))
-    };
-    let (rounds, seconds) = (number("rounds", 9.0) as usize, number("seconds", 3.0));
-    let workers = number("workers", 1.0) as usize;
-    let binary = given
+    let rounds = number(&arguments, "rounds", 9.0) as usize;
+    let seconds = number(&arguments, "seconds", 3.0);
+    let workers = number(&arguments, "workers", 1.0) as usize;
+    let binary = arguments
         .get("binary")
         .map_or(env!("CARGO_BIN_EXE_crawlgate"), |path| path);
-    let only = given.get("only");
-    let chosen = |name: &str| only.is_none_or(|only| only.split(',').any(|one| one == name));
-    let variants: Vec<_> = VARIANTS
+    let only = arguments.get("only");
+    let variants: Vec<Variant> = VARIANTS
         .into_iter()
-        .filter(|(name, ..)| chosen(name))
+        .filter(|(name, ..)| only.is_none_or(|only| only.split(',').any(|other| other == *name)))
         .collect();
 
     let bench = Bench {
         binary: binary.into(),
         origin: load::origin(),
         workers,
-        looked: Cell::default(),
+        page_age: Cell::default(),
     };
     println!(
         "{rounds} rounds of {seconds} s, {CLIENTS} clients, {workers} worker(s), pages of {SIZE} B\n"
     );
     let mut costs = vec![Vec::with_capacity(rounds); variants.len()];
-    let mut output = String::new();
+    let mut page_summary = String::new();
     for round in 0..rounds {
         for turn in 0..variants.len() {
-            // Whoever comes first in a round does so in the next round last.
+            // The first variant of a round is the last of the next round.
             let at = (turn + round) % variants.len();
-            let (cost, lines) = bench.cost(variants[at], Duration::from_secs_f64(seconds));
+            let (cost, summary) = bench.measure(variants[at], Duration::from_secs_f64(seconds));
             costs[at].push(cost);
-            output = lines.unwrap_or(output);
+            page_summary = summary.unwrap_or(page_summary);
         }
     }
     println!(
         "{:<10}{:>14}{:>16}{:>22}",
-        "", "µs a request", "against bare", "middle half"
+        "", "µs per request", "relative to bare", "middle half"
     );
     for ((name, ..), own) in variants.iter().zip(&costs) {
         let ratios = own
@@ -116,17 +115,24 @@ fn main() {
             .map(|(own, bare)| own / bare)
             .collect();
         let [low, middle, high] = quartiles(ratios);
-        let (percent, range) = (
-            100.0 * (middle - 1.0),
-            (100.0 * (low - 1.0), 100.0 * (high - 1.0)),
+        let percent = 100.0 * (middle - 1.0);
+        let range = format!(
+            "{:+.1} % to {:+.1} %",
+            100.0 * (low - 1.0),
+            100.0 * (high - 1.0)
         );
-        let range = format!("{:+.1} % to {:+.1} %", range.0, range.1);
         println!(
             "{name:<10}{:>14.2}{percent:>+14.1} %{range:>22}",
             quartiles(own.clone())[1]
         );
     }
-    println!("{output}");
+    println!("{page_summary}");
+}
+
+fn number(arguments: &BTreeMap<String, String>, key: &str, default: f64) -> f64 {
+    arguments
+        .get(key)
+        .map_or(default, |value| value.parse().expect("a number"))
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
@@ -138,29 +144,29 @@ struct Bench {
     binary: PathBuf,
     origin: SocketAddr,
     workers: usize,
-    /// How long the page has been looked at in the rounds so far. Rounds are shorter than the page's intervals, so its
-    /// clock goes on from one to the next.
-    looked: Cell<Duration>,
+    /// The time for which the page was open in the rounds so far. A round may be shorter than the
+    /// intervals of the page, so its clock continues from round to round.
+    page_age: Cell<Duration>,
 }
 
 impl Bench {
-    /// Microseconds of processor time a request, and what the page saw.
-    fn cost(
+    /// Measures the microseconds of processor time per request. Returns them with the summary of
+    /// the page, if it was open.
+    fn measure(
         &self,
-        (name, metrics, logged, looked): (&str, &str, Logged, Looked),
+        (name, metrics, log, admin_page): Variant,
         time: Duration,
     ) -> (f64, Option<String>) {
         let directory =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("watched-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).expect("a directory");
-        let log = if logged == Logged::Everything {
-            "decisions.jsonl"
-        } else {
-            "none"
+        let decisions = match log {
+            RequestLog::File => "decisions.jsonl",
+            RequestLog::Off => "none",
         };
         let config = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nlogs: {{ decisions: {log} }}\n\
+            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nlogs: {{ decisions: {decisions} }}\n\
              egress: {{ allow_loopback: true, ports: [1-65535] }}\nruntime: {{ workers: {} }}\n\
              telemetry: {{ metrics: {metrics} }}\nstore: {{ path: state }}\n",
             self.workers
@@ -168,39 +174,43 @@ impl Bench {
         fs::write(directory.join("policy.yaml"), POLICY).expect("a file");
         fs::write(directory.join("crawlgate.yaml"), config).expect("a file");
         let proxy = Proxy::start(&self.binary, &directory);
-        let page = (looked == Looked::ByOne).then(|| Page::open(proxy.admin, self.looked.get()));
+        let page = (admin_page == AdminPage::Open)
+            .then(|| PageClient::open(proxy.admin, self.page_age.get()));
         let clients = Clients::start(self.origin, Some(proxy.address), SIZE);
         thread::sleep(WARM_UP);
-        let (used, done, seen) = (
-            proxy.processor_time(),
-            clients.done(),
-            page.as_ref().map(Page::lines),
-        );
+        let time_before = proxy.processor_time();
+        let requests_before = clients.completed();
+        let lines_before = page.as_ref().map(PageClient::lines);
         thread::sleep(time);
-        let (used, done) = (proxy.processor_time() - used, clients.done() - done);
-        self.looked
-            .set(self.looked.get() + page.as_ref().map_or(Duration::ZERO, |_| time));
-        let output = page
+        let processor_time = proxy.processor_time() - time_before;
+        let requests = clients.completed() - requests_before;
+        if page.is_some() {
+            self.page_age.set(self.page_age.get() + time);
+        }
+        let summary = page
             .as_ref()
-            .zip(seen)
-            .map(|(page, before)| page.summary(page.lines() - before, done));
+            .zip(lines_before)
+            .map(|(page, before)| page.summary(page.lines() - before, requests));
         clients.stop();
-        let lines = fs::read(directory.join("decisions.jsonl")).map_or(0, |text| text.len());
+        let log_bytes = fs::read(directory.join("decisions.jsonl")).map_or(0, |text| text.len());
         assert_eq!(
-            lines > 0,
-            logged == Logged::Everything,
-            "{name}: the log is as it is meant"
+            log_bytes > 0,
+            log == RequestLog::File,
+            "{name}: there is a decision log if it is configured"
         );
         drop(proxy);
         if let Some(page) = page {
             page.close();
         }
         let _ = fs::remove_dir_all(directory);
-        (used.as_secs_f64() * 1e6 / done as f64, output)
+        (
+            processor_time.as_secs_f64() * 1e6 / requests as f64,
+            summary,
+        )
     }
 }
 
-/// A proxy process; it ends with the value.
+/// A proxy process, which is killed when the value is dropped.
 struct Proxy {
     child: Child,
     address: SocketAddr,
@@ -219,23 +229,8 @@ impl Proxy {
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe"))
             .lines()
             .map_while(Result::ok);
-        let mut listening = |what: &str| {
-            let line = lines
-                .by_ref()
-                .find(|line| line.contains(what))
-                .expect("it listens");
-            let address = line
-                .split(what)
-                .nth(1)
-                .and_then(|rest| rest.split([' ', '/', ',']).next());
-            address
-                .and_then(|text| text.parse().ok())
-                .expect("an address")
-        };
-        let (address, admin) = (
-            listening("proxy listening on "),
-            listening("admin listening on "),
-        );
+        let address = listen_address(&mut lines, "proxy listening on ");
+        let admin = listen_address(&mut lines, "admin listening on ");
         thread::spawn(move || lines.for_each(drop));
         Self {
             child,
@@ -244,11 +239,12 @@ impl Proxy {
         }
     }
 
-    /// Of all its threads, also of those that ended.
+    /// Returns the processor time of all threads, including those that have ended.
     fn processor_time(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
-        let behind_name = stat.rsplit_once(')').expect("a name").1;
-        let ticks: Vec<u64> = behind_name
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the proxy runs");
+        let after_name = stat.rsplit_once(')').expect("a name").1;
+        let ticks: Vec<u64> = after_name
             .split(' ')
             .skip(12)
             .take(2)
@@ -259,6 +255,20 @@ impl Proxy {
     }
 }
 
+/// Returns the address after `label` in the first line that contains it.
+fn listen_address(lines: &mut impl Iterator<Item = String>, label: &str) -> SocketAddr {
+    let line = lines
+        .find(|line| line.contains(label))
+        .expect("the proxy listens");
+    let address = line
+        .split(label)
+        .nth(1)
+        .and_then(|rest| rest.split([' ', '/', ',']).next());
+    address
+        .and_then(|text| text.parse().ok())
+        .expect("an address")
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -266,35 +276,34 @@ impl Drop for Proxy {
     }
 }
 
-/// What an open admin page asks.
-struct Page {
+/// A client that makes the requests of an open admin page.
+struct PageClient {
     lines: Arc<AtomicU64>,
     lost: Arc<AtomicU64>,
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     threads: [JoinHandle<()>; 2],
 }
 
-impl Page {
-    /// One that has been open for so long when the measured time begins.
-    fn open(admin: SocketAddr, looked: Duration) -> Self {
-        let (lines, lost, over) = (
-            Arc::default(),
-            Arc::default(),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let follow = {
-            let (lines, lost) = (Arc::clone(&lines), Arc::clone(&lost));
+impl PageClient {
+    /// Opens a page that has been open for `age` when the measurement starts.
+    fn open(admin: SocketAddr, age: Duration) -> Self {
+        let lines = Arc::new(AtomicU64::new(0));
+        let lost = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let follower = {
+            let lines = Arc::clone(&lines);
+            let lost = Arc::clone(&lost);
             thread::spawn(move || follow(admin, &lines, &lost))
         };
-        let poll = {
-            let over = Arc::clone(&over);
-            thread::spawn(move || poll(admin, Instant::now() + WARM_UP, looked, &over))
+        let poller = {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || poll(admin, Instant::now() + WARM_UP, age, &stop))
         };
         Self {
             lines,
             lost,
-            over,
-            threads: [follow, poll],
+            stop,
+            threads: [follower, poller],
         }
     }
 
@@ -305,32 +314,33 @@ impl Page {
     fn summary(&self, lines: u64, requests: u64) -> String {
         let lost = self.lost.load(Ordering::Relaxed);
         format!(
-            "\nThe page was sent {lines} lines for {requests} requests in the last round; it was told of {lost} more."
+            "\nIn the last round, the page received {lines} lines for {requests} requests; {lost} more were reported as lost."
         )
     }
 
-    /// To be called when the proxy has ended, which ends the stream.
+    /// Stops the threads of the page. The end of the proxy ends the decision stream, so this must
+    /// be called after it.
     fn close(self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
-            thread.join().expect("the page ends well");
+            thread.join().expect("the page does not panic");
         }
     }
 }
 
-/// `None` if the proxy has ended meanwhile.
-fn ask(admin: SocketAddr, path: &str, more: &str) -> Option<TcpStream> {
+/// Sends a GET request. Returns `None` if the proxy has ended.
+fn send_get(admin: SocketAddr, path: &str, headers: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(admin).ok()?;
-    let head = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\n{more}\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).ok()?;
     Some(stream)
 }
 
 fn follow(admin: SocketAddr, lines: &AtomicU64, lost: &AtomicU64) {
-    let stream = ask(admin, "/api/v1/decisions?recent=0", "").expect("it listens");
+    let stream = send_get(admin, "/api/v1/decisions?recent=0", "").expect("the proxy listens");
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     let mut line = String::new();
-    reader.read_line(&mut line).expect("an answer");
+    reader.read_line(&mut line).expect("a response");
     assert!(line.contains(" 200 "), "GET /api/v1/decisions: {line}");
     loop {
         line.clear();
@@ -346,29 +356,29 @@ fn follow(admin: SocketAddr, lines: &AtomicU64, lost: &AtomicU64) {
     }
 }
 
-/// Asks at whole seconds of the page's own time, which is `looked` at `begin`.
-fn poll(admin: SocketAddr, begin: Instant, looked: Duration, over: &AtomicBool) {
-    let mut second = looked.as_secs_f64().ceil() as u32;
+/// Polls at whole seconds of the page's clock, which is at `age` when the time is `start`.
+fn poll(admin: SocketAddr, start: Instant, age: Duration, stop: &AtomicBool) {
+    let mut second = age.as_secs_f64().ceil() as u32;
     loop {
-        let due = begin + Duration::from_secs(second.into()).saturating_sub(looked);
+        let due = start + Duration::from_secs(second.into()).saturating_sub(age);
         while Instant::now() < due {
-            if over.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) {
                 return;
             }
             thread::sleep(
                 Duration::from_millis(20).min(due.saturating_duration_since(Instant::now())),
             );
         }
-        for (path, _) in ASKED
+        for (path, _) in POLLED
             .into_iter()
-            .filter(|(_, each)| second.is_multiple_of(*each))
+            .filter(|(_, interval)| second.is_multiple_of(*interval))
         {
-            let mut answer = String::new();
-            let Some(mut stream) = ask(admin, path, "Connection: close\r\n") else {
+            let mut response = String::new();
+            let Some(mut stream) = send_get(admin, path, "Connection: close\r\n") else {
                 return;
             };
-            if stream.read_to_string(&mut answer).is_ok() && !answer.is_empty() {
-                let status = answer.lines().next().unwrap_or_default();
+            if stream.read_to_string(&mut response).is_ok() && !response.is_empty() {
+                let status = response.lines().next().unwrap_or_default();
                 assert!(status.contains(" 200 "), "{path}: {status}");
             }
         }

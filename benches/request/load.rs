@@ -1,4 +1,5 @@
-//! The load of the benches that go through a whole proxy: an origin, and clients that keep their connections.
+//! The load for the benchmarks of the whole proxy: an origin, and clients with persistent
+//! connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Clients at once.
+/// The number of concurrent clients.
 pub(crate) const CLIENTS: usize = 16;
-/// Lets all pages pass, after a look at URL, pace and content.
+/// A policy that allows all pages after it has evaluated URL, pace and content type.
 pub(crate) const POLICY: &str = "policy: 1
 name: bench
 options:
   disposition: allow
-  # In the path of every request, and so high that it never bites.
+  # Applied to every request, but too high to delay one.
   politeness: { delay: 0s, rate: 10000000/s, burst: 1000000, concurrency: 100000, jitter: none }
 rules:
   - { id: no-cgi, forbid: { under: /cgi-bin }, log: true }
@@ -22,7 +23,7 @@ rules:
   - { id: no-video, when: { content_type: \"video/*\" }, then: exclude }
 ";
 
-/// Answers `/SIZE` with so many bytes, on kept connections, a thread each.
+/// Starts an origin that answers `/SIZE` with SIZE bytes, with one thread per connection.
 pub(crate) fn origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -52,53 +53,54 @@ fn serve(mut socket: TcpStream) {
             .nth(1)
             .and_then(|p| p.rsplit('/').next()?.parse().ok())
             .unwrap_or(0);
-        let mut answer =
+        let mut response =
             format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n")
                 .into_bytes();
-        answer.resize(answer.len() + size, b'x');
+        response.resize(response.len() + size, b'x');
         filled = 0;
-        if socket.write_all(&answer).is_err() {
+        if socket.write_all(&response).is_err() {
             return;
         }
     }
 }
 
-/// Clients that ask for pages of one size, one after the other, until they are stopped. Each answer's length is checked.
+/// Clients that request pages of one size until they are stopped. They check the length of each
+/// response.
 pub(crate) struct Clients {
-    done: Arc<AtomicU64>,
+    completed: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Clients {
-    /// Begins to ask: the origin itself, or through a proxy.
+    /// Starts clients that connect to the origin directly or through a proxy.
     pub(crate) fn start(origin: SocketAddr, proxy: Option<SocketAddr>, size: usize) -> Self {
-        let (done, stop) = (
-            Arc::new(AtomicU64::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let start = |_| {
-            let (done, stop) = (Arc::clone(&done), Arc::clone(&stop));
-            thread::spawn(move || client(origin, proxy, size, &done, &stop))
-        };
-        let threads = (0..CLIENTS).map(start).collect();
+        let completed = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..CLIENTS)
+            .map(|_| {
+                let completed = Arc::clone(&completed);
+                let stop = Arc::clone(&stop);
+                thread::spawn(move || client(origin, proxy, size, &completed, &stop))
+            })
+            .collect();
         Self {
-            done,
+            completed,
             stop,
             threads,
         }
     }
 
-    /// Answers so far.
-    pub(crate) fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
+    /// The number of responses so far.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
     }
 
-    /// Lets each finish its request.
+    /// Stops the clients after their current requests.
     pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
-            thread.join().expect("a client ends well");
+            thread.join().expect("no client panics");
         }
     }
 }
@@ -107,7 +109,7 @@ fn client(
     origin: SocketAddr,
     proxy: Option<SocketAddr>,
     size: usize,
-    done: &AtomicU64,
+    completed: &AtomicU64,
     stop: &AtomicBool,
 ) {
     let mut socket = TcpStream::connect(proxy.unwrap_or(origin)).expect("a connection");
@@ -122,13 +124,14 @@ fn client(
     while !stop.load(Ordering::Relaxed) {
         socket
             .write_all(request.as_bytes())
-            .expect("the request is taken");
-        let (mut head, mut body) = (Vec::new(), None);
+            .expect("the request is sent");
+        let mut head = Vec::new();
+        let mut body = None;
         loop {
-            let read = socket.read(&mut buffer).expect("an answer");
-            assert!(read > 0, "the connection is kept");
-            let body_now = match body {
-                Some(so_far) => so_far + read,
+            let read = socket.read(&mut buffer).expect("a response");
+            assert!(read > 0, "the connection stays open");
+            let received = match body {
+                Some(before) => before + read,
                 None => {
                     head.extend_from_slice(&buffer[..read]);
                     let Some(end) = head.windows(4).position(|w| w == b"\r\n\r\n") else {
@@ -142,12 +145,12 @@ fn client(
                     head.len() - end - 4
                 }
             };
-            body = Some(body_now);
-            if body_now >= size {
-                assert_eq!(body_now, size, "not a byte more");
+            body = Some(received);
+            if received >= size {
+                assert_eq!(received, size, "the body has the announced length");
                 break;
             }
         }
-        done.fetch_add(1, Ordering::Relaxed);
+        completed.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! The fuzz target `decide`; what it does with its input is in `tests/it/fuzz/decide.rs`.
+//! The fuzz target `decide`, implemented in `tests/it/fuzz/decide.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzz target `patterns`; what it does with its input is in `tests/it/fuzz/patterns.rs`.
+//! The fuzz target `patterns`, implemented in `tests/it/fuzz/patterns.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzz target `policy_source`; what it does with its input is in `tests/it/fuzz/policy_source.rs`.
+//! The fuzz target `policy_source`, implemented in `tests/it/fuzz/policy_source.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzz target `robots`; what it does with its input is in `tests/it/fuzz/robots.rs`.
+//! The fuzz target `robots`, implemented in `tests/it/fuzz/robots.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A crawler that asks the policy engine before each request.
+//! A crawler that checks each request against a policy before it sends it.
 
 use crawlgate_policy::{Facts, UrlTarget, explain, load};
 

@@ -73,7 +73,7 @@ fn everything_else_is_internal() {
     assert_eq!(modules, INTERNAL);
 }
 
-/// Uses the items as a crawler does, with every stage and both kinds of answers.
+/// Uses the public items as a crawler does: a decision before the request and one on the response.
 #[test]
 fn a_request_is_decided_before_and_after_it_is_sent() {
     use crawlgate_policy::{Facts, HeaderView, PolicyStage, UrlTarget, load};

@@ -31,11 +31,19 @@ const TYPES: [&str; 5] = ["text/html", "image/png", "video/mp4", "application/pd
 const STATUSES: [u16; 7] = [200, 200, 200, 204, 206, 404, 503];
 const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.9.0.1", "192.0.2.7", "2001:db8::1"];
 
+/// The response headers with their values.
+const HEADERS: [(&str, &[&str]); 4] = [
+    ("x-a", &["one", "two"]),
+    ("content-usage", &["train-ai=y", "train-ai=n"]),
+    ("x-robots-tag", &["noindex", "noindex, nofollow"]),
+    ("link", &["<http://a.test/x>; rel=canonical"]),
+];
+
 /// The number of the last stage.
 const LAST: usize = 3;
 
 /// Each field with the kinds of tests that are generated for it.
-const ATOMS: [(&str, &[&str]); 27] = [
+const FIELD_TESTS: [(&str, &[&str]); 27] = [
     (
         "url",
         &[
@@ -81,8 +89,8 @@ const ATOMS: [(&str, &[&str]); 27] = [
     ("meta_robots", &["exact", "contains"]),
     ("canonical", &["exact", "prefix"]),
 ];
-/// Kinds that few fields have, generated more often.
-const RARE: [(&str, &str); 8] = [
+/// The tests whose kinds few fields have, which are generated more often.
+const RARE_TESTS: [(&str, &str); 8] = [
     ("path", "segments"),
     ("path", "repeats"),
     ("query", "params"),
@@ -113,7 +121,7 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// Generates policies without spaces, about requests and responses.
+    /// Creates a generator of policies on requests and responses, without spaces.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
@@ -123,7 +131,7 @@ impl Generator {
         }
     }
 
-    /// Generates policies with spaces, and about documents, too.
+    /// Creates a generator of policies that also have spaces and rules on documents.
     pub(crate) fn whole(seed: u64) -> Self {
         Self {
             last: LAST,
@@ -131,12 +139,17 @@ impl Generator {
         }
     }
 
-    fn count(&mut self, what: impl Into<String>) {
-        *self.spread.entry(what.into()).or_insert(0) += 1;
+    fn count(&mut self, element: impl Into<String>) {
+        *self.spread.entry(element.into()).or_insert(0) += 1;
     }
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         self.rng.choice(from).unwrap()
+    }
+
+    /// Returns one of the values half of the time.
+    fn maybe(&mut self, values: &[&str]) -> Option<String> {
+        self.rng.bool().then(|| (*self.pick(values)).to_owned())
     }
 
     fn one_in(&mut self, n: u32) -> bool {
@@ -171,27 +184,21 @@ impl Generator {
     }
 
     fn document(&mut self) -> GeneratedDocument {
-        let maybe =
-            |g: &mut Self, values: &[&str]| g.rng.bool().then(|| (*g.pick(values)).to_owned());
         GeneratedDocument {
             title: (*self.pick(&["", "Home", "Not found"])).into(),
             body_prefix: (*self.pick(&["", "<html>", "error 404"])).into(),
-            meta_robots: maybe(self, &["noindex", "index, follow"]),
-            canonical: maybe(self, &["http://a.test/x", "/x"]),
+            meta_robots: self.maybe(&["noindex", "index, follow"]),
+            canonical: self.maybe(&["http://a.test/x", "/x"]),
         }
     }
 
     fn response(&mut self) -> GeneratedResponse {
         let mut headers = BTreeMap::new();
-        let mut maybe = |name: &str, values: &[&str], g: &mut Self| {
-            if g.rng.bool() {
-                headers.insert(name.to_owned(), (*g.pick(values)).to_owned());
+        for (name, values) in HEADERS {
+            if let Some(value) = self.maybe(values) {
+                headers.insert(name.to_owned(), value);
             }
-        };
-        maybe("x-a", &["one", "two"], self);
-        maybe("content-usage", &["train-ai=y", "train-ai=n"], self);
-        maybe("x-robots-tag", &["noindex", "noindex, nofollow"], self);
-        maybe("link", &["<http://a.test/x>; rel=canonical"], self);
+        }
         GeneratedResponse {
             status: *self.pick(&STATUSES),
             content_type: (*self.pick(&TYPES)).into(),
@@ -202,11 +209,11 @@ impl Generator {
 
     /// Generates a policy: its document, its rules for the oracle, and its options.
     pub(crate) fn policy(&mut self) -> (Json, Vec<GeneratedRule>, BTreeMap<String, Json>) {
-        let made = self.generate_policy();
-        (made.to_json(), made.rules, made.base)
+        let generated = self.generate_policy();
+        (generated.to_json(), generated.rules, generated.base)
     }
 
-    /// Generates a policy with spaces and documents, if enabled.
+    /// Generates a policy, with spaces and rules on documents if enabled.
     pub(crate) fn generate_policy(&mut self) -> GeneratedPolicy {
         let rules = self.rules(2);
         let mut spaces = Vec::new();
@@ -244,8 +251,8 @@ impl Generator {
         }
     }
 
-    fn rules(&mut self, least: usize) -> Vec<GeneratedRule> {
-        let count = self.rng.usize(least..least + 6);
+    fn rules(&mut self, min: usize) -> Vec<GeneratedRule> {
+        let count = self.rng.usize(min..min + 6);
         (0..count).map(|_| self.rule(0, 0, self.last)).collect()
     }
 
@@ -267,12 +274,13 @@ impl Generator {
         self.filter(cond, above)
     }
 
-    /// Generates a condition that facts of the request may decide although it names later ones.
+    /// Generates a condition on facts of the request and on later facts, which the facts of the
+    /// request may decide.
     fn mixed(&mut self) -> GeneratedCondition {
         let later = self.rng.usize(1..=self.last);
         let parts = vec![
-            GeneratedCondition::Test(self.atom_at(0)),
-            GeneratedCondition::Test(self.atom_at(later)),
+            GeneratedCondition::Test(self.test_at(0)),
+            GeneratedCondition::Test(self.test_at(later)),
         ];
         if self.one_in(4) {
             GeneratedCondition::All(parts)
@@ -288,7 +296,7 @@ impl Generator {
         } else {
             "rule forbid"
         });
-        let stage = self.wait(cond.stage().unwrap_or(0).max(above));
+        let stage = self.explicit_stage(cond.stage().unwrap_or(0).max(above));
         let log = self.rng.bool();
         GeneratedRule {
             id: self.id(),
@@ -298,8 +306,8 @@ impl Generator {
         }
     }
 
-    /// Sometimes delays a rule to a stage at or after its facts.
-    fn wait(&mut self, earliest: usize) -> Option<usize> {
+    /// Generates an explicit stage for some rules, at or after the stage of their facts.
+    fn explicit_stage(&mut self, earliest: usize) -> Option<usize> {
         if !self.one_in(8) {
             return None;
         }
@@ -315,8 +323,8 @@ impl Generator {
             .and_then(GeneratedCondition::stage)
             .unwrap_or(0)
             .max(above);
-        let stage = self.wait(own);
-        let stage_now = stage.unwrap_or(own);
+        let stage = self.explicit_stage(own);
+        let effective_stage = stage.unwrap_or(own);
         let unless = when.is_some() && self.one_in(4);
         let first = self.one_in(3);
         let stop = self.one_in(4);
@@ -327,10 +335,10 @@ impl Generator {
         let count = self.rng.usize(0..4);
         let rules = if first && count > 0 {
             self.count("match: first");
-            self.first_list(nesting, stage_now, count)
+            self.first_list(nesting, effective_stage, count)
         } else {
             (0..count)
-                .map(|_| self.rule(nesting + 1, stage_now, self.last))
+                .map(|_| self.rule(nesting + 1, effective_stage, self.last))
                 .collect()
         };
         let then = self.assignments();
@@ -364,7 +372,7 @@ impl Generator {
     }
 
     fn first_child(&mut self, nesting: usize, stage: usize) -> GeneratedRule {
-        let at_stage = GeneratedCondition::Test(self.atom_at(stage));
+        let at_stage = GeneratedCondition::Test(self.test_at(stage));
         let cond = match self.rng.u32(0..3) {
             0 => GeneratedCondition::All(vec![at_stage, self.cond(stage, 1)]),
             1 => GeneratedCondition::Any(vec![at_stage, self.cond(stage, 1)]),
@@ -427,39 +435,40 @@ impl Generator {
     fn cond(&mut self, latest: usize, nesting: usize) -> GeneratedCondition {
         if nesting == 0 || self.rng.u32(0..10) < 6 {
             let stage = self.rng.usize(0..=latest);
-            return GeneratedCondition::Test(self.atom_at(stage));
+            return GeneratedCondition::Test(self.test_at(stage));
         }
-        let parts = |g: &mut Self| {
-            (0..g.rng.usize(1..4))
-                .map(|_| g.cond(latest, nesting - 1))
-                .collect()
-        };
         match self.rng.u32(0..8) {
-            0..3 => GeneratedCondition::All(parts(self)),
-            3..6 => GeneratedCondition::Any(parts(self)),
+            0..3 => GeneratedCondition::All(self.conds(latest, nesting - 1)),
+            3..6 => GeneratedCondition::Any(self.conds(latest, nesting - 1)),
             6 => GeneratedCondition::Not(Box::new(self.cond(latest, nesting - 1))),
             _ => GeneratedCondition::Always,
         }
     }
 
+    fn conds(&mut self, latest: usize, nesting: usize) -> Vec<GeneratedCondition> {
+        (0..self.rng.usize(1..4))
+            .map(|_| self.cond(latest, nesting))
+            .collect()
+    }
+
     /// Generates a test of a field that becomes known exactly at this stage.
-    fn atom_at(&mut self, stage: usize) -> GeneratedTest {
+    fn test_at(&mut self, stage: usize) -> GeneratedTest {
         loop {
-            let atom = if stage == 0 && self.one_in(3) {
+            let test = if stage == 0 && self.one_in(3) {
                 self.shortcut()
             } else {
-                self.atom()
+                self.test()
             };
-            if atom.stage() == stage {
+            if test.stage() == stage {
                 self.count(format!("stage {}", super::model::STAGES[stage]));
-                let field = if atom.field.is_empty() {
+                let field = if test.field.is_empty() {
                     "shortcut"
                 } else {
-                    atom.field
+                    test.field
                 };
                 self.count(format!("field {field}"));
-                self.count(format!("kind {}", atom.kind));
-                return atom;
+                self.count(format!("kind {}", test.kind));
+                return test;
             }
         }
     }
@@ -484,11 +493,11 @@ impl Generator {
         }
     }
 
-    fn atom(&mut self) -> GeneratedTest {
+    fn test(&mut self) -> GeneratedTest {
         let (field, kind) = if self.one_in(3) {
-            *self.pick(&RARE)
+            *self.pick(&RARE_TESTS)
         } else {
-            let (field, kinds) = *self.pick(&ATOMS);
+            let (field, kinds) = *self.pick(&FIELD_TESTS);
             (field, *self.pick(kinds))
         };
         let count = if kind == "length" || kind == "range" {
@@ -532,8 +541,8 @@ impl Generator {
         }
     }
 
-    /// Generates a part of a text that the field can have, so that tests of every kind hold
-    /// sometimes.
+    /// Generates a part of a text that the field can have, so that tests of every kind sometimes
+    /// hold.
     fn text(&mut self, field: &str, kind: &str) -> String {
         let world = self.world();
         let response = world.response.clone().unwrap();

@@ -3,7 +3,7 @@
 //! Unlike the oracle tests, these do not compute expected decisions. Each law compares two
 //! decisions: of one policy with more facts, or of a policy and a variant of its text. So they
 //! cover what the oracle does not implement: shadow rules, deep groups, styles and files.
-//! `tests/mutants/run` breaks each law once.
+//! `tests/mutants/run` breaks several laws, each of which must be detected by its test.
 //!
 //! `CRAWLGATE_LAWS` sets the number of policies for each law.
 
@@ -24,7 +24,7 @@ use outcome::{Outcome, compiled, evaluate};
 /// facts.
 const POLICIES: u64 = 1_000;
 const FACTS: usize = 20;
-/// One in this many policies is also compared with a variant that must differ, to prove that the
+/// One in `CONTROL` policies is also compared with a variant that must differ, to prove that the
 /// comparison can fail.
 const CONTROL: u64 = 8;
 
@@ -58,40 +58,40 @@ impl LawStats {
     }
 }
 
-/// Whatever rules follow a filter that hit, the URL stays rejected; at its stage by the same
-/// filter.
+/// A URL that a filter rejected stays rejected with any rules after the filter. If the stage and
+/// the reason are the same, the cause is the same filter.
 #[test]
 fn a_filter_is_never_undone() {
     let mut source = EnrichedGenerator::new(11);
-    let mut met = LawStats::default();
+    let mut stats = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
-        let asked: Vec<Json> = (0..FACTS).map(|_| source.facts()).collect();
-        let filtered = asked.iter().filter_map(|facts| {
-            let judged = evaluate(&policy, facts);
-            let rule = judged
+        let all_facts: Vec<Json> = (0..FACTS).map(|_| source.facts()).collect();
+        let filtered = all_facts.iter().filter_map(|facts| {
+            let outcome = evaluate(&policy, facts);
+            let rule = outcome
                 .cause_of(&policy)
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)))?;
-            if !variant::has(&document, rule.id.as_str()) {
+            if !variant::contains(&document, rule.id.as_str()) {
                 return None;
             }
             let at = policy
                 .rules()
                 .iter()
                 .position(|other| other.id == rule.id)?;
-            Some((at, facts, judged))
+            Some((at, facts, outcome))
         });
         let filtered: Vec<_> = filtered.collect();
         let Some((at, ..)) = filtered.iter().max_by_key(|(at, ..)| *at) else {
             continue;
         };
         let last = policy.rules()[*at].id.as_str();
-        let longer = variant::behind(&document, last, &source.forgiving());
+        let longer = variant::insert_after(&document, last, &source.allowing_rules());
         let policy = compiled(&longer).unwrap_or_else(|problems| panic!("{problems}\n{longer}"));
         for (_, facts, before) in &filtered {
             let after = evaluate(&policy, facts);
-            met.compared += 1;
-            met.relevant += 1;
+            stats.compared += 1;
+            stats.relevant += 1;
             assert!(
                 after.rejects(),
                 "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}"
@@ -105,15 +105,15 @@ fn a_filter_is_never_undone() {
             }
         }
     }
-    met.report("a filter is never undone", 1);
+    stats.report("a filter is never undone", 1);
 }
 
-/// Once facts reject, additional facts do not change the decision. A filter that decided early also
-/// hits with all facts: alone in the groups around it, it rejects at the document stage.
+/// Additional facts do not change a rejection. A filter that decided early also hits with all
+/// facts: alone in the groups around it, it rejects at the document stage.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
     let mut source = EnrichedGenerator::new(12);
-    let mut met = LawStats::default();
+    let mut stats = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         for at in 0..FACTS {
@@ -124,7 +124,7 @@ fn an_early_answer_never_contradicts_the_full_one() {
             let Some(first) = parts.iter().position(Outcome::rejects) else {
                 continue;
             };
-            met.compared += 1;
+            stats.compared += 1;
             for later in &parts[first..] {
                 assert_eq!(
                     later.decision(),
@@ -137,12 +137,12 @@ fn an_early_answer_never_contradicts_the_full_one() {
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
             let Some(filter) = filter
                 .filter(|rule| at == 0 && parts[first].stage < rule.stage.to_stage())
-                .filter(|rule| variant::has(&document, rule.id.as_str()))
+                .filter(|rule| variant::contains(&document, rule.id.as_str()))
             else {
                 continue;
             };
-            met.relevant += 1;
-            let late = variant::waiting(&document, filter.id.as_str());
+            stats.relevant += 1;
+            let late = variant::alone_at_document_stage(&document, filter.id.as_str());
             let alone = compiled(&late).unwrap_or_else(|problems| panic!("{problems}\n{late}"));
             let in_full = evaluate(&alone, &full);
             assert_eq!(
@@ -153,14 +153,14 @@ fn an_early_answer_never_contradicts_the_full_one() {
             assert!(in_full.rejects(), "{full}\n{late}\n{document}");
         }
     }
-    met.report("an early answer holds", 16);
+    stats.report("an early answer holds", 16);
 }
 
 /// A decision on a tunnel, with or without its address, holds for every URL of its host.
 #[test]
 fn a_tunnels_answer_never_contradicts_that_of_a_url() {
     let mut source = EnrichedGenerator::new(13);
-    let mut met = LawStats::default();
+    let mut stats = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         let host = source.host();
@@ -171,11 +171,11 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
             vec!["crawler", "address"]
         };
         let tunnel = enrich::tunnel(&first, &known);
-        let said = evaluate(&policy, &tunnel);
-        if said.verdict == Verdict::Undecided {
+        let outcome = evaluate(&policy, &tunnel);
+        if outcome.verdict == Verdict::Undecided {
             continue;
         }
-        met.relevant += 1;
+        stats.relevant += 1;
         for _ in 0..FACTS {
             let mut inside = source.facts_on(host);
             for fact in &known {
@@ -186,15 +186,15 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
             if inside.reason == "too_deep" {
                 continue;
             }
-            met.compared += 1;
+            stats.compared += 1;
             assert_eq!(
                 inside.rejects(),
-                said.rejects(),
-                "{tunnel} {said:?}\n{inside:?}\n{document}"
+                outcome.rejects(),
+                "{tunnel} {outcome:?}\n{inside:?}\n{document}"
             );
         }
     }
-    met.report("a tunnel's answer holds", 4);
+    stats.report("a tunnel's answer holds", 4);
 }
 
 /// Shadow rules change nothing: verdict, cause, options and the trail of live rules are those of
@@ -222,21 +222,23 @@ fn a_disabled_rule_equals_an_absent_one() {
 
 fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
     let mut source = EnrichedGenerator::new(seed);
-    let mut met = LawStats::default();
+    let mut stats = LawStats::default();
     for number in 0..policies() {
         let (document, policy) = source.policy_with(key, value);
         let shorter = variant::without(&document, key, value);
-        let counting = (number % CONTROL == 0).then(|| variant::counting(&document, key));
-        let counting = counting.and_then(|document| compiled(&document).ok());
+        let control = (number % CONTROL == 0).then(|| variant::without_key(&document, key));
+        let control = control.and_then(|document| compiled(&document).ok());
         let absent = compiled(&shorter)
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
             let with = evaluate(&policy, &facts);
             let without = evaluate(&absent, &facts);
-            met.compared += 1;
-            let differs = |counting| evaluate(counting, &facts).decision() != with.decision();
-            met.relevant += u64::from(counting.as_ref().is_some_and(differs));
+            stats.compared += 1;
+            stats.relevant +=
+                u64::from(control.as_ref().is_some_and(|control| {
+                    evaluate(control, &facts).decision() != with.decision()
+                }));
             assert_eq!(
                 with.among(&absent),
                 without.among(&absent),
@@ -244,44 +246,46 @@ fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
             );
         }
     }
-    met.report(law, CONTROL);
+    stats.report(law, CONTROL);
 }
 
-/// Ids, descriptions, the order of keys, style and files do not matter; only the order of rules
-/// does.
+/// The order of rules determines the decision. Ids, descriptions, the order of keys, style and
+/// files do not.
 #[test]
 fn document_order_is_the_only_order() {
     let mut source = EnrichedGenerator::new(16);
-    let mut met = LawStats::default();
+    let mut stats = LawStats::default();
     for number in 0..policies() {
         let (document, policy) = source.policy();
-        let styled = variant::Styled::of(&document, source.random());
-        let files = styled
+        let style_variant = variant::StyleVariant::new(&document, source.random());
+        let files = style_variant
             .files
             .iter()
             .fold(MemoryFileSystem::new(), |files, (path, text)| {
                 files.with_file(path, text.as_str())
             });
-        let other = outcome::compiled_from(&files, "p")
-            .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{:#?}", styled.files));
-        let reversed = (number % CONTROL == 0).then(|| variant::reversed(&document));
-        let reversed = reversed.and_then(|document| compiled(&document).ok());
+        let other = outcome::compiled_from(&files, "p").unwrap_or_else(|problems| {
+            panic!("{problems}\n{document}\n{:#?}", style_variant.files)
+        });
+        let control = (number % CONTROL == 0).then(|| variant::reversed(&document));
+        let control = control.and_then(|document| compiled(&document).ok());
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let ours = evaluate(&policy, &facts);
-            let theirs = evaluate(&other, &facts);
-            met.compared += 1;
-            let differs = |reversed| evaluate(reversed, &facts).decision() != ours.decision();
-            met.relevant += u64::from(reversed.as_ref().is_some_and(differs));
+            let expected = evaluate(&policy, &facts);
+            let actual = evaluate(&other, &facts);
+            stats.compared += 1;
+            stats.relevant += u64::from(control.as_ref().is_some_and(|control| {
+                evaluate(control, &facts).decision() != expected.decision()
+            }));
             assert_eq!(
-                theirs.renamed(|id| styled.old_id(id)),
-                ours,
+                actual.with_ids(|id| style_variant.old_id(id)),
+                expected,
                 "{facts}\n{document}\n{:#?}",
-                styled.files
+                style_variant.files
             );
         }
     }
-    met.report("document order is the only order", CONTROL);
+    stats.report("document order is the only order", CONTROL);
 }
 
 /// Two adjacent filters may be swapped, and so may a filter and a group that only sets options: the
@@ -289,7 +293,7 @@ fn document_order_is_the_only_order() {
 #[test]
 fn filters_side_by_side_may_change_places() {
     let mut source = EnrichedGenerator::new(17);
-    let mut met = LawStats::default();
+    let mut stats = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         let Some((swapped, pair)) = variant::swapped(&document, source.random()) else {
@@ -300,18 +304,24 @@ fn filters_side_by_side_may_change_places() {
             let facts = source.facts();
             let before = evaluate(&policy, &facts);
             let after = evaluate(&other, &facts);
-            met.compared += 1;
-            let of_the_pair =
-                |judged: &Outcome| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
-            met.relevant += u64::from(of_the_pair(&before));
+            stats.compared += 1;
+            stats.relevant += u64::from(caused_by(&before, &pair));
             assert_eq!(
                 after.verdict_and_options(),
                 before.verdict_and_options(),
                 "{pair:?} {facts}\n{document}"
             );
-            let same = after.cause == before.cause || of_the_pair(&before) && of_the_pair(&after);
-            assert!(same, "{pair:?} {facts}\n{before:?}\n{after:?}\n{document}");
+            let same_cause = after.cause == before.cause
+                || caused_by(&before, &pair) && caused_by(&after, &pair);
+            assert!(
+                same_cause,
+                "{pair:?} {facts}\n{before:?}\n{after:?}\n{document}"
+            );
         }
     }
-    met.report("filters side by side may change places", 1);
+    stats.report("filters side by side may change places", 1);
+}
+
+fn caused_by(outcome: &Outcome, rules: &[String; 2]) -> bool {
+    outcome.cause.as_ref().is_some_and(|id| rules.contains(id))
 }

@@ -1,11 +1,11 @@
-//! The findings of lint on random policies are true, and lint finds what it should.
+//! The findings of lint on random policies are true, and lint finds the expected problems.
 //!
-//! The evaluator is the oracle: a rule that lint reports as dead is never a cause, and without it
-//! no decision changes.
+//! The evaluator is the oracle: a rule that lint reports as dead is never a cause, and its removal
+//! does not change a decision.
 
 use std::collections::BTreeMap;
 
-use crawlgate_policy::internal::diagnostics::problem::Severity;
+use crawlgate_policy::internal::diagnostics::problem::{Problem, Severity};
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::compile::{CompiledPolicy, load};
@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use crate::generate::Generator;
 use crate::model::GeneratedFacts;
 
-/// Each policy is compiled once more for every dead rule.
+/// The number of policies. Each is compiled again for every dead rule.
 const POLICIES: u32 = 600;
 
 fn compiled(document: &Json) -> CompiledPolicy {
@@ -32,8 +32,21 @@ fn compiled(document: &Json) -> CompiledPolicy {
     })
 }
 
-/// Returns the rules that lint reports as dead, each with a short reason.
-fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
+/// Returns the ids of the rules that lint reports as dead, each with a short reason.
+fn dead_rules(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
+    compiled
+        .problems
+        .iter()
+        .filter(|p| p.message.starts_with("can never decide"))
+        .map(|p| (rule_id(p).to_owned(), dead_reason(p)))
+        .collect()
+}
+
+fn rule_id(problem: &Problem) -> &str {
+    problem.rule.as_ref().unwrap().as_str()
+}
+
+fn dead_reason(problem: &Problem) -> &'static str {
     const REASONS: [(&str, &str); 6] = [
         ("its condition cannot hold", "contradiction"),
         (
@@ -45,39 +58,26 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
         ("filters everything that it matches", "filtered"),
         ("overwrites all its options", "overwritten"),
     ];
-    let claims = compiled
-        .problems
+    let reason = REASONS
         .iter()
-        .filter(|p| p.message.starts_with("can never decide"));
-    let read = |p: &crawlgate_policy::internal::diagnostics::problem::Problem| {
-        let reason = REASONS.iter().find(|(text, _)| p.message.contains(text));
-        (
-            p.rule.as_ref().unwrap().as_str().to_owned(),
-            reason.unwrap_or_else(|| panic!("{p}")).1,
-        )
-    };
-    claims.map(read).collect()
+        .find(|(text, _)| problem.message.contains(text));
+    reason.unwrap_or_else(|| panic!("{problem}")).1
 }
 
-/// Returns the rules of a document without one of them.
-fn without(rules: &Json, id: &str) -> Json {
-    let kept = rules
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|rule| rule["id"] != id);
-    let nested = |rule: &Json| {
-        let mut rule = rule.clone();
-        if rule.get("rules").is_some() {
-            rule["rules"] = without(&rule["rules"], id);
-            // An empty list has no order.
-            if rule["rules"].as_array().unwrap().is_empty() {
-                rule.as_object_mut().unwrap().remove("match");
-            }
+/// Removes a rule from a list and from the groups in it.
+fn remove_rule(rules: &mut Json, id: &str) {
+    let rules = rules.as_array_mut().unwrap();
+    rules.retain(|rule| rule["id"] != id);
+    for rule in rules {
+        let Some(inner) = rule.get_mut("rules") else {
+            continue;
+        };
+        remove_rule(inner, id);
+        // `match` is not allowed for an empty list.
+        if inner.as_array().unwrap().is_empty() {
+            rule.as_object_mut().unwrap().remove("match");
         }
-        rule
-    };
-    Json::Array(kept.map(nested).collect())
+    }
 }
 
 /// A decision, the id of its cause, and its response.
@@ -86,7 +86,7 @@ type NamedDecision = (String, Option<String>, String);
 fn decide(policy: &Policy, facts: &Json) -> NamedDecision {
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
-    let refusing = decision
+    let refusal = decision
         .rejects()
         .then(|| policy.refusal(&trail, &decision));
     (
@@ -98,7 +98,7 @@ fn decide(policy: &Policy, facts: &Json) -> NamedDecision {
             }
         ),
         cause(policy, decision),
-        format!("{refusing:?}"),
+        format!("{refusal:?}"),
     )
 }
 
@@ -109,31 +109,31 @@ fn cause(policy: &Policy, decision: Decision) -> Option<String> {
     }
 }
 
-/// Returns the facts of a request up to the request, destination and response stages.
-fn prefixes(world: &GeneratedFacts) -> [Json; 3] {
-    let asked = GeneratedFacts {
+/// Returns the facts known at the request, destination and response stages.
+fn facts_by_stage(world: &GeneratedFacts) -> [Json; 3] {
+    let request = GeneratedFacts {
         address: None,
         response: None,
         ..world.clone()
     };
-    let connected = GeneratedFacts {
+    let destination = GeneratedFacts {
         response: None,
         ..world.clone()
     };
-    [asked.to_json(), connected.to_json(), world.to_json()]
+    [request.to_json(), destination.to_json(), world.to_json()]
 }
 
-/// Relates random rules to each other: some copy the condition of another, or are in a list with
-/// it.
-fn related(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
+/// Adds rules that are related to others: they have the condition of another rule, or are in a
+/// list with it.
+fn add_related_rules(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
     let count = generator.rng.usize(0..4);
     for at in 0..count {
-        let Some(model) = generator.rng.choice(rules.iter()).cloned() else {
+        let Some(original) = generator.rng.choice(rules.iter()).cloned() else {
             return;
         };
         let condition = ["forbid", "require", "when", "unless"]
             .iter()
-            .find_map(|kind| model.get(*kind))
+            .find_map(|kind| original.get(*kind))
             .cloned();
         let Some(condition) = condition else { continue };
         let narrower = json!({ "all": [condition, { "path": "/old" }] });
@@ -164,65 +164,74 @@ fn related(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
     }
 }
 
-/// Generates a document with related rules, every other time also in two spaces.
-fn document(generator: &mut Generator) -> Json {
+/// Generates a document with related rules. Half of the documents also have two spaces.
+fn random_document(generator: &mut Generator) -> Json {
     let (mut document, ..) = generator.policy();
     let mut rules = document["rules"].as_array().unwrap().clone();
-    related(generator, &mut rules, "copy");
+    add_related_rules(generator, &mut rules, "copy");
     document["rules"] = Json::Array(rules.clone());
     if generator.rng.bool() {
-        let mut space = |name: &str, crawlers: &[&str]| {
-            let (own, ..) = generator.policy();
-            let mut own = own["rules"].as_array().unwrap().clone();
-            // Copies of the document's rules in a space may be dead.
-            own.truncate(2);
-            let mut all = [rules.clone(), own].concat();
-            related(generator, &mut all, name);
-            let known: Vec<&Json> = rules.iter().map(|rule| &rule["id"]).collect();
-            all.retain(|rule| !known.contains(&&rule["id"]));
-            let mut space = json!({ "name": name, "rules": all });
-            if !crawlers.is_empty() {
-                space["crawlers"] = json!(crawlers);
-            }
-            if generator.rng.u8(0..4) == 0 {
-                space["options"] = json!({ "disposition": "allow" });
-            }
-            space
-        };
-        document["spaces"] = json!([space("news", &["news-bot"]), space("others", &[])]);
+        let news = random_space(generator, &rules, "news", &["news-bot"]);
+        let others = random_space(generator, &rules, "others", &[]);
+        document["spaces"] = json!([news, others]);
     }
     document
 }
 
+/// Generates a space, some of whose rules are related to the rules of the document.
+fn random_space(
+    generator: &mut Generator,
+    document_rules: &[Json],
+    name: &str,
+    crawlers: &[&str],
+) -> Json {
+    let (policy, ..) = generator.policy();
+    let mut rules = policy["rules"].as_array().unwrap().clone();
+    // Copies of the document's rules in a space may be dead.
+    rules.truncate(2);
+    let mut rules = [document_rules.to_vec(), rules].concat();
+    add_related_rules(generator, &mut rules, name);
+    let document_ids: Vec<&Json> = document_rules.iter().map(|rule| &rule["id"]).collect();
+    rules.retain(|rule| !document_ids.contains(&&rule["id"]));
+    let mut space = json!({ "name": name, "rules": rules });
+    if !crawlers.is_empty() {
+        space["crawlers"] = json!(crawlers);
+    }
+    if generator.rng.u8(0..4) == 0 {
+        space["options"] = json!({ "disposition": "allow" });
+    }
+    space
+}
+
 /// Returns the document without one of its rules.
-fn less(document: &Json, id: &str) -> Json {
-    let mut less = document.clone();
-    less["rules"] = without(&document["rules"], id);
-    for space in less
+fn without_rule(document: &Json, id: &str) -> Json {
+    let mut shorter = document.clone();
+    remove_rule(&mut shorter["rules"], id);
+    for space in shorter
         .get_mut("spaces")
         .and_then(Json::as_array_mut)
         .into_iter()
         .flatten()
     {
-        space["rules"] = without(&space["rules"], id);
+        remove_rule(&mut space["rules"], id);
     }
-    less
+    shorter
 }
 
 #[test]
-fn what_is_called_dead_never_decides_and_is_not_missed() {
+fn dead_rules_never_decide_and_are_not_missed() {
     let mut generator = Generator::new(11);
-    let mut found: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
     let mut compared = 0;
     for _ in 0..POLICIES {
-        let document = document(&mut generator);
+        let document = random_document(&mut generator);
         let policy = compiled(&document);
-        for (id, reason) in dead(&policy) {
-            *found.entry(reason).or_default() += 1;
-            let less = compiled(&less(&document, &id));
-            for facts in (0..12).flat_map(|_| prefixes(&generator.world())) {
-                let (with, without) =
-                    (decide(&policy.policy, &facts), decide(&less.policy, &facts));
+        for (id, reason) in dead_rules(&policy) {
+            *reasons.entry(reason).or_default() += 1;
+            let shorter = compiled(&without_rule(&document, &id));
+            for facts in (0..12).flat_map(|_| facts_by_stage(&generator.world())) {
+                let with = decide(&policy.policy, &facts);
+                let without = decide(&shorter.policy, &facts);
                 assert_ne!(
                     with.1.as_deref(),
                     Some(&*id),
@@ -233,54 +242,55 @@ fn what_is_called_dead_never_decides_and_is_not_missed() {
             }
         }
     }
-    println!("{found:?}, {compared} decisions compared");
+    println!("{reasons:?}, {compared} decisions compared");
     assert!(
-        found.len() == 6 && found.values().all(|count| *count >= 20),
-        "{found:?}"
+        reasons.len() == 6 && reasons.values().all(|count| *count >= 20),
+        "{reasons:?}"
     );
 }
 
-/// A rule that allows without effect is refused wherever it applies.
+/// A rule that lint reports as allowing without effect is never the cause of a decision.
 #[test]
-fn what_is_allowed_in_vain_is_refused() {
+fn rules_that_allow_without_effect_never_decide() {
     let mut generator = Generator::new(12);
-    let mut found = 0;
-    let mut refused = 0;
+    let mut reported = 0;
+    let mut decisions = 0;
     for _ in 0..POLICIES {
-        let document = document(&mut generator);
+        let document = random_document(&mut generator);
         let policy = compiled(&document);
-        let vain = policy
+        let ineffective = policy
             .problems
             .iter()
             .filter(|p| p.message.starts_with("allows without effect"));
-        for id in vain.map(|p| p.rule.clone().unwrap()) {
-            found += 1;
+        for id in ineffective.map(rule_id) {
+            reported += 1;
             for facts in (0..12).map(|_| generator.world().to_json()) {
                 let (_, cause, _) = decide(&policy.policy, &facts);
-                assert_ne!(cause.as_deref(), Some(id.as_str()), "{facts}\n{document:#}");
-                refused += 1;
+                assert_ne!(cause.as_deref(), Some(id), "{facts}\n{document:#}");
+                decisions += 1;
             }
         }
     }
-    println!("{found} rules allow in vain, {refused} decisions");
-    assert!(found >= 10, "{found}");
+    println!("{reported} rules allow without effect, {decisions} decisions checked");
+    assert!(reported >= 10, "{reported}");
+}
+
+/// Returns the overlap that lint reports for two spaces with these rules.
+fn space_overlap(news: &str, shop: &str) -> Option<Problem> {
+    let text = format!(
+        "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nspaces:\n\
+         - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
+    );
+    let files = MemoryFileSystem::new().with_file("p", text);
+    let problems = load(&files, "p")
+        .unwrap_or_else(|p| panic!("{p:?}"))
+        .problems;
+    problems.into_iter().find(|p| p.message.contains("overlap"))
 }
 
 /// A reported overlap of two spaces names a URL that both allow.
 #[test]
 fn overlaps_of_spaces_have_a_witness() {
-    let findings = |news: &str, shop: &str| {
-        let text = format!(
-            "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nspaces:\n\
-             - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
-        );
-        let files = MemoryFileSystem::new().with_file("p", text);
-        let problems = load(&files, "p")
-            .unwrap_or_else(|p| panic!("{p:?}"))
-            .problems;
-        let overlaps = problems.into_iter().find(|p| p.message.contains("overlap"));
-        overlaps.map(|p| (p.rule.unwrap().as_str().to_owned(), p.message))
-    };
     let news = "[{ id: n, when: { domain: example.com }, then: allow }]";
     for (shop, witness) in [
         (
@@ -300,16 +310,19 @@ fn overlaps_of_spaces_have_a_witness() {
             None,
         ),
     ] {
-        let found = findings(news, shop);
-        assert_eq!(found.is_some(), witness.is_some(), "{shop}: {found:?}");
-        if let (Some((rule, message)), Some(witness)) = (found, witness) {
+        let overlap = space_overlap(news, shop);
+        assert_eq!(overlap.is_some(), witness.is_some(), "{shop}: {overlap:?}");
+        if let (Some(problem), Some(witness)) = (overlap, witness) {
+            let message = &problem.message;
             assert!(
-                rule == "s" && message.contains("`news` and `shop`") && message.contains(witness),
+                rule_id(&problem) == "s"
+                    && message.contains("`news` and `shop`")
+                    && message.contains(witness),
                 "{message}"
             );
         }
     }
-    // What the document allows is common to all spaces.
+    // A URL that the document's own rules allow is no overlap of spaces.
     let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
                 spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
     let compiled = load(&MemoryFileSystem::new().with_file("p", text), "p").unwrap();
@@ -330,16 +343,15 @@ fn findings(rules: &str) -> Vec<String> {
     let problems = load(&files, "p")
         .unwrap_or_else(|p| panic!("{p:?}"))
         .problems;
-    let doubts = problems
+    problems
         .iter()
-        .filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"));
-    doubts
-        .map(|p| format!("{}: {}", p.rule.as_ref().unwrap().as_str(), p.message))
+        .filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"))
+        .map(|p| format!("{}: {}", rule_id(p), p.message))
         .collect()
 }
 
 #[test]
-fn what_is_found_and_what_is_left_alone() {
+fn rules_with_and_without_findings() {
     const STOP: &str =
         "{ id: s, when: { domain: foo.com }, set: { politeness: { delay: 2s } }, stop: true }";
     const FORBID: &str = "{ id: f, forbid: { domain: foo.com } }";
@@ -350,7 +362,7 @@ fn what_is_found_and_what_is_left_alone() {
         (format!("[{FORBID}, {{ id: x, forbid: {{ in: l }}, log: true }}]"), None),
         (format!("[{FORBID}, {{ id: x, forbid: {{ domain: com }} }}]"), None),
         ("[{ id: x, forbid: { host: foo.com } }, { id: f, forbid: { domain: foo.com } }]".into(), None),
-        // An exception that comes too late: a filter is final.
+        // An exception after a filter, which is final.
         (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, then: allow }}]"), Some("filters everything")),
         (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, set: {{ reject: gone }} }}]"), None),
         // After a stop.

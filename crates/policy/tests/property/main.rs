@@ -1,13 +1,13 @@
 //! Random policies and facts against an oracle that follows docs/policy/reference.md.
 //!
-//! `tests/mutants/run` breaks the evaluator in several ways, and each must make these tests fail.
+//! `tests/mutants/run` applies defects to the evaluator, each of which must make these tests fail.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a test that panics has failed, its helpers too"
+    reason = "a panic, in a helper too, is a failure of the test"
 )]
 
 mod generate;
@@ -24,6 +24,7 @@ use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
+use crawlgate_policy::internal::policy::explain::RuleExplanation;
 use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
@@ -67,8 +68,6 @@ fn to_oracle_decision(
     (trail, decision): &(Trail, Decision),
 ) -> oracle::OracleDecision {
     let options = policy.options_json(trail);
-    let of =
-        |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
     oracle::OracleDecision {
         rejects: decision.rejects(),
         stage: model::STAGES
@@ -82,7 +81,8 @@ fn to_oracle_decision(
         logged: decision.logged,
         options: ["disposition", "html_only", "max_depth"]
             .into_iter()
-            .filter_map(of)
+            .map(|name| (name.to_owned(), options[name].clone()))
+            .filter(|(_, value)| !value.is_null())
             .collect(),
     }
 }
@@ -102,51 +102,54 @@ fn decisions_equal_the_oracles() {
     let mut rejected = 0_u64;
     let mut early = 0_u64;
     for _ in 0..policies() {
-        let made = generator.generate_policy();
-        let document = made.to_json();
-        let rules = made.all();
+        let generated = generator.generate_policy();
+        let document = generated.to_json();
+        let rules = generated.all();
         let policy = compiled(&document);
         for _ in 0..4 {
             let world = generator.world();
-            let judged = decide(&policy, &world.to_json());
-            let ours = to_oracle_decision(&policy, &judged);
-            let theirs = with_defaults(oracle::decide(&made, &world));
+            let evaluation = decide(&policy, &world.to_json());
+            let actual = to_oracle_decision(&policy, &evaluation);
+            let expected = with_defaults(oracle::decide(&generated, &world));
             assert_eq!(
-                with_defaults(ours.clone()),
-                theirs,
+                with_defaults(actual.clone()),
+                expected,
                 "{}\n{world:#?}\n{document}",
-                shown(&policy, &judged.0)
+                describe(&policy, &evaluation.0)
             );
-            rejected += u64::from(ours.rejects);
-            early += u64::from(ours.rejects && is_early(&rules, &ours));
+            rejected += u64::from(actual.rejects);
+            early += u64::from(actual.rejects && is_early(&rules, &actual));
         }
     }
     report(&generator.spread, rejected, early);
 }
 
 /// Formats the policy with the outcome of each rule.
-fn shown(policy: &Policy, trail: &Trail) -> String {
-    let line = |line: crawlgate_policy::internal::policy::explain::RuleExplanation<'_>| {
-        format!(
-            "{:indent$}{:?} {} {:?}\n",
-            "",
-            line.status,
-            line.rule.id,
-            line.rule.stage,
-            indent = 2 * line.depth
-        )
-    };
-    policy.explain_rules(trail).map(line).collect()
+fn describe(policy: &Policy, trail: &Trail) -> String {
+    policy
+        .explain_rules(trail)
+        .map(|explanation| describe_rule(&explanation))
+        .collect()
+}
+
+fn describe_rule(explanation: &RuleExplanation<'_>) -> String {
+    format!(
+        "{:indent$}{:?} {} {:?}\n",
+        "",
+        explanation.status,
+        explanation.rule.id,
+        explanation.rule.stage,
+        indent = 2 * explanation.depth
+    )
 }
 
 /// Returns `true` for a rejection that was decided before every fact was known: at the request
 /// stage, by a filter that names later facts.
 fn is_early(rules: &[GeneratedRule], decision: &oracle::OracleDecision) -> bool {
-    let stage = |id: &str| stage_of(rules, id, 0);
     decision
         .cause
         .as_deref()
-        .and_then(stage)
+        .and_then(|id| stage_of(rules, id, 0))
         .is_some_and(|stage| decision.stage < stage)
 }
 
@@ -171,35 +174,35 @@ fn report(spread: &Spread, rejected: u64, early: u64) {
         "{rejected} rejections, {early} of them early ({}%)",
         early * 100 / rejected
     );
-    for (what, count) in spread {
-        println!("{count:>8}  {what}");
+    for (element, count) in spread {
+        println!("{count:>8}  {element}");
     }
-    for (what, count) in spread {
-        assert!(*count >= 1_000, "{what} only {count} times");
+    for (element, count) in spread {
+        assert!(*count >= 1_000, "{element} only {count} times");
     }
     assert!(early * 5 >= rejected, "{early} early of {rejected}");
 }
 
-/// An early decision in three-valued logic equals the one in two-valued logic when everything is
-/// known.
+/// An early decision in three-valued logic equals the decision in two-valued logic when all facts
+/// are known.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
     let mut generator = Generator::whole(2);
     let mut checked = 0;
     for _ in 0..policies() {
-        let made = generator.generate_policy();
-        let document = made.to_json();
-        let rules = made.all();
+        let generated = generator.generate_policy();
+        let document = generated.to_json();
+        let rules = generated.all();
         let policy = compiled(&document);
         let world = generator.world();
-        let asked = GeneratedFacts {
+        let request = GeneratedFacts {
             address: None,
             response: None,
             document: None,
             ..world.clone()
         };
-        let decision = decide(&policy, &asked.to_json());
-        let (Verdict::Reject(_), Cause::Rule(rule)) = (decision.1.verdict, decision.1.cause) else {
+        let (_, early) = decide(&policy, &request.to_json());
+        let (Verdict::Reject(_), Cause::Rule(rule)) = (early.verdict, early.cause) else {
             continue;
         };
         let id = policy.rule_id(rule).unwrap();
@@ -207,55 +210,51 @@ fn an_early_answer_never_contradicts_the_full_one() {
             let GeneratedFacts {
                 address,
                 response,
-                document: seen,
+                document: page,
                 ..
             } = generator.world();
             let full = GeneratedFacts {
                 address,
                 response,
-                document: seen,
+                document: page,
                 ..world.clone()
             };
             if let Some(hits) = oracle::hits_in_full(&rules, id, &full) {
                 checked += 1;
                 assert!(
                     hits,
-                    "{id} rejected early and does not hit in full\n{document:#}\n{full:#?}"
+                    "{id} rejected early and does not hit with all facts\n{document:#}\n{full:#?}"
                 );
             }
-            let again = decide(&policy, &full.to_json());
-            assert_eq!(again.1, decision.1, "{document:#}\n{full:#?}");
+            let (_, later) = decide(&policy, &full.to_json());
+            assert_eq!(later, early, "{document:#}\n{full:#?}");
         }
     }
-    println!("{checked} early rejections checked in full");
+    println!("{checked} early rejections checked with all facts");
     assert!(checked > 5_000);
 }
 
-/// A disabled rule has no effect: neither on its list nor on its siblings nor on their stages.
+/// A disabled rule has no effect on its list, its siblings or their stages.
 #[test]
 fn a_disabled_rule_equals_an_absent_one() {
     let mut generator = Generator::whole(4);
     let mut differing = 0;
     for _ in 0..policies() / 3 {
-        let made = generator.generate_policy();
-        let without = made.without_disabled();
-        if without.all().len() == made.all().len() && without.to_json() == made.to_json() {
+        let generated = generator.generate_policy();
+        let document = generated.to_json();
+        let without_disabled = generated.without_disabled().to_json();
+        if without_disabled == document {
             continue;
         }
         differing += 1;
-        let policy = compiled(&made.to_json());
-        let pruned = compiled(&without.to_json());
+        let policy = compiled(&document);
+        let pruned = compiled(&without_disabled);
         for _ in 0..4 {
             let world = generator.world();
-            let (with, without) = (
-                decide(&policy, &world.to_json()),
-                decide(&pruned, &world.to_json()),
-            );
-            let (with, without) = (
-                to_oracle_decision(&policy, &with),
-                to_oracle_decision(&pruned, &without),
-            );
-            assert_eq!(with, without, "{:#}\n{world:#?}", made.to_json());
+            let facts = world.to_json();
+            let with = to_oracle_decision(&policy, &decide(&policy, &facts));
+            let without = to_oracle_decision(&pruned, &decide(&pruned, &facts));
+            assert_eq!(with, without, "{document:#}\n{world:#?}");
         }
     }
     assert!(differing > 300, "{differing}");
@@ -270,8 +269,8 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
     for _ in 0..policies() {
         let document = generator.generate_policy().to_json();
         let policy = compiled(&document);
-        let seen = generator.world();
-        let facts = json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
+        let world = generator.world();
+        let facts = json!({ "url": format!("https://{}/", world.host), "tunnel": true, "crawler": world.crawler });
         let (_, decision) = decide(&policy, &facts);
         let expected = match decision.verdict {
             Verdict::Admit => Some(false),
@@ -284,8 +283,8 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
         let Some(rejects) = expected else { continue };
         for _ in 0..8 {
             let inner = GeneratedFacts {
-                crawler: seen.crawler.clone(),
-                ..generator.world_on("https", &seen.host, 443)
+                crawler: world.crawler.clone(),
+                ..generator.world_on("https", &world.host, 443)
             };
             let (_, inside) = decide(&policy, &inner.to_json());
             // A tunnel has no depth, and `max_depth` has no effect without one.

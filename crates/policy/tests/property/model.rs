@@ -6,12 +6,12 @@ use std::net::IpAddr;
 
 use serde_json::{Value as Json, json};
 
-/// The value of a condition if facts are unknown.
+/// The value of a condition, which is unknown if it depends on unknown facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreeValued {
     Yes,
     No,
-    Open,
+    Unknown,
 }
 
 impl ThreeValued {
@@ -19,7 +19,7 @@ impl ThreeValued {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
-            Self::Open => Self::Open,
+            Self::Unknown => Self::Unknown,
         }
     }
 
@@ -27,7 +27,7 @@ impl ThreeValued {
         match (self, other) {
             (Self::No, _) | (_, Self::No) => Self::No,
             (Self::Yes, Self::Yes) => Self::Yes,
-            _ => Self::Open,
+            _ => Self::Unknown,
         }
     }
 
@@ -109,7 +109,7 @@ impl GeneratedFacts {
         )
     }
 
-    /// Returns the facts in the form of `crawlgate decide`.
+    /// Returns the facts in the format of `crawlgate decide`.
     pub(crate) fn to_json(&self) -> Json {
         let mut facts =
             json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
@@ -194,7 +194,7 @@ pub(crate) enum GeneratedKind {
 pub(crate) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
 
 impl GeneratedTest {
-    /// The number of the stage at which the field becomes known.
+    /// Returns the number of the stage at which the field becomes known.
     pub(crate) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
@@ -204,7 +204,7 @@ impl GeneratedTest {
         }
     }
 
-    /// The stage for given facts, in which headers may provide fields of the document.
+    /// Returns the stage for given facts, in which headers may provide fields of the document.
     pub(crate) fn stage_in(&self, world: &GeneratedFacts) -> usize {
         let header = match self.field {
             "meta_robots" => world.header("x-robots-tag"),
@@ -235,12 +235,11 @@ impl GeneratedTest {
         }
     }
 
-    /// Returns the texts of the field; `None` if it is unknown, as are most fields in a tunnel.
+    /// Returns the texts of the field; `None` if they are unknown, as most are in a tunnel.
     fn texts(&self, world: &GeneratedFacts) -> Option<Vec<String>> {
         let response = world.response.as_ref();
         let header =
             |name: &str| response.map(|r| vec![r.headers.get(name).cloned().unwrap_or_default()]);
-        let one = |text: &str| Some(vec![text.to_owned()]);
         match self.field {
             "url" => one(&world.url()),
             "scheme" => one(&world.scheme),
@@ -291,69 +290,68 @@ impl GeneratedTest {
     pub(crate) fn eval(&self, world: &GeneratedFacts) -> ThreeValued {
         let known = match (self.kind, self.field) {
             ("domain", _) => {
-                Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}"))))
+                Some(self.any_value(|v| world.host == v || world.host.ends_with(&format!(".{v}"))))
             }
-            ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
-            ("under", _) => {
-                Some(self.any(|v| world.path == v || world.path.starts_with(&format!("{v}/"))))
+            ("ext", _) => {
+                Some(self.any_value(|v| world.path.to_lowercase().ends_with(&format!(".{v}"))))
             }
-            ("url_prefix", _) => Some(self.any(|v| world.url().starts_with(v))),
-            ("in_query", _) => Some(self.any(|v| world.query.contains(v))),
-            ("surt", _) => Some(self.any(|v| surt(world).starts_with(v))),
-            ("site", _) => Some(self.any(|v| on_site(world, v))),
+            ("under", _) => Some(
+                self.any_value(|v| world.path == v || world.path.starts_with(&format!("{v}/"))),
+            ),
+            ("url_prefix", _) => Some(self.any_value(|v| world.url().starts_with(v))),
+            ("in_query", _) => Some(self.any_value(|v| world.query.contains(v))),
+            ("surt", _) => Some(self.any_value(|v| surt(world).starts_with(v))),
+            ("site", _) => Some(self.any_value(|v| on_site(world, v))),
             ("in", _) => Some(
                 ["a.test"]
                     .iter()
                     .any(|d| world.host == *d || world.host.ends_with(&format!(".{d}"))),
             ),
-            ("range", "port") => Some(self.any(|v| world.port.to_string() == v)),
-            ("range", "depth") => Some(world.depth.is_some_and(|d| self.any(|v| in_range(d, v)))),
+            ("range", "port") => Some(self.any_value(|v| world.port.to_string() == v)),
+            ("range", "depth") => Some(
+                world
+                    .depth
+                    .is_some_and(|d| self.any_value(|v| in_range(d, v))),
+            ),
             ("range", "status") => world
                 .response
                 .as_ref()
-                .map(|r| self.any(|v| is_status(r.status, v))),
+                .map(|r| self.any_value(|v| is_status(r.status, v))),
             ("range", "size") => world
                 .response
                 .as_ref()
-                .map(|r| r.size.is_some_and(|s| self.any(|v| in_range(s, v)))),
+                .map(|r| r.size.is_some_and(|s| self.any_value(|v| in_range(s, v)))),
             ("cidr", _) => world
                 .address
-                .map(|a| self.any(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a))),
-            ("segments", _) => Some(self.any(|v| in_range(segments(world).len() as u64, v))),
-            ("repeats", _) => Some(self.any(|v| in_range(repeats(world), v))),
+                .map(|a| self.any_value(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a))),
+            ("segments", _) => Some(self.any_value(|v| in_range(segments(world).len() as u64, v))),
+            ("repeats", _) => Some(self.any_value(|v| in_range(repeats(world), v))),
             ("params", _) => {
                 let count = world.query.split('&').filter(|p| !p.is_empty()).count();
-                Some(self.any(|v| in_range(count as u64, v)))
+                Some(self.any_value(|v| in_range(count as u64, v)))
             }
             (kind, _) => self.texts(world).map(|texts| {
                 texts
                     .iter()
-                    .any(|text| self.any(|value| self.text_test(kind, text, value)))
+                    .any(|text| self.any_value(|value| self.text_test(kind, text, value)))
             }),
         };
         match known {
             Some(true) => ThreeValued::Yes,
             Some(false) => ThreeValued::No,
-            None => ThreeValued::Open,
+            None => ThreeValued::Unknown,
         }
     }
 
-    fn any(&self, test: impl Fn(&str) -> bool) -> bool {
+    fn any_value(&self, test: impl Fn(&str) -> bool) -> bool {
         self.values.iter().any(|v| test(v))
     }
 
     fn text_test(&self, kind: &str, text: &str, value: &str) -> bool {
         let folds = self.ignore_case
             || ["scheme", "host", "authority", "content_type"].contains(&self.field);
-        let fold = |t: &str| {
-            if folds {
-                t.to_lowercase()
-            } else {
-                t.to_owned()
-            }
-        };
-        let text = &fold(text);
-        let value = &fold(value);
+        let text = &fold_case(text, folds);
+        let value = &fold_case(value, folds);
         match kind {
             "exact" => match value.strip_suffix("/*") {
                 Some(family) if self.field == "content_type" => {
@@ -374,14 +372,17 @@ impl GeneratedTest {
 
 impl GeneratedCondition {
     pub(crate) fn to_json(&self) -> Json {
-        let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
         match self {
             Self::Always => json!({ "always": true }),
-            Self::All(conds) => json!({ "all": list(conds) }),
-            Self::Any(conds) => json!({ "any": list(conds) }),
+            Self::All(conds) => json!({ "all": Self::list_to_json(conds) }),
+            Self::Any(conds) => json!({ "any": Self::list_to_json(conds) }),
             Self::Not(cond) => json!({ "not": cond.to_json() }),
-            Self::Test(atom) => atom.to_json(),
+            Self::Test(test) => test.to_json(),
         }
+    }
+
+    fn list_to_json(conds: &[Self]) -> Json {
+        Json::Array(conds.iter().map(Self::to_json).collect())
     }
 
     pub(crate) fn eval(&self, world: &GeneratedFacts) -> ThreeValued {
@@ -394,29 +395,31 @@ impl GeneratedCondition {
                 .iter()
                 .fold(ThreeValued::No, |t, c| t.or(c.eval(world))),
             Self::Not(cond) => cond.eval(world).not(),
-            Self::Test(atom) => atom.eval(world),
+            Self::Test(test) => test.eval(world),
         }
     }
 
-    pub(crate) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a GeneratedTest)) {
+    pub(crate) fn for_each_test<'a>(&'a self, visit: &mut dyn FnMut(&'a GeneratedTest)) {
         match self {
             Self::Always => {}
-            Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
-            Self::Not(cond) => cond.each_atom(visit),
-            Self::Test(atom) => visit(atom),
+            Self::All(conds) | Self::Any(conds) => {
+                conds.iter().for_each(|c| c.for_each_test(visit))
+            }
+            Self::Not(cond) => cond.for_each_test(visit),
+            Self::Test(test) => visit(test),
         }
     }
 
-    /// The stage at which all its facts are known; `None` if it names none.
+    /// Returns the stage at which all facts of the condition are known; `None` if it has no facts.
     pub(crate) fn stage(&self) -> Option<usize> {
         let mut stage = None;
-        self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
+        self.for_each_test(&mut |test| stage = stage.max(Some(test.stage())));
         stage
     }
 
     pub(crate) fn stage_in(&self, world: &GeneratedFacts) -> Option<usize> {
         let mut stage = None;
-        self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage_in(world))));
+        self.for_each_test(&mut |test| stage = stage.max(Some(test.stage_in(world))));
         stage
     }
 }
@@ -437,26 +440,31 @@ pub(crate) struct GeneratedSpace {
     pub(crate) rules: Vec<GeneratedRule>,
 }
 
+impl GeneratedSpace {
+    fn to_json(&self, number: usize) -> Json {
+        json!({
+            "name": format!("s{number}"),
+            "crawlers": self.crawler.map_or(json!([]), |name| json!([name])),
+            "options": self.options,
+            "rules": rules_to_json(&self.rules),
+        })
+    }
+}
+
+fn rules_to_json(rules: &[GeneratedRule]) -> Json {
+    Json::Array(rules.iter().map(GeneratedRule::to_json).collect())
+}
+
 impl GeneratedPolicy {
     pub(crate) fn to_json(&self) -> Json {
-        let list = |nodes: &[GeneratedRule]| {
-            Json::Array(nodes.iter().map(GeneratedRule::to_json).collect())
-        };
-        let space = |(at, space): (usize, &GeneratedSpace)| {
-            json!({
-                "name": format!("s{at}"),
-                "crawlers": space.crawler.map_or(json!([]), |name| json!([name])),
-                "options": space.options,
-                "rules": list(&space.rules),
-            })
-        };
+        let spaces = self.spaces.iter().enumerate();
         json!({
             "policy": 1,
             "name": "random",
             "options": self.base,
             "lists": { "mine": { "kind": "domains", "items": ["a.test"] } },
-            "rules": list(&self.rules),
-            "spaces": self.spaces.iter().enumerate().map(space).collect::<Vec<_>>(),
+            "rules": rules_to_json(&self.rules),
+            "spaces": spaces.map(|(at, space)| space.to_json(at)).collect::<Vec<_>>(),
         })
     }
 
@@ -479,19 +487,20 @@ impl GeneratedPolicy {
 
     /// Returns the policy without its disabled rules.
     pub(crate) fn without_disabled(&self) -> Self {
-        let mut made = self.clone();
-        prune(&mut made.rules);
-        made.spaces
+        let mut pruned = self.clone();
+        prune(&mut pruned.rules);
+        pruned
+            .spaces
             .iter_mut()
             .for_each(|space| prune(&mut space.rules));
-        made
+        pruned
     }
 }
 
-fn prune(nodes: &mut Vec<GeneratedRule>) {
-    nodes.retain(|node| node.enabled);
-    for node in nodes {
-        if let GeneratedKind::Group { rules, .. } = &mut node.kind {
+fn prune(rules: &mut Vec<GeneratedRule>) {
+    rules.retain(|rule| rule.enabled);
+    for rule in rules {
+        if let GeneratedKind::Group { rules, .. } = &mut rule.kind {
             prune(rules);
         }
     }
@@ -557,14 +566,24 @@ impl GeneratedRule {
                 if *first {
                     object.insert("match".into(), json!("first"));
                 }
-                object.insert(
-                    "rules".into(),
-                    Json::Array(rules.iter().map(Self::to_json).collect()),
-                );
+                object.insert("rules".into(), rules_to_json(rules));
             }
         }
         rule
     }
+}
+
+fn fold_case(text: &str, folds: bool) -> String {
+    if folds {
+        text.to_lowercase()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Returns a single text as the texts of a field.
+fn one(text: &str) -> Option<Vec<String>> {
+    Some(vec![text.to_owned()])
 }
 
 fn params(query: &str, name: &str) -> Vec<String> {
@@ -620,7 +639,7 @@ fn is_status(status: u16, value: &str) -> bool {
     }
 }
 
-/// Parses `7`, or `[2:5]` with either end optional; both ends are inclusive.
+/// Returns `true` if a number is in a range: `7`, or `[2:5]` with inclusive, optional ends.
 fn in_range(number: u64, range: &str) -> bool {
     match range.trim_matches(['[', ']']).split_once(':') {
         None => number.to_string() == range,
@@ -631,7 +650,7 @@ fn in_range(number: u64, range: &str) -> bool {
     }
 }
 
-/// Matches a pattern in which `*` is any text.
+/// Matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,4 +1,4 @@
-//! The oracle: evaluation as a plain recursion over the tree, one stage after the other.
+//! The oracle: evaluation as a simple recursion over the tree, one stage after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ pub(super) struct OracleDecision {
     pub(super) options: BTreeMap<String, Json>,
 }
 
-/// Fields whose rules match only 2xx with content.
-const OF_CONTENT: [&str; 6] = [
+/// The fields whose rules match only 2xx responses with content.
+const CONTENT_FIELDS: [&str; 6] = [
     "content_type",
     "size",
     "title",
@@ -28,44 +28,47 @@ const OF_CONTENT: [&str; 6] = [
     "canonical",
 ];
 
-/// A rule with what `compile` derives from its position in the tree, computed independently.
-struct Placed<'a> {
+/// A rule with the values that `compile` derives from its position in the tree, computed
+/// independently.
+struct PlacedRule<'a> {
     node: &'a GeneratedRule,
-    /// The stage from which on all facts named by it and the groups around it are known.
+    /// The stage from which on all facts of the rule and of the groups around it are known.
     stage: usize,
-    /// The earliest stage at which it may run.
+    /// The earliest stage at which the rule may run.
     floor: usize,
     content_only: bool,
     first_stage: Option<usize>,
-    kids: Vec<Placed<'a>>,
+    children: Vec<PlacedRule<'a>>,
 }
 
+/// The state of an evaluation between rules and stages.
 #[derive(Default)]
-struct Memory<'a> {
+struct EvaluationState<'a> {
     applied: BTreeSet<&'a str>,
-    over: BTreeSet<&'a str>,
-    filtered: Option<&'a str>,
+    /// The rules that are not evaluated again.
+    finished: BTreeSet<&'a str>,
+    filter: Option<&'a str>,
     log: bool,
     options: BTreeMap<String, (Json, Option<&'a str>)>,
 }
 
 /// Decides a request. The destination stage runs if the address is known.
-pub(super) fn decide(made: &GeneratedPolicy, world: &GeneratedFacts) -> OracleDecision {
-    let space = made.space_of(&world.crawler);
-    let lists: [&[GeneratedRule]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
-    let placed = lists.map(|rules| -> Vec<Placed<'_>> {
+pub(super) fn decide(policy: &GeneratedPolicy, world: &GeneratedFacts) -> OracleDecision {
+    let space = policy.space_of(&world.crawler);
+    let lists: [&[GeneratedRule]; 2] = [&policy.rules, space.map_or(&[], |space| &space.rules)];
+    let placed = lists.map(|rules| -> Vec<PlacedRule<'_>> {
         rules
             .iter()
             .map(|rule| place(world, rule, 0, 0, &[], None))
             .collect()
     });
-    let mut memory = Memory::default();
-    for (option, value) in made
+    let mut state = EvaluationState::default();
+    for (option, value) in policy
         .base
         .iter()
         .chain(space.iter().flat_map(|space| &space.options))
     {
-        memory.options.insert(option.clone(), (value.clone(), None));
+        state.options.insert(option.clone(), (value.clone(), None));
     }
     let known = [
         true,
@@ -75,16 +78,16 @@ pub(super) fn decide(made: &GeneratedPolicy, world: &GeneratedFacts) -> OracleDe
     ];
     let mut last = None;
     for stage in (0..4).filter(|s| known[*s]) {
-        let seen = at_stage(world, stage);
+        let known_facts = facts_at_stage(world, stage);
         for list in &placed {
             let mut stopped = false;
             for rule in list {
-                stopped |= run(rule, stage, &seen, stopped, &mut memory);
+                stopped |= run(rule, stage, &known_facts, stopped, &mut state);
             }
         }
-        let said = conclude(&memory, stage, &seen);
-        let rejects = said.rejects;
-        last = Some(said);
+        let decision = conclude(&state, stage, &known_facts);
+        let rejects = decision.rejects;
+        last = Some(decision);
         if rejects {
             break;
         }
@@ -92,54 +95,54 @@ pub(super) fn decide(made: &GeneratedPolicy, world: &GeneratedFacts) -> OracleDe
     last.unwrap()
 }
 
-/// Returns `true` for a GET with 2xx in HTML or text.
+/// Returns `true` for a GET with a 2xx response in HTML or without a type.
 fn reads_document(world: &GeneratedFacts) -> bool {
-    let kind = world
+    let content_type = world
         .response
         .as_ref()
         .map_or("", |response| &response.content_type);
     world.document.is_some()
         && world.method == "GET"
         && success(world)
-        && ["text/html", ""].contains(&kind)
+        && ["text/html", ""].contains(&content_type)
 }
 
-fn at_stage(world: &GeneratedFacts, stage: usize) -> GeneratedFacts {
-    let mut seen = world.clone();
+fn facts_at_stage(world: &GeneratedFacts, stage: usize) -> GeneratedFacts {
+    let mut facts = world.clone();
     if stage < 1 {
-        seen.address = None;
+        facts.address = None;
     }
     if stage < 2 {
-        seen.response = None;
+        facts.response = None;
     }
     if stage < 3 {
-        seen.document = None;
+        facts.document = None;
     }
-    seen
+    facts
 }
 
-fn conclude(memory: &Memory<'_>, stage: usize, world: &GeneratedFacts) -> OracleDecision {
-    let (disposition, by) = memory.options["disposition"].clone();
+fn conclude(state: &EvaluationState<'_>, stage: usize, world: &GeneratedFacts) -> OracleDecision {
+    let (disposition, by) = state.options["disposition"].clone();
     let mut rejection = None;
-    if memory.filtered.is_some() {
-        rejection = Some((memory.filtered, memory.log));
+    if state.filter.is_some() {
+        rejection = Some((state.filter, state.log));
     } else if disposition != json!("allow") {
         rejection = Some((by, disposition == json!("disallow-log")));
     } else if let (2, Some(response), Some((Json::Bool(true), by))) =
-        (stage, &world.response, memory.options.get("html_only"))
+        (stage, &world.response, state.options.get("html_only"))
         && success(world)
         && response.content_type != "text/html"
     {
         rejection = Some((*by, false));
     }
     if stage == 0
-        && let Some((limit, by)) = memory.options.get("max_depth")
+        && let Some((limit, by)) = state.options.get("max_depth")
         && world
             .depth
             .zip(limit.as_u64())
             .is_some_and(|(depth, limit)| depth > limit)
     {
-        rejection = Some((*by, memory.log));
+        rejection = Some((*by, state.log));
     }
     let (cause, logged) = rejection.unwrap_or((by, false));
     OracleDecision {
@@ -147,12 +150,16 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &GeneratedFacts) -> Oracle
         stage,
         cause: cause.map(str::to_owned),
         logged,
-        options: memory
+        options: state
             .options
             .iter()
             .map(|(k, (v, _))| (k.clone(), v.clone()))
             .collect(),
     }
+}
+
+fn names_any(fields: &[&str], wanted: &[&str]) -> bool {
+    fields.iter().any(|field| wanted.contains(field))
 }
 
 fn place<'a>(
@@ -162,12 +169,12 @@ fn place<'a>(
     floor: usize,
     named: &[&'a str],
     sibling: Option<(usize, &[&'a str])>,
-) -> Placed<'a> {
+) -> PlacedRule<'a> {
     let mut fields: Vec<&str> = named.to_vec();
     let mut own = None;
     if let Some(cond) = node.cond() {
         own = cond.stage_in(world);
-        cond.each_atom(&mut |atom| fields.push(atom.field));
+        cond.for_each_test(&mut |test| fields.push(test.field));
     }
     if own.is_none()
         && let Some((stage, names)) = sibling
@@ -177,32 +184,33 @@ fn place<'a>(
     }
     let floor = floor.max(node.stage.unwrap_or(0));
     let stage = above.max(own.unwrap_or(0)).max(floor);
-    let names = |wanted: &[&str]| fields.iter().any(|f| wanted.contains(f));
-    let content_only = names(&OF_CONTENT) && !names(&["status", "header.x-a"]);
-    let mut placed = Placed {
+    let content_only =
+        names_any(&fields, &CONTENT_FIELDS) && !names_any(&fields, &["status", "header.x-a"]);
+    let mut placed = PlacedRule {
         node,
         stage,
         floor,
         content_only,
         first_stage: None,
-        kids: vec![],
+        children: vec![],
     };
     if let GeneratedKind::Group { first, rules, .. } = &node.kind {
         let siblings = sibling_facts(world, rules);
-        let list = rules.iter().filter(|r| r.enabled);
-        let list = list
+        let list_stage = rules
+            .iter()
+            .filter(|r| r.enabled)
             .map(|r| place(world, r, stage, floor, &fields, None).stage)
-            .max();
-        let list = list.map(|l| l.max(siblings.0));
-        if *first && let Some(list) = list {
-            placed.first_stage = Some(list);
+            .max()
+            .map(|latest| latest.max(siblings.0));
+        if *first && let Some(list_stage) = list_stage {
+            placed.first_stage = Some(list_stage);
             let facts = Some((siblings.0, &siblings.1[..]));
-            placed.kids = rules
+            placed.children = rules
                 .iter()
-                .map(|r| place(world, r, stage, list, &fields, facts))
+                .map(|r| place(world, r, stage, list_stage, &fields, facts))
                 .collect();
         } else {
-            placed.kids = rules
+            placed.children = rules
                 .iter()
                 .map(|r| place(world, r, stage, floor, &fields, None))
                 .collect();
@@ -220,9 +228,9 @@ fn sibling_facts<'a>(world: &GeneratedFacts, rules: &'a [GeneratedRule]) -> (usi
         .filter(|rule| rule.enabled)
         .filter_map(GeneratedRule::cond)
     {
-        cond.each_atom(&mut |atom| {
-            fields.push(atom.field);
-            stage = stage.max(atom.stage_in(world));
+        cond.for_each_test(&mut |test| {
+            fields.push(test.field);
+            stage = stage.max(test.stage_in(world));
         });
     }
     (stage, fields)
@@ -239,9 +247,9 @@ fn success(world: &GeneratedFacts) -> bool {
         && !untyped_head
 }
 
-/// Returns `true` if a rule on type or size matches this response: 2xx with content, from the
-/// response stage on.
-fn judges(rule: &Placed<'_>, stage: usize, world: &GeneratedFacts) -> bool {
+/// Returns `true` if a rule may match this response. From the response stage on, a rule on content
+/// matches only 2xx with content.
+fn may_match(rule: &PlacedRule<'_>, stage: usize, world: &GeneratedFacts) -> bool {
     !(rule.content_only && stage >= 2 && !success(world))
 }
 
@@ -253,21 +261,22 @@ fn guard(cond: Option<&GeneratedCondition>, unless: bool, world: &GeneratedFacts
     }
 }
 
-/// Runs a rule at a stage. Returns `true` if a stop ended the list. `cut`: a stop comes before it.
+/// Runs a rule at a stage. Returns `true` if a stop ended the list. A `skipped` rule follows a stop
+/// or the first match of its list.
 fn run<'a>(
-    rule: &Placed<'a>,
+    rule: &PlacedRule<'a>,
     stage: usize,
     world: &GeneratedFacts,
-    cut: bool,
-    memory: &mut Memory<'a>,
+    skipped: bool,
+    state: &mut EvaluationState<'a>,
 ) -> bool {
     let id = rule.node.id.as_str();
-    if !rule.node.enabled || memory.over.contains(id) {
+    if !rule.node.enabled || state.finished.contains(id) {
         return false;
     }
     match &rule.node.kind {
         GeneratedKind::Filter { require, cond, log } => {
-            filter(rule, stage, world, cut, memory, (*require, cond, *log));
+            run_filter(rule, stage, world, skipped, state, (*require, cond, *log));
             false
         }
         GeneratedKind::Group {
@@ -277,68 +286,69 @@ fn run<'a>(
             stop,
             ..
         } => {
-            if memory.applied.contains(id) {
-                return kids(rule, stage, world, cut, memory);
+            if state.applied.contains(id) {
+                return run_children(rule, stage, world, skipped, state);
             }
             let holds = guard(when.as_ref(), *unless, world);
             if rule.stage > stage {
-                let holds = if judges(rule, stage, world) {
+                let holds = if may_match(rule, stage, world) {
                     holds
                 } else {
                     ThreeValued::No
                 };
                 if holds == ThreeValued::No {
-                    memory.over.insert(id);
+                    state.finished.insert(id);
                 }
-                return holds == ThreeValued::Yes && kids(rule, stage, world, cut, memory);
+                return holds == ThreeValued::Yes
+                    && run_children(rule, stage, world, skipped, state);
             }
             if rule.stage < stage {
                 return false;
             }
-            if cut || holds != ThreeValued::Yes || !judges(rule, stage, world) {
-                memory.over.insert(id);
+            if skipped || holds != ThreeValued::Yes || !may_match(rule, stage, world) {
+                state.finished.insert(id);
                 return false;
             }
-            memory.applied.insert(id);
+            state.applied.insert(id);
             for (option, value) in then {
-                memory
+                state
                     .options
                     .insert((*option).into(), (value.clone(), Some(id)));
             }
-            kids(rule, stage, world, false, memory) || *stop
+            run_children(rule, stage, world, false, state) || *stop
         }
     }
 }
 
-fn kids<'a>(
-    rule: &Placed<'a>,
+fn run_children<'a>(
+    rule: &PlacedRule<'a>,
     stage: usize,
     world: &GeneratedFacts,
-    cut: bool,
-    memory: &mut Memory<'a>,
+    skipped: bool,
+    state: &mut EvaluationState<'a>,
 ) -> bool {
     let mut stopped = false;
-    let choosing = rule.first_stage == Some(stage);
-    let mut chosen = false;
-    for kid in &rule.kids {
+    let first_only = rule.first_stage == Some(stage);
+    let mut any_matched = false;
+    for child in &rule.children {
         stopped |= run(
-            kid,
+            child,
             stage,
             world,
-            cut || stopped || (choosing && chosen),
-            memory,
+            skipped || stopped || (first_only && any_matched),
+            state,
         );
-        chosen |= memory.applied.contains(kid.node.id.as_str());
+        any_matched |= state.applied.contains(child.node.id.as_str());
     }
     stopped
 }
 
-fn filter<'a>(
-    rule: &Placed<'a>,
+fn run_filter<'a>(
+    rule: &PlacedRule<'a>,
     stage: usize,
     world: &GeneratedFacts,
-    cut: bool,
-    memory: &mut Memory<'a>,
+    skipped: bool,
+    state: &mut EvaluationState<'a>,
     (require, cond, log): (bool, &GeneratedCondition, bool),
 ) {
     let id = rule.node.id.as_str();
@@ -350,25 +360,25 @@ fn filter<'a>(
     } else {
         cond.eval(world)
     };
-    let hits = if judges(rule, stage, world) {
+    let hits = if may_match(rule, stage, world) {
         holds
     } else {
         ThreeValued::No
     };
-    if hits == ThreeValued::Open {
+    if hits == ThreeValued::Unknown {
         return;
     }
-    memory.over.insert(id);
-    if hits == ThreeValued::Yes && !cut {
+    state.finished.insert(id);
+    if hits == ThreeValued::Yes && !skipped {
         // A filter that hits counts as applied, which ends a `match: first` list.
-        memory.applied.insert(id);
-        memory.filtered.get_or_insert(id);
-        memory.log |= log;
+        state.applied.insert(id);
+        state.filter.get_or_insert(id);
+        state.log |= log;
     }
 }
 
-/// Returns whether a filter hits when everything is known: its condition and the guards around it,
-/// in two-valued logic.
+/// Returns whether a filter hits when all facts are known: its condition and the guards around it,
+/// in two-valued logic. Returns `None` if there is no such filter.
 pub(super) fn hits_in_full(
     rules: &[GeneratedRule],
     id: &str,

@@ -1,5 +1,5 @@
-//! Shadow rules change nothing, and their decisions are those of the policy in which they are
-//! enforced.
+//! Shadow rules do not change decisions, and their own decisions are those of the policy in which
+//! they are enforced.
 
 use std::collections::BTreeSet;
 
@@ -26,20 +26,23 @@ fn compiled(document: &Json) -> Option<Policy> {
 }
 
 /// Changes every rule of a tree; `None` removes it.
-fn changed(rules: &Json, change: &mut dyn FnMut(&Json) -> Option<Json>) -> Json {
-    let rule = |rule: &Json| {
-        let mut rule = change(rule)?;
+fn map_rules(rules: &Json, change: &mut dyn FnMut(&Json) -> Option<Json>) -> Json {
+    let mut list = Vec::new();
+    for rule in rules.as_array().unwrap() {
+        let Some(mut rule) = change(rule) else {
+            continue;
+        };
         if let Some(inner) = rule.get("rules").cloned() {
-            rule["rules"] = changed(&inner, change);
+            rule["rules"] = map_rules(&inner, change);
         }
-        Some(rule)
-    };
-    rules.as_array().unwrap().iter().filter_map(rule).collect()
+        list.push(rule);
+    }
+    Json::Array(list)
 }
 
 fn with_rules(document: &Json, change: &mut dyn FnMut(&Json) -> Option<Json>) -> Json {
     let mut other = document.clone();
-    other["rules"] = changed(&document["rules"], change);
+    other["rules"] = map_rules(&document["rules"], change);
     other
 }
 
@@ -52,21 +55,21 @@ fn in_shadow(rule: &Json) -> bool {
 }
 
 /// Returns the policy in which one shadow rule is enforced, without the other shadow rules.
-fn live_besides(document: &Json, root: &str) -> Json {
+fn enforcing_only(document: &Json, root: &str) -> Json {
     with_rules(document, &mut |rule| {
         let mut rule = rule.clone();
         if id(&rule) == root {
-            strip(&mut rule);
+            remove_mode(&mut rule);
         }
         (!in_shadow(&rule)).then_some(rule)
     })
 }
 
-/// Enforces the shadow rules in it, too.
-fn strip(rule: &mut Json) {
+/// Enforces a rule and the shadow rules in it.
+fn remove_mode(rule: &mut Json) {
     rule.as_object_mut().unwrap().remove("mode");
     if let Some(rules) = rule.get_mut("rules").and_then(Json::as_array_mut) {
-        rules.iter_mut().for_each(strip);
+        rules.iter_mut().for_each(remove_mode);
     }
 }
 
@@ -95,21 +98,21 @@ struct EvaluatedRequest {
 
 /// Evaluates a request up to and including the stage `until`.
 fn evaluate(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> EvaluatedRequest {
-    let connected = Facts {
+    let destination_facts = Facts {
         response: Fact::Unknown,
         document: Fact::Unknown,
         ..*facts
     };
-    let asked = Facts {
+    let request_facts = Facts {
         address: Fact::Unknown,
-        ..connected
+        ..destination_facts
     };
-    let answered = Facts {
+    let response_facts = Facts {
         document: Fact::Unknown,
         ..*facts
     };
-    let (trail, decision) = policy.decide_request(&asked);
-    let shadows = ShadowDecisions::for_request(policy, &asked);
+    let (trail, decision) = policy.decide_request(&request_facts);
+    let shadows = ShadowDecisions::for_request(policy, &request_facts);
     let mut evaluated = EvaluatedRequest {
         trail,
         decision,
@@ -122,116 +125,119 @@ fn evaluate(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Evaluated
     if until >= PolicyStage::Destination && !evaluated.decision.rejects() {
         evaluated
             .shadows
-            .decide_addresses(policy, &asked, &[address], &evaluated.trail);
-        evaluated.decision =
-            policy.decide_stage(&mut evaluated.trail, PolicyStage::Destination, &connected);
+            .decide_addresses(policy, &request_facts, &[address], &evaluated.trail);
+        evaluated.decision = policy.decide_stage(
+            &mut evaluated.trail,
+            PolicyStage::Destination,
+            &destination_facts,
+        );
         evaluated.last = PolicyStage::Destination;
     }
     if until >= PolicyStage::Response && !evaluated.decision.rejects() {
-        evaluated
-            .shadows
-            .decide_stage(policy, PolicyStage::Response, &answered, &evaluated.trail);
+        evaluated.shadows.decide_stage(
+            policy,
+            PolicyStage::Response,
+            &response_facts,
+            &evaluated.trail,
+        );
         evaluated.decision =
-            policy.decide_stage(&mut evaluated.trail, PolicyStage::Response, &answered);
+            policy.decide_stage(&mut evaluated.trail, PolicyStage::Response, &response_facts);
         evaluated.last = PolicyStage::Response;
     }
     evaluated
 }
 
-/// Counts of what was tested.
+/// The numbers of tested policies and decisions.
 #[derive(Debug, Default)]
-struct Seen {
+struct Coverage {
     policies: u32,
-    refused: u32,
+    invalid: u32,
     shadows: u32,
-    refusing: u32,
+    rejecting: u32,
     admitting: u32,
 }
 
-/// A policy with shadow rules, the one without them, and for each of them the one in which it is
-/// enforced.
+/// A policy with shadow rules, the policy without them, and for each shadow rule the policy in
+/// which it is enforced.
 struct Policies {
     policy: Policy,
     without: Policy,
-    besides: Vec<(RuleIndex, Policy)>,
+    enforced: Vec<(RuleIndex, Policy)>,
     document: Json,
 }
 
 impl Policies {
-    /// `None` if a shadow rule would change its neighbours in a `match: first` list, which is an
-    /// error.
-    fn of(document: Json) -> Option<Self> {
+    /// Returns `None` if a shadow rule would change its neighbours in a `match: first` list, which
+    /// is an error.
+    fn new(document: Json) -> Option<Self> {
         let absent = with_rules(&document, &mut |rule| {
             (!in_shadow(rule)).then(|| rule.clone())
         });
         let policy = compiled(&document)?;
         let without = compiled(&absent)?;
-        let besides = policy.shadow_rules().iter().map(|root| {
-            let besides = live_besides(&document, policy.rule_id(*root).unwrap());
+        let enforced = policy.shadow_rules().iter().map(|root| {
+            let enforced = enforcing_only(&document, policy.rule_id(*root).unwrap());
             (
                 *root,
-                compiled(&besides).unwrap_or_else(|| panic!("{besides:#}")),
+                compiled(&enforced).unwrap_or_else(|| panic!("{enforced:#}")),
             )
         });
         Some(Self {
-            besides: besides.collect(),
+            enforced: enforced.collect(),
             policy,
             without,
             document,
         })
     }
 
-    fn check(&self, facts: &Facts<'_>, seen: &mut Seen) {
+    fn check(&self, facts: &Facts<'_>, coverage: &mut Coverage) {
         let policy = &self.policy;
         let evaluated = evaluate(policy, facts, PolicyStage::Response);
         let without = evaluate(&self.without, facts, PolicyStage::Response);
-        let shown = || format!("{:#}\n{facts:#?}", self.document);
         assert_eq!(
             comparable(policy, &evaluated.decision),
             comparable(&self.without, &without.decision),
-            "{}",
-            shown()
+            "{:#}\n{facts:#?}",
+            self.document
         );
         assert_eq!(
             policy.options_json(&evaluated.trail),
             self.without.options_json(&without.trail),
-            "{}",
-            shown()
+            "{:#}\n{facts:#?}",
+            self.document
         );
-        for (root, besides) in &self.besides {
-            let expected = evaluate(besides, facts, evaluated.last);
+        for (root, enforced) in &self.enforced {
+            let expected = evaluate(enforced, facts, evaluated.last);
             let shadow = evaluated.shadows.iter().find(|shadow| shadow.root == *root);
             let (trail, decision) = shadow
                 .map_or((&evaluated.trail, &evaluated.decision), |shadow| {
                     (shadow.trail(), &shadow.decision)
                 });
-            let shown = || format!("{:?} in shadow\n{}", policy.rule_id(*root), shown());
-            assert_eq!(
+            let actual = (
                 comparable(policy, decision),
-                comparable(besides, &expected.decision),
-                "{}",
-                shown()
-            );
-            assert_eq!(
                 policy.options_json(trail),
-                besides.options_json(&expected.trail),
-                "{}",
-                shown()
+                matched_ids(policy, trail),
+            );
+            let expected = (
+                comparable(enforced, &expected.decision),
+                enforced.options_json(&expected.trail),
+                matched_ids(enforced, &expected.trail),
             );
             assert_eq!(
-                matched(policy, trail),
-                matched(besides, &expected.trail),
-                "{}",
-                shown()
+                actual,
+                expected,
+                "{:?} in shadow\n{:#}\n{facts:#?}",
+                policy.rule_id(*root),
+                self.document
             );
-            seen.shadows += 1;
-            seen.refusing += u32::from(decision.rejects() && !evaluated.decision.rejects());
-            seen.admitting += u32::from(!decision.rejects() && evaluated.decision.rejects());
+            coverage.shadows += 1;
+            coverage.rejecting += u32::from(decision.rejects() && !evaluated.decision.rejects());
+            coverage.admitting += u32::from(!decision.rejects() && evaluated.decision.rejects());
         }
     }
 }
 
-fn matched<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str>> {
+fn matched_ids<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str>> {
     trail
         .matched_rules()
         .iter()
@@ -240,9 +246,9 @@ fn matched<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str>> {
 }
 
 #[test]
-fn rules_in_shadow_change_nothing_and_say_what_they_would() {
+fn shadow_rules_change_nothing_and_decide_as_if_enforced() {
     let mut generator = Generator::new(5);
-    let mut seen = Seen::default();
+    let mut coverage = Coverage::default();
     for _ in 0..POLICIES {
         let (plain, ..) = generator.policy();
         let rng = &mut generator.rng;
@@ -253,18 +259,24 @@ fn rules_in_shadow_change_nothing_and_say_what_they_would() {
             }
             Some(rule)
         });
-        let Some(policies) = Policies::of(document) else {
-            seen.refused += 1;
+        let Some(policies) = Policies::new(document) else {
+            coverage.invalid += 1;
             continue;
         };
-        seen.policies += 1;
+        coverage.policies += 1;
         for _ in 0..2 {
             let world = generator.world().to_json();
             let facts = CaseFacts::from_json(world.as_object().unwrap()).unwrap();
-            facts.with_facts(|facts| policies.check(facts, &mut seen));
+            facts.with_facts(|facts| policies.check(facts, &mut coverage));
         }
     }
-    println!("{seen:?}");
-    assert!(seen.policies > 700 && seen.shadows > 1_300, "{seen:?}");
-    assert!(seen.refusing > 40 && seen.admitting > 15, "{seen:?}");
+    println!("{coverage:?}");
+    assert!(
+        coverage.policies > 700 && coverage.shadows > 1_300,
+        "{coverage:?}"
+    );
+    assert!(
+        coverage.rejecting > 40 && coverage.admitting > 15,
+        "{coverage:?}"
+    );
 }

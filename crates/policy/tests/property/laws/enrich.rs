@@ -48,80 +48,86 @@ impl EnrichedGenerator {
 
     /// Generates a policy with its text.
     pub(super) fn policy(&mut self) -> (Json, Policy) {
-        self.usable(None)
+        self.valid_policy(None)
     }
 
     /// Generates a policy in which many rules have this key.
     pub(super) fn policy_with(&mut self, key: &str, value: &Json) -> (Json, Policy) {
-        self.usable(Some((key, value)))
+        self.valid_policy(Some((key, value)))
     }
 
-    /// Skips policies with errors: shadow mode is not allowed for every rule.
-    fn usable(&mut self, often: Option<(&str, &Json)>) -> (Json, Policy) {
-        let mut wrong = String::new();
+    /// Generates documents until one has no errors: shadow mode is not allowed for every rule.
+    fn valid_policy(&mut self, frequent_key: Option<(&str, &Json)>) -> (Json, Policy) {
+        let mut last_problems = String::new();
         for _ in 0..100 {
-            let document = self.document(often);
+            let document = self.document(frequent_key);
             match compiled(&document) {
                 Ok(policy) => return (document, policy),
-                Err(problems) => wrong = problems,
+                Err(problems) => last_problems = problems,
             }
         }
-        panic!("a hundred invalid policies: {wrong}")
+        panic!("a hundred invalid policies: {last_problems}")
     }
 
-    fn document(&mut self, often: Option<(&str, &Json)>) -> Json {
+    fn document(&mut self, frequent_key: Option<(&str, &Json)>) -> Json {
         let mut document = self.generator.generate_policy().to_json();
         let rules = document["rules"].take();
-        document["rules"] = Json::Array(self.list(rules, 0, often));
+        document["rules"] = Json::Array(self.list(rules, 0, frequent_key));
         document
     }
 
     /// Extends a list that is not `match: first`, which may contain any rule.
-    fn list(&mut self, rules: Json, depth: usize, often: Option<(&str, &Json)>) -> Vec<Json> {
+    fn list(
+        &mut self,
+        rules: Json,
+        depth: usize,
+        frequent_key: Option<(&str, &Json)>,
+    ) -> Vec<Json> {
         let mut list = Vec::new();
-        for rule in in_list(rules) {
-            let rule = self.rule(rule, depth, often);
+        for rule in into_rules(rules) {
+            let rule = self.rule(rule, depth, frequent_key);
             let rule = if depth < 2 && self.one_in(8) {
-                self.packed(rule)
+                self.nested(rule)
             } else {
                 rule
             };
             list.push(rule);
             if self.one_in(5) {
-                let of_documents = self.of_documents();
-                list.push(self.marked(of_documents, often));
+                let rule = self.document_rule();
+                list.push(self.with_random_modes(rule, frequent_key));
             }
         }
         list
     }
 
-    fn rule(&mut self, mut rule: Json, depth: usize, often: Option<(&str, &Json)>) -> Json {
+    fn rule(&mut self, mut rule: Json, depth: usize, frequent_key: Option<(&str, &Json)>) -> Json {
         let inner = rule["rules"].take();
         let first = rule.get("match").is_some();
         if inner.is_array() {
             let inner = if first {
-                in_list(inner)
+                into_rules(inner)
                     .into_iter()
-                    .map(|rule| self.rule(rule, depth + 1, often))
+                    .map(|rule| self.rule(rule, depth + 1, frequent_key))
                     .collect()
             } else {
-                self.list(inner, depth + 1, often)
+                self.list(inner, depth + 1, frequent_key)
             };
             rule["rules"] = Json::Array(inner);
         } else {
             rule.as_object_mut().unwrap().remove("rules");
         }
-        self.marked(rule, often)
+        self.with_random_modes(rule, frequent_key)
     }
 
-    fn marked(&mut self, mut rule: Json, often: Option<(&str, &Json)>) -> Json {
+    /// Sets shadow mode, `enabled: false` and the key `frequent_key` on random rules.
+    fn with_random_modes(&mut self, mut rule: Json, frequent_key: Option<(&str, &Json)>) -> Json {
         if self.one_in(16) {
             rule["mode"] = json!("shadow");
         }
         if self.one_in(16) {
             rule["enabled"] = json!(false);
         }
-        if let Some((key, value)) = often
+        if let Some((key, value)) = frequent_key
             && self.one_in(4)
         {
             rule[key] = value.clone();
@@ -130,7 +136,7 @@ impl EnrichedGenerator {
     }
 
     /// Nests a rule deeply in groups that nearly always apply.
-    fn packed(&mut self, mut rule: Json) -> Json {
+    fn nested(&mut self, mut rule: Json) -> Json {
         for _ in 0..self.random().usize(1..=DEEP) {
             let mut group = json!({ "id": self.generator.id(), "rules": [rule] });
             match self.random().u32(0..4) {
@@ -148,7 +154,7 @@ impl EnrichedGenerator {
     }
 
     /// Generates a rule on the document, possibly combined with earlier facts.
-    fn of_documents(&mut self) -> Json {
+    fn document_rule(&mut self) -> Json {
         let atom = match self.random().u32(0..5) {
             0 => json!({ "title": self.choice(&["not found", "news"]) }),
             1 => json!({ "body_prefix": { "regex": self.choice(&["^<html", "login"]) } }),
@@ -180,7 +186,7 @@ impl EnrichedGenerator {
     }
 
     /// Generates rules that would revoke a rejection if that were possible.
-    pub(super) fn forgiving(&mut self) -> Vec<Json> {
+    pub(super) fn allowing_rules(&mut self) -> Vec<Json> {
         let mut rules = vec![json!({ "id": self.generator.id(), "then": "allow" })];
         if self.coin() {
             let mut rule = self.generator.rule(0, 0, 2).to_json();
@@ -262,7 +268,7 @@ fn without_stages(rule: &mut Json) {
     inner.into_iter().flatten().for_each(without_stages);
 }
 
-fn in_list(rules: Json) -> Vec<Json> {
+fn into_rules(rules: Json) -> Vec<Json> {
     if let Json::Array(rules) = rules {
         rules
     } else {
@@ -270,11 +276,11 @@ fn in_list(rules: Json) -> Vec<Json> {
     }
 }
 
-/// Returns the facts that are known this many stages after the request.
-pub(super) fn up_to(stages: usize, facts: &Json) -> Json {
+/// Returns the facts that are known at a stage, where 0 is the request.
+pub(super) fn up_to(stage: usize, facts: &Json) -> Json {
     let mut known = facts.clone();
     let object = known.as_object_mut().unwrap();
-    for fact in LATER[stages..].iter().copied().flatten() {
+    for fact in LATER[stage..].iter().copied().flatten() {
         object.remove(*fact);
     }
     known

@@ -9,7 +9,7 @@ use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
 use crawlgate_policy::internal::policy::options::OptionSetter;
-use crawlgate_policy::internal::policy::rule::Rule;
+use crawlgate_policy::internal::policy::rule::{Rule, RuleIndex};
 use crawlgate_policy::internal::policy::source::{FileSystem, MemoryFileSystem};
 use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::Value as Json;
@@ -57,22 +57,26 @@ pub(super) fn evaluate(policy: &Policy, facts: &Json) -> Outcome {
     let facts =
         CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
-    Outcome::of(policy, &trail, &decision)
+    Outcome::new(policy, &trail, &decision)
+}
+
+fn rule_id(policy: &Policy, rule: RuleIndex) -> String {
+    policy.rule_id(rule).unwrap().to_owned()
 }
 
 impl Outcome {
-    fn of(policy: &Policy, trail: &Trail, decision: &Decision) -> Self {
-        let id = |rule| policy.rule_id(rule).unwrap().to_owned();
+    fn new(policy: &Policy, trail: &Trail, decision: &Decision) -> Self {
         let cause = match decision.cause {
-            Cause::Rule(rule) => Some(id(rule)),
+            Cause::Rule(rule) => Some(rule_id(policy, rule)),
             Cause::Default => None,
         };
         let options = policy
             .explain_options(trail)
-            .filter_map(|line| match line.set_by {
-                OptionSetter::Rule(rule) => {
-                    Some((line.path.to_owned(), (line.value.to_json(), id(rule))))
-                }
+            .filter_map(|option| match option.set_by {
+                OptionSetter::Rule(rule) => Some((
+                    option.path.to_owned(),
+                    (option.value.to_json(), rule_id(policy, rule)),
+                )),
                 OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => None,
             });
         Self {
@@ -84,9 +88,13 @@ impl Outcome {
             options: options.collect(),
             rules: policy
                 .explain_rules(trail)
-                .map(|l| (l.rule.id.to_string(), l.status.as_str()))
+                .map(|line| (line.rule.id.to_string(), line.status.as_str()))
                 .collect(),
-            matched: trail.matched_rules().iter().map(|rule| id(*rule)).collect(),
+            matched: trail
+                .matched_rules()
+                .iter()
+                .map(|rule| rule_id(policy, *rule))
+                .collect(),
         }
     }
 
@@ -110,16 +118,15 @@ impl Outcome {
 
     /// Returns the outcome without rules that another policy does not have.
     pub(super) fn among(&self, policy: &Policy) -> Self {
-        let known = |id: &str| policy.rules().iter().any(|rule| rule.id.as_str() == id);
-        let rules = self.rules.iter().filter(|(id, _)| known(id));
-        Self {
-            rules: rules.map(|(id, status)| (id.clone(), *status)).collect(),
-            ..self.clone()
-        }
+        let mut outcome = self.clone();
+        outcome
+            .rules
+            .retain(|id, _| policy.rules().iter().any(|rule| rule.id.as_str() == id));
+        outcome
     }
 
-    /// Returns the outcome with other ids.
-    pub(super) fn renamed(&self, new: impl Fn(&str) -> String) -> Self {
+    /// Returns the outcome with each id replaced by `new`.
+    pub(super) fn with_ids(&self, new: impl Fn(&str) -> String) -> Self {
         let options = self.options.iter();
         let options = options.map(|(path, (value, by))| (path.clone(), (value.clone(), new(by))));
         Self {

@@ -38,13 +38,13 @@ fn at_mut<'j>(document: &'j mut Json, path: &[usize]) -> &'j mut Json {
 }
 
 /// Returns `true` if a rule is in the document's list, not in a space.
-pub(super) fn has(document: &Json, id: &str) -> bool {
+pub(super) fn contains(document: &Json, id: &str) -> bool {
     path_to(document, id).is_some()
 }
 
 /// Inserts rules directly after a rule: in its own list, or after the `match: first` group around
 /// it.
-pub(super) fn behind(document: &Json, id: &str, rules: &[Json]) -> Json {
+pub(super) fn insert_after(document: &Json, id: &str, rules: &[Json]) -> Json {
     let path = path_to(document, id).unwrap();
     let mut longer = document.clone();
     let depth = (0..path.len())
@@ -59,7 +59,7 @@ pub(super) fn behind(document: &Json, id: &str, rules: &[Json]) -> Json {
 }
 
 /// Returns a policy with one rule alone, in the groups around it, at the document stage.
-pub(super) fn waiting(document: &Json, id: &str) -> Json {
+pub(super) fn alone_at_document_stage(document: &Json, id: &str) -> Json {
     let path = path_to(document, id).unwrap();
     let mut rule = at(document, &path).clone();
     rule["stage"] = json!("document");
@@ -92,12 +92,12 @@ fn drop_rules(owner: &mut Json, key: &str, value: &Json) {
 }
 
 /// Removes a key from all rules.
-pub(super) fn counting(document: &Json, key: &str) -> Json {
-    let mut all = document.clone();
-    each_rule(&mut all, &mut |rule| {
+pub(super) fn without_key(document: &Json, key: &str) -> Json {
+    let mut changed = document.clone();
+    each_rule(&mut changed, &mut |rule| {
         rule.as_object_mut().unwrap().remove(key);
     });
-    all
+    changed
 }
 
 fn each_rule(owner: &mut Json, visit: &mut dyn FnMut(&mut Json)) {
@@ -114,8 +114,8 @@ pub(super) fn reversed(document: &Json) -> Json {
     reversed
 }
 
-/// Swaps two adjacent rules, both filters, or one of them a group that only sets options. Returns
-/// their ids, too; `None` if there are no such rules.
+/// Swaps two adjacent rules: two filters, or a filter and a group that only sets options. Returns
+/// the document with the ids of the two rules; `None` if there is no such pair.
 pub(super) fn swapped(document: &Json, random: &mut Rng) -> Option<(Json, [String; 2])> {
     let mut places = Vec::new();
     pairs(document, &mut Vec::new(), &mut places);
@@ -123,8 +123,7 @@ pub(super) fn swapped(document: &Json, random: &mut Rng) -> Option<(Json, [Strin
     let mut swapped = document.clone();
     let rules = list_mut(at_mut(&mut swapped, &path))?;
     rules.swap(place, place + 1);
-    let id = |at: usize| rules[at]["id"].as_str().unwrap().to_owned();
-    let pair = [id(place), id(place + 1)];
+    let pair = [place, place + 1].map(|at| rules[at]["id"].as_str().unwrap().to_owned());
     Some((swapped, pair))
 }
 
@@ -144,24 +143,28 @@ fn pairs(owner: &Json, path: &mut Vec<usize>, places: &mut Vec<(Vec<usize>, usiz
 }
 
 fn may_swap(one: &Json, other: &Json) -> bool {
-    let filters = |rule: &Json| rule.get("forbid").or(rule.get("require")).is_some();
-    let assigns = |rule: &Json| {
-        !filters(rule) && list(rule).is_empty() && rule.get("stop") != Some(&json!(true))
-    };
-    filters(one) && filters(other)
-        || filters(one) && assigns(other)
-        || assigns(one) && filters(other)
+    is_filter(one) && is_filter(other)
+        || is_filter(one) && only_sets_options(other)
+        || only_sets_options(one) && is_filter(other)
 }
 
-/// A document with its rules in the same order, but in a different style: ids in the reverse order of names, keys
-/// in random order, descriptions, block style, several files.
-pub(super) struct Styled {
+fn is_filter(rule: &Json) -> bool {
+    rule.get("forbid").or(rule.get("require")).is_some()
+}
+
+fn only_sets_options(rule: &Json) -> bool {
+    !is_filter(rule) && list(rule).is_empty() && rule.get("stop") != Some(&json!(true))
+}
+
+/// A document with its rules in the same order but in a different style: ids in reverse
+/// alphabetical order, keys in random order, descriptions, block style, and several files.
+pub(super) struct StyleVariant {
     pub(super) files: Vec<(String, String)>,
     old: BTreeMap<String, String>,
 }
 
-impl Styled {
-    pub(super) fn of(document: &Json, random: &mut Rng) -> Self {
+impl StyleVariant {
+    pub(super) fn new(document: &Json, random: &mut Rng) -> Self {
         let mut document = document.clone();
         let mut old = BTreeMap::new();
         each_rule(&mut document, &mut |rule| {
@@ -169,7 +172,7 @@ impl Styled {
             let number: u32 = id[1..].parse().unwrap();
             let new = format!("n{:07}", 9_999_999 - number);
             rule["id"] = json!(new);
-            rule["about"] = json!(format!("once {id}: \"said\" # so"));
+            rule["about"] = json!(format!("was {id}: \"quoted\" # not a comment"));
             old.insert(new, id);
         });
         let rules = document["rules"].take();
@@ -180,9 +183,9 @@ impl Styled {
         let mut files = vec![("p/50.yaml".to_owned(), block(&head))];
         let mut number = 10;
         while !rules.is_empty() {
-            let taken = random.usize(1..=rules.len());
-            let some: Vec<Json> = rules.drain(..taken).collect();
-            files.push((format!("p/{number}.yaml"), block(&json!({ "rules": some }))));
+            let count = random.usize(1..=rules.len());
+            let part: Vec<Json> = rules.drain(..count).collect();
+            files.push((format!("p/{number}.yaml"), block(&json!({ "rules": part }))));
             number += 1;
         }
         files.push((
@@ -197,7 +200,7 @@ impl Styled {
     }
 }
 
-/// Shuffles keys.
+/// Shuffles the keys of all mappings.
 fn shuffle(value: &mut Json, random: &mut Rng) {
     match value {
         Json::Object(map) => {
@@ -213,7 +216,7 @@ fn shuffle(value: &mut Json, random: &mut Rng) {
 
 /// Writes block style with comments.
 fn block(value: &Json) -> String {
-    let mut text = String::from("# the same\n---\n");
+    let mut text = String::from("# block style\n---\n");
     write_block(value, 0, &mut text);
     text
 }
@@ -238,7 +241,7 @@ fn write_entry(head: &str, value: &Json, indent: usize, text: &mut String) {
         || value.as_array().is_some_and(|a| !a.is_empty());
     text.push_str(head);
     if nested {
-        text.push_str("   # after it\n\n");
+        text.push_str("   # a comment\n\n");
         write_block(value, indent + 2, text);
     } else {
         text.push_str(&format!(" {value}\n"));
