@@ -259,7 +259,8 @@ impl StopRegistry {
 
     /// Waits until no stop covers a request, for at most `max_wait`. Returns the rest of it.
     ///
-    /// # Errors As [`Self::wait_until_lifted`].
+    /// # Errors
+    /// As [`Self::wait_until_lifted`].
     pub async fn wait_until_lifted_for(
         &self,
         query: &StopQuery<'_>,

@@ -75,14 +75,14 @@ impl BudgetsFile {
 
 /// The JSON document. Days are counted from 1970, hosts are hashes.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "struct Document")]
+#[serde(deny_unknown_fields, expecting = "an object with the budgets")]
 struct BudgetsDocument {
     version: u32,
     spent: Vec<BudgetEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "struct Line")]
+#[serde(deny_unknown_fields, expecting = "an object for each budget")]
 struct BudgetEntry {
     name: String,
     day: u64,

@@ -81,7 +81,7 @@ impl StopsFile {
 
 /// The JSON document; times are milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "struct Document")]
+#[serde(deny_unknown_fields, expecting = "an object with the stops")]
 struct StopsDocument {
     version: u32,
     next: u64,
@@ -89,7 +89,7 @@ struct StopsDocument {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "struct Line")]
+#[serde(deny_unknown_fields, expecting = "an object for each stop")]
 struct StoredStop {
     id: u64,
     what: String,

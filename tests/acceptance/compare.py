@@ -5,9 +5,10 @@
 For a refactoring. Each binary serves every URL of `expected.tsv` to the same client in the same order, and answers
 `check`, `explain`, `decide` and `test` for the policies of `config/` and `tests/policies/`. Compared are the responses,
 the lines of the decision log, the names, labels and counts of the metrics, the JSON of the admin API, and the output of
-the commands. Times, identifiers, ports and durations are masked. A text of several words that differs is wording, and so
-is a description: it is counted, and printed with `--show`, but fails nothing; neither does the size of a refusal, which
-includes its text, or the order of keys in a JSON Schema. Exit code 1 if anything else differs.
+the commands. Times, identifiers, ports and durations are masked. Wording is counted, and printed with `--show`, but fails
+nothing: the values of the JSON keys in `PROSE`, `details` in Proxy-Status, the help of metrics, and what commands print
+other than JSON. Neither does the size of a refusal, which includes its text, or the order of keys in a JSON Schema. Exit
+code 1 if anything else differs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ MOMENTARY = re.compile(
     r"^(time|ts|id|decision|started|since|uptime.*|.*_ms|.*_at|.*seconds|duration.*|latency.*|version|pid|port|trace.*"
     r"|age|to_client|until|expires|bytes_sent|instance|elapsed|memory|client|loaded|at|took|tracked|waited|phases|now|address|cursor)$"
 )
-WORDING = re.compile(r"\S\s+\S")
+# Keys of JSON whose values are sentences for people.
+PROSE = re.compile(r"\.(description|detail|details|help|message|summary|text|title)(\[\d+\])*$")
 # Counters that depend on timing: latencies, sizes of queues, processor, memory.
 UNSTABLE = re.compile(r"_(bucket|sum|seconds.*|bytes.*)$|^process_|_connections|_leases|_build_info|_timestamp|_tracked$|_entries$")
 
@@ -90,7 +92,8 @@ def record(binary: pathlib.Path) -> dict[str, object]:
                 f"{name} {sorted(pairs)}": value for (name, pairs), value in samples.items() if not UNSTABLE.search(name)
             }
             texts = [line for line in gate.metrics_text().decode().splitlines() if line.startswith("# ")]
-            found["metrics: types and help"] = texts
+            found["metrics: types"] = [line for line in texts if line.startswith("# TYPE ")]
+            found["metrics: help"] = {line.split()[2]: {"help": line.split(" ", 3)[-1]} for line in texts if line.startswith("# HELP ")}
         finally:
             found["exit code"] = gate.stop()
             origin.stop()
@@ -122,29 +125,52 @@ def commands(binary: pathlib.Path) -> dict[str, object]:
             try:
                 output = json.loads(done.stdout)
             except ValueError:
-                output = [json_or_text(line) for line in lines]
-            found[key] = [done.returncode, output, done.stderr.splitlines()]
+                output = {"json": [], "message": []}
+                for line in lines:
+                    parsed = json_or_text(line)
+                    output["message" if parsed is line else "json"].append(parsed)
+            found[key] = {"exit code": done.returncode, "output": output, "message": done.stderr.splitlines()}
     for words in (["schema", "policy"], ["schema", "config"]):
         done = subprocess.run([binary, *words], capture_output=True, text=True)
         found[" ".join(words)] = json_or_text(done.stdout)
     return found
 
 
-def exchange(gate: Gate, row: tables.Row, origin: Origin) -> list[object]:
+def exchange(gate: Gate, row: tables.Row, origin: Origin) -> dict[str, object]:
     """One request by raw bytes: some URLs of the table are none that a library would send."""
     with socket.create_connection(("127.0.0.1", gate.port), timeout=30) as connection:
         fields = b"Host: compare.test\r\nUser-Agent: compare/1\r\nConnection: close\r\n\r\n"
         connection.sendall(b"GET " + row.sent(origin.port) + b" HTTP/1.1\r\n" + fields)
         received = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = received.decode("latin-1").partition("\r\n\r\n")
-    lines = [mask(line, origin, gate) for line in head.split("\r\n")]
-    momentary = re.compile(r"(?i)(date|crawl-decision|crawl-held): .*")
-    return [row.url, [momentary.sub(r"\1", line) for line in lines], structured(body, origin, gate)]
+    status, *fields = [mask(line, origin, gate) for line in head.split("\r\n")]
+    momentary = {"date", "crawl-decision", "crawl-held"}
+    headers: dict[str, list[str]] = {}
+    for name, _, value in (field.partition(": ") for field in fields):
+        headers.setdefault(name.lower(), []).append("" if name.lower() in momentary else value)
+    if "crawl-reason" in headers:
+        headers.pop("content-length", None)
+        headers["proxy-status"] = [re.sub(r'details="[^"]*"', "details", value) for value in headers.get("proxy-status", [])]
+    if headers.get("transfer-encoding") == ["chunked"]:
+        body = unchunked(body)
+    return {"url": row.url, "status": int(status.split()[1]), "headers": headers, "body": structured(body, origin, gate)}
+
+
+def unchunked(body: str) -> str:
+    """The content; chunks follow the reads from the origin, which differ from run to run."""
+    content, rest = "", body
+    while rest:
+        size, _, rest = rest.partition("\r\n")
+        length = int(size, 16)
+        content += rest[:length]
+        rest = rest[length + 2 :] if length else ""
+    return content
 
 
 def mask(text: str, origin: Origin, gate: Gate) -> str:
     for port, word in ((origin.port, "ORIGIN"), (gate.port, "PROXY"), (gate.admin_port, "ADMIN")):
         text = re.sub(rf"\b{port}\b", word, text)
+    text = re.sub(r"\bcrawlgate-[0-9a-f]{8}\b", "crawlgate-ID", text)
     text = re.sub(r"/tmp/[\w./-]+", "/TMP", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     return re.sub(r"\b[0-9a-f]{12,}(-[0-9a-f]+)*\b", "ID", text)
@@ -157,7 +183,21 @@ def without_size(line: object) -> object:
 
 
 def structured(text: str, origin: Origin, gate: Gate) -> object:
-    return json_or_text(mask(text, origin, gate))
+    """The JSON of a text, or of each of its lines, or the text; masked."""
+    value = json_or_text(text)
+    if value is text and text.startswith("{"):
+        value = [json_or_text(line) for line in text.splitlines()]
+    return masked(value, origin, gate)
+
+
+def masked(value: object, origin: Origin, gate: Gate) -> object:
+    if isinstance(value, dict):
+        return {mask(key, origin, gate): masked(inner, origin, gate) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [masked(inner, origin, gate) for inner in value]
+    if isinstance(value, str) or value in (origin.port, gate.port, gate.admin_port):
+        return mask(str(value), origin, gate)
+    return value
 
 
 def json_or_text(text: str) -> object:
@@ -181,14 +221,14 @@ def compare(place: str, old: object, new: object, problems: list[str], wordings:
             problems.append(f"{place}: {len(old)} elements, now {len(new)}")
         for number, (before, after) in enumerate(zip(old, new)):
             compare(f"{place}[{number}]", before, after, problems, wordings)
-    elif isinstance(old, str) and isinstance(new, str) and old != new and is_wording(place, old, new):
+    elif isinstance(old, str) and isinstance(new, str) and old != new and is_wording(place):
         wordings.add((old, new))
     elif old != new:
         problems.append(f"{place}: {old!r}, now {new!r}")
 
 
-def is_wording(place: str, old: str, new: str) -> bool:
-    return place.endswith(".description") or bool(WORDING.search(old) and WORDING.search(new))
+def is_wording(place: str) -> bool:
+    return bool(PROSE.search(place))
 
 
 if __name__ == "__main__":

@@ -80,8 +80,8 @@ fn no_crate_is_compiled_twice_without_a_reason() {
             .insert(text(&package, "version"));
     }
     versions.retain(|_, versions| versions.len() > 1);
-    let found: Vec<&str> = versions.keys().map(String::as_str).collect();
-    assert_eq!(found, DUPLICATES, "{versions:?}");
+    versions.retain(|name, _| !DUPLICATES.contains(&name.as_str()));
+    assert!(versions.is_empty(), "{versions:?}");
 }
 
 /// The packages that a build for this machine compiles.

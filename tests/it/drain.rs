@@ -114,5 +114,7 @@ fn an_unread_standard_error_does_not_block_requests() {
     wait_until("it ends", || !gate.is_running());
     drop(unread);
     assert_eq!(gate.wait_for_exit(), Some(0));
-    wait_until("the buffered output was larger than a pipe", || gate.stderr().len() > 16 * 1024);
+    wait_until("the buffered output was larger than a pipe", || {
+        gate.stderr().len() > 16 * 1024
+    });
 }

@@ -49,6 +49,29 @@ fn no_module_uses_one_above_it() {
     }
 }
 
+/// What the policy crate must not name, besides what its manifest keeps out.
+const IMPURE: [&str; 7] = [
+    "std::env",
+    "std::fs",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::process",
+    "Instant::now",
+    "SystemTime::now",
+];
+
+#[test]
+fn the_policy_crate_does_no_io() {
+    for file in sources(POLICY_CRATE) {
+        let text = fs::read_to_string(&file).unwrap();
+        for line in code(&text) {
+            for word in IMPURE {
+                assert!(!line.contains(word), "{}: {line}", file.display());
+            }
+        }
+    }
+}
+
 #[test]
 fn only_yaml_names_the_yaml_library_and_only_clock_reads_time() {
     for root in [POLICY_CRATE, PROXY] {

@@ -213,7 +213,7 @@ impl<'l> Visitor<'l> for LogValueVisitor {
 
 /// An element of `shadow`, as far as it is used.
 #[derive(Deserialize)]
-#[serde(expecting = "struct Noted")]
+#[serde(expecting = "an object")]
 struct ShadowElement {
     rule: Option<String>,
     policy: Option<String>,

@@ -356,11 +356,12 @@ impl LogQueue {
         &self,
         state: &mut MutexGuard<'_, LogQueueState>,
         timeout: Duration,
-        condition: impl FnMut(&mut LogQueueState) -> bool,
+        mut condition: impl FnMut(&mut LogQueueState) -> bool,
     ) -> LogCloseResult {
         self.wake();
-        let result = self.progress.wait_while_for(state, condition, timeout);
-        if result.timed_out() {
+        let _ = self.progress.wait_while_for(state, &mut condition, timeout);
+        // Not by the result of the wait: the writer may have finished in the instant of the timeout.
+        if condition(&mut *state) {
             LogCloseResult::TimedOut
         } else {
             LogCloseResult::Done

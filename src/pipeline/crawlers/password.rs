@@ -64,7 +64,8 @@ impl PasswordHash {
     /// Hashes a password with a new salt: Argon2id with 19 MiB and two passes (RFC 9106 and OWASP's advice), as a PHC
     /// string.
     ///
-    /// # Errors If the system gives no random bytes.
+    /// # Errors
+    /// The system has no random bytes.
     pub fn generate(password: &str) -> Result<String, String> {
         let hashed: phc::PasswordHash = Argon2::default()
             .hash_password(password.as_bytes())

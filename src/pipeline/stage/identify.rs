@@ -12,7 +12,8 @@ use crate::pipeline::refusal::Refusal;
 
 /// Identifies the sender of a request with these header fields on this connection.
 ///
-/// # Errors `unauthorized`; `overloaded` if too many credentials are being checked.
+/// # Errors
+/// `unauthorized`; `overloaded` if too many credentials are being checked.
 pub async fn identify(
     crawlers: &CrawlerRegistry,
     caller: &ConnectedClient,

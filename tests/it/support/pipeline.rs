@@ -91,6 +91,8 @@ impl ScriptedState {
 pub(crate) struct ScriptedRobots {
     /// The state before the first fetch; after it, no host has a robots.txt.
     pub(crate) before_fetch: Option<ScriptedState>,
+    /// If not set, a fetch is a failure of the test.
+    pub(crate) may_fetch: bool,
     fetches: Arc<AtomicUsize>,
 }
 
@@ -139,9 +141,11 @@ impl RobotsProvider for ScriptedRobots {
         _: CertificateVerification,
         _: impl FnOnce() -> RobotsFetchRequest,
     ) {
+        assert!(self.may_fetch, "a robots.txt is renewed");
     }
 
     async fn fetch(&self, _: &UrlTarget, _: RobotsFetchRequest) -> Arc<RobotsState> {
+        assert!(self.may_fetch, "a robots.txt is fetched");
         self.fetches.fetch_add(1, Ordering::SeqCst);
         robots_state(RobotsFetchOutcome::Absent)
     }

@@ -39,7 +39,7 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
     }
     let parsed =
         run_on_large_stack(|| parse_tolerating_duplicates(file, text)).unwrap_or_else(|error| {
-            let message = format!("cannot start a thread to parse the file:  {error}");
+            let message = format!("cannot start a thread to parse the file: {error}");
             YamlParseResult {
                 tree: None,
                 problems: vec![Problem::error(&SourceLocation::for_file(file), message)],

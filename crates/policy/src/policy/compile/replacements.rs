@@ -66,8 +66,7 @@ fn check_replacement(option: &SourceOption, item: &OptionValue, problems: &mut P
             if let Some(name) = find_unknown_group(&regex, with) {
                 let message =
                     format!("`with` refers to a group that `regex` does not have: `{name}`");
-                let help =
-                    "write ${1} before a letter, a digit or `_`, and $$ for a dollar sign sign";
+                let help = "write ${1} before a letter, a digit or `_`, and $$ for a dollar sign";
                 problems.push(
                     Problem::error(&option.place, message)
                         .with_found(with)

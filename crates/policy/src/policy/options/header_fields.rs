@@ -69,7 +69,7 @@ pub fn invalid_value_reason(path: &str, text: &str) -> Option<&'static str> {
         None => MAX_SOURCE,
     };
     if text.len() > most {
-        return Some("too long for a header value value");
+        return Some("too long for a header value");
     }
     if text != text.trim_matches([' ', '\t']) {
         return Some("a header value must not begin or end with a space");

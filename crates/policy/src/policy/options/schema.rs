@@ -73,7 +73,7 @@ pub const fn option_index(path: &str) -> OptionIndex {
         }
         at += 1;
     }
-    panic!("there is unknown option")
+    panic!("there is no option of this name")
 }
 
 const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
