@@ -26,7 +26,9 @@ pub(super) fn pipeline_with_total(politeness: &str, rules: &str, total: usize) -
         total,
         max_wait: 60 * SECOND,
     };
-    TestPipeline::new(snapshot(politeness, rules), limits, Clock::from_runtime())
+    let mut bench = TestPipeline::new(snapshot(politeness, rules), limits, Clock::from_runtime());
+    bench.robots.may_fetch = true;
+    bench
 }
 
 pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot {

@@ -293,7 +293,6 @@ async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
         Some(RobotsFetchOutcome::Absent),
     ] {
         let mut bench = pipeline("{ delay: 0s, max_hold: 3s }", "");
-        bench.robots.may_fetch = true;
         bench.robots.before_fetch =
             before.map(|outcome| ScriptedState::Expired(robots_state(outcome)));
         press(bench.stops(), "a.test", None);

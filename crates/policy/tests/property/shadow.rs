@@ -149,7 +149,7 @@ fn evaluate(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Evaluated
 
 /// The numbers of tested policies and decisions.
 #[derive(Debug, Default)]
-struct Coverage {
+struct ShadowCoverage {
     policies: u32,
     invalid: u32,
     shadows: u32,
@@ -190,7 +190,7 @@ impl Policies {
         })
     }
 
-    fn check(&self, facts: &Facts<'_>, coverage: &mut Coverage) {
+    fn check(&self, facts: &Facts<'_>, coverage: &mut ShadowCoverage) {
         let policy = &self.policy;
         let evaluated = evaluate(policy, facts, PolicyStage::Response);
         let without = evaluate(&self.without, facts, PolicyStage::Response);
@@ -248,7 +248,7 @@ fn matched_ids<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str
 #[test]
 fn shadow_rules_change_nothing_and_decide_as_if_enforced() {
     let mut generator = Generator::new(5);
-    let mut coverage = Coverage::default();
+    let mut coverage = ShadowCoverage::default();
     for _ in 0..POLICIES {
         let (plain, ..) = generator.policy();
         let rng = &mut generator.rng;
