@@ -128,7 +128,7 @@ impl DiffText {
 
     fn write_kind(&mut self, kind: &DiffKindSummary<'_>) {
         let tone = match kind.kind {
-            DecisionChangeKind::Verdict(_, "allow" | "undecided and let through") => Tone::Good,
+            DecisionChangeKind::Verdict(_, "allow" | "undecided and allowed") => Tone::Good,
             DecisionChangeKind::Verdict(_, "reject" | "undecided and refused") => Tone::Bad,
             DecisionChangeKind::Verdict(..)
             | DecisionChangeKind::Refusal

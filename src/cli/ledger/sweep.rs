@@ -149,7 +149,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1  would leave the index (760)"), "{text}");
-        assert!(text.contains("2  have 760 or 761 from before"), "{text}");
+        assert!(text.contains("2  already have 760 or 761"), "{text}");
         assert_eq!(
             gaps_text(&sweep),
             "760  news          spaces.b                  http://a.test/\n"

@@ -102,13 +102,13 @@ mod tests {
     #[test]
     fn errors_name_the_cause_without_quoting_the_field() {
         for (field, mistake) in [
-            ("", "another scheme"),
-            ("Bearer abc", "another scheme"),
-            ("Digest username=\"news\"", "another scheme"),
-            ("BasicbmV3czpzM2NyZXQ=", "another scheme"),
+            ("", "other than Basic"),
+            ("Bearer abc", "other than Basic"),
+            ("Digest username=\"news\"", "other than Basic"),
+            ("BasicbmV3czpzM2NyZXQ=", "other than Basic"),
             ("Basic", "without a colon"),
-            ("Basic !!!", "no base64"),
-            ("Basic bmV3czpz M2NyZXQ=", "no base64"),
+            ("Basic !!!", "not base64"),
+            ("Basic bmV3czpz M2NyZXQ=", "not base64"),
             ("Basic bmV3cw==", "without a colon"),
             ("Basic bmV3czpzMwA=", "control"),
             ("Basic bmUKd3M6cHc=", "control"),
