@@ -217,7 +217,7 @@ fn usage_of_day<'s>(
     usage
 }
 
-/// Removes the usage of earlier days; if there is none, the name with the least usage of a sample.
+/// Removes the usage of earlier days; if all is of today, the name with the least usage of a sample.
 fn make_room(shard: &mut MapShard<BudgetUsage>, day: u64) {
     shard.retain(|_, usage| day <= usage.day);
     if shard.len() < MAX_NAMES_PER_SHARD {

@@ -13,7 +13,7 @@ use super::snapshot::{ActivePolicy, PolicySnapshot};
 /// The result of the stages before the origin.
 #[derive(Debug)]
 pub struct PipelineResult<F: EvaluationFacts, V, E> {
-    /// The permit, or the cause if there is none.
+    /// The permit, or the reason why the request is not sent.
     pub outcome: Result<Permit<F::Target, V>, E>,
     /// The last evaluation. Its policy is newer than at the beginning if another one took effect during the wait.
     pub evaluation: Evaluation<F>,

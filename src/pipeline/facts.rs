@@ -166,7 +166,7 @@ impl RequestFacts {
         self.depth
     }
 
-    /// Returns the `Referer`; empty if there is none.
+    /// Returns the `Referer`; empty if it is missing.
     pub(crate) fn referer(&self) -> &str {
         self.referer
             .as_ref()
@@ -185,7 +185,7 @@ impl RequestFacts {
         self.in_ledger = in_ledger;
     }
 
-    /// Returns the product token at the start of the `User-Agent`; empty if there is none.
+    /// Returns the product token at the start of the `User-Agent`; empty if it has no token.
     pub(crate) fn product_token(&self) -> &str {
         self.user_agent
             .as_ref()

@@ -74,7 +74,7 @@ impl ReloadOutcome {
 pub struct ReloadOutcomes {
     /// The outcome for the active policy.
     pub live: ReloadOutcome,
-    /// The outcome for the shadow policy; `None` if there is none.
+    /// The outcome for the shadow policy; `None` without a shadow policy.
     pub shadow: Option<ReloadOutcome>,
 }
 

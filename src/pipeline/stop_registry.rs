@@ -27,7 +27,7 @@ use crate::store::stops::{SavedStops, StopsFile, UnreadableFile};
 #[derive(Debug)]
 pub struct StopRegistry {
     set: ArcSwap<StopSet>,
-    /// `true` if there is a stop: all that a request reads while there is none.
+    /// `true` if there is a stop: all that a request reads while there are no stops.
     any: AtomicBool,
     changed: watch::Sender<()>,
     /// The number of the next stop. A thread that changes the set holds the lock, but never while it waits for the
@@ -165,7 +165,7 @@ impl StopRegistry {
         })
     }
 
-    /// Lifts a stop; `None` if there is none with this id. Blocks until that has been written.
+    /// Lifts a stop; `None` if no stop has this id. Blocks until that has been written.
     pub fn lift(&self, id: StopId) -> Option<StopChange> {
         let stop = self.remove(id)?;
         Some(StopChange {

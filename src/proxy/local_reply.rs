@@ -331,8 +331,8 @@ pub fn disallow_all_robots_txt(
     response
 }
 
-/// Returns the robots.txt of a host from the cache: the text, or the status that means that there
-/// is none.
+/// Returns the robots.txt of a host from the cache: the text, or the status that means that it
+/// does not exist.
 pub fn known_robots_txt(state: &RobotsState) -> Response<Bytes> {
     let effective = match state.rules {
         RobotsRules::Unknown => state.stale().unwrap_or(state),

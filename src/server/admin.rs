@@ -19,7 +19,6 @@ use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::config::settings::Settings;
 use crate::metrics::log::DecisionLog;
-use crate::metrics::log::tap::{LogTap, TapBounds};
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
@@ -61,13 +60,14 @@ impl AdminParts {
         let ledger = Arc::clone(&self.exchange.ledger);
         let recorder = &self.exchange.recorder;
         let log = recorder.log().clone();
+        let tap = log
+            .tap()
+            .ok_or_else(|| StartError::Other("the decision log is closed".into()))?;
         let apis = AdminApis {
             metrics: recorder.metrics().clone(),
             process: ProcessInfo::new(recorder.instance(), recorder.clock().clone()),
             authorities: self.pem,
-            decisions: DecisionsApi::new(
-                log.tap().unwrap_or_else(|| LogTap::new(TapBounds::DEFAULT)),
-            ),
+            decisions: DecisionsApi::new(tap),
             ledger: LedgerApi::new(
                 Arc::clone(&ledger),
                 self.sweeper,

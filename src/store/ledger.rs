@@ -234,7 +234,7 @@ impl Ledger {
         })))
     }
 
-    /// Returns the record of a URL, including everything recorded so far; `None` if there is none or
+    /// Returns the record of a URL, including everything recorded so far; `None` if it does not exist or
     /// the disk fails.
     pub fn look_up(&self, key: LedgerKey) -> Option<Arc<LedgerRecord>> {
         self.try_look_up(key).ok().flatten()
@@ -256,8 +256,8 @@ impl Ledger {
         Ok(entry.map(|entry| entry.record))
     }
 
-    /// Returns the first URL whose document has this content, while it still has it; `None` if there
-    /// is none or the disk fails.
+    /// Returns the first URL whose document has this content, while it still has it; `None` if no
+    /// URL has it or the disk fails.
     pub fn url_with_content(&self, content: LedgerKey) -> Option<Arc<str>> {
         self.inner()
             .record_with_content(content)

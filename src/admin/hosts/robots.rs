@@ -131,7 +131,7 @@ fn file_to_json(
     })
 }
 
-/// Returns the decision of a file. Without a usable file there is none: `status` shows then if everything is allowed, or
+/// Returns the decision of a file. Without a usable file it is `null`: `status` shows then if everything is allowed, or
 /// nothing until the file is available.
 fn ruling_to_json(
     file: &RobotsFileText,

@@ -267,7 +267,7 @@ impl RecentLines {
             .filter(move |line| finder.find(line).is_some())
     }
 
-    /// Returns the time of the oldest line; `None` if there is none.
+    /// Returns the time of the oldest line; `None` without lines.
     pub fn oldest_time(&self) -> Option<String> {
         let oldest = self
             .0

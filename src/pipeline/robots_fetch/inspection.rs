@@ -60,7 +60,7 @@ pub struct UrlRuling {
     pub allow: bool,
     /// The line that decided, counted from 1, and its text; `None` if none did.
     pub cause: Option<(u32, String)>,
-    /// The user agent of the group that applies; `None` if there is none for the crawler.
+    /// The user agent of the group that applies; `None` if no group is for the crawler.
     pub group: Option<String>,
 }
 

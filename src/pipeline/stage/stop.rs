@@ -8,7 +8,7 @@ use crate::clock::Rfc3339;
 use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
-use crate::pacing::retry_after::MAX_RETRY_AFTER;
+use crate::pacing::retry_after::retry_after_of_wait;
 use crate::pacing::stops::{EmergencyStop, StopQuery};
 use crate::pipeline::admission::{AdmissionQueue, Arrival, StopWaitRequest};
 use crate::pipeline::evaluation::Evaluation;
@@ -147,7 +147,7 @@ fn refusal(stop_refusal: StopRefusal) -> Refusal {
             stop,
             remaining: left,
         } => Refusal {
-            retry_after: Some(retry_after(left)),
+            retry_after: Some(left.map_or(DEFAULT_RETRY_AFTER, retry_after_of_wait)),
             ..Refusal::new(Reason::Stopped, Stage::Pace).with_detail(stop_detail(&stop))
         },
         StopRefusal::ShuttingDown => Refusal {
@@ -155,15 +155,6 @@ fn refusal(stop_refusal: StopRefusal) -> Refusal {
             ..Refusal::new(Reason::ShuttingDown, Stage::Pace)
         },
     }
-}
-
-/// Rounds up to whole seconds.
-fn retry_after(remaining: Option<Duration>) -> Duration {
-    let Some(remaining) = remaining else {
-        return DEFAULT_RETRY_AFTER;
-    };
-    let seconds = remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0);
-    Duration::from_secs(seconds).clamp(Duration::from_secs(1), MAX_RETRY_AFTER)
 }
 
 /// Formats `host:a.example is stopped until 2026-01-01T01:00:00.000Z: too fast`.
@@ -176,24 +167,4 @@ fn stop_detail(stop: &EmergencyStop) -> String {
         stop.target,
         stop.reason.as_str()
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_whole_seconds_within_limits() {
-        for (left_ms, seconds) in [
-            (None, 60),
-            (Some(0), 1),
-            (Some(1), 1),
-            (Some(1_001), 2),
-            (Some(90_000), 90),
-            (Some(4_000_000), 3_600),
-        ] {
-            let after = retry_after(left_ms.map(Duration::from_millis));
-            assert_eq!(after, Duration::from_secs(seconds), "{left_ms:?}");
-        }
-    }
 }

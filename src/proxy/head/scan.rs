@@ -55,7 +55,7 @@ pub enum FollowingBytes {
 }
 
 impl FollowingBytes {
-    /// Returns the number of bytes before the next head; `u64::MAX` if there is none.
+    /// Returns the number of bytes before the next head; `u64::MAX` if no other head follows.
     pub(super) fn length(self) -> u64 {
         match self {
             Self::Head => 0,

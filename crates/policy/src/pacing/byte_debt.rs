@@ -18,7 +18,7 @@ pub struct ByteDebt {
 }
 
 impl ByteDebt {
-    /// Returns the time until the debt is paid; `None` if there is none.
+    /// Returns the time until the debt is paid; `None` if nothing is owed.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
         self.paid_at?
             .checked_duration_since(now)

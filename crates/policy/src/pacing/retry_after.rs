@@ -52,15 +52,33 @@ pub fn estimate_retry_after(wait: PaceWait, ahead: usize, pace: &HostPace) -> Du
         WaitCause::Slots | WaitCause::Probe => pace.interval().min(wait.duration),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-    let time = own_wait
-        .saturating_add(pace.interval().saturating_mul(ahead))
-        .clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER);
-    Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
+    retry_after_of_wait(own_wait.saturating_add(pace.interval().saturating_mul(ahead)))
+}
+
+/// Returns the value of `Retry-After` for a wait: its whole seconds, rounded up, within limits.
+pub fn retry_after_of_wait(wait: Duration) -> Duration {
+    let wait = wait.clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER);
+    Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn retry_after_is_whole_seconds_within_limits() {
+        for (wait_ms, seconds) in [
+            (0, 1),
+            (1, 1),
+            (1_001, 2),
+            (90_000, 90),
+            (3_599_500, 3_600),
+            (4_000_000, 3_600),
+        ] {
+            let after = retry_after_of_wait(Duration::from_millis(wait_ms));
+            assert_eq!(after, Duration::from_secs(seconds), "{wait_ms} ms");
+        }
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,7 @@
 //! `User-Agent`.
 
 /// Returns the product token at the beginning of a text: letters, digits, `-` and `_`; empty if
-/// there is none.
+/// the text begins with another character.
 ///
 /// RFC 9309 section 2.2.1 does not allow digits, but real crawlers (`MJ12bot`, `360Spider`) and
 /// files use them.

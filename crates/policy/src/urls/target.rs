@@ -171,7 +171,7 @@ impl UrlTarget {
         self.part(self.layout.path_start, self.end())
     }
 
-    /// The query without `?`; empty if there is none.
+    /// The query without `?`; empty if the URL has no query.
     pub fn query(&self) -> &str {
         self.part(self.layout.path_end.saturating_add(1), self.end())
     }

@@ -264,9 +264,9 @@ fn document_order_is_the_only_order() {
             .fold(MemoryFileSystem::new(), |files, (path, text)| {
                 files.with_file(path, text.as_str())
             });
-        let other = outcome::compiled_from(&files, "p").unwrap_or_else(|problems| {
-            panic!("{problems}\n{document}\n{:#?}", style_variant.files)
-        });
+        let other = crawlgate_policy::load_files(&files, "p")
+            .unwrap_or_else(|error| panic!("{error}\n{document}\n{:#?}", style_variant.files))
+            .policy;
         let control = (number % CONTROL == 0).then(|| variant::reversed(&document));
         let control = control.and_then(|document| compiled(&document).ok());
         for _ in 0..FACTS {

@@ -8,34 +8,22 @@ use std::collections::BTreeMap;
 use crawlgate_policy::internal::diagnostics::problem::{Problem, Severity};
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
-use crawlgate_policy::internal::policy::compile::{CompiledPolicy, load};
+use crawlgate_policy::{ValidPolicy, load};
+
 use crawlgate_policy::internal::policy::decide::{Cause, Decision};
-use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
 
 use crate::generate::Generator;
 use crate::model::GeneratedFacts;
+use crate::valid_policy;
 
 /// The number of policies. Each is compiled again for every dead rule.
 const POLICIES: u32 = 600;
 
-fn compiled(document: &Json) -> CompiledPolicy {
-    let files = MemoryFileSystem::new().with_file("p.yaml", document.to_string());
-    load(&files, "p.yaml").unwrap_or_else(|problems| {
-        panic!(
-            "{document:#}\n{}",
-            problems
-                .iter()
-                .map(|p| format!("{p}\n"))
-                .collect::<String>()
-        )
-    })
-}
-
 /// Returns the ids of the rules that lint reports as dead, each with a short reason.
-fn dead_rules(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
+fn dead_rules(compiled: &ValidPolicy) -> Vec<(String, &'static str)> {
     compiled
-        .problems
+        .warnings
         .iter()
         .filter(|p| p.message.starts_with("can never decide"))
         .map(|p| (rule_id(p).to_owned(), dead_reason(p)))
@@ -225,10 +213,10 @@ fn dead_rules_never_decide_and_are_not_missed() {
     let mut compared = 0;
     for _ in 0..POLICIES {
         let document = random_document(&mut generator);
-        let policy = compiled(&document);
+        let policy = valid_policy(&document);
         for (id, reason) in dead_rules(&policy) {
             *reasons.entry(reason).or_default() += 1;
-            let shorter = compiled(&without_rule(&document, &id));
+            let shorter = valid_policy(&without_rule(&document, &id));
             for facts in (0..12).flat_map(|_| facts_by_stage(&generator.world())) {
                 let with = decide(&policy.policy, &facts);
                 let without = decide(&shorter.policy, &facts);
@@ -257,9 +245,9 @@ fn rules_that_allow_without_effect_never_decide() {
     let mut decisions = 0;
     for _ in 0..POLICIES {
         let document = random_document(&mut generator);
-        let policy = compiled(&document);
+        let policy = valid_policy(&document);
         let ineffective = policy
-            .problems
+            .warnings
             .iter()
             .filter(|p| p.message.starts_with("allows without effect"));
         for id in ineffective.map(rule_id) {
@@ -281,10 +269,7 @@ fn space_overlap(news: &str, shop: &str) -> Option<Problem> {
         "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nspaces:\n\
          - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
     );
-    let files = MemoryFileSystem::new().with_file("p", text);
-    let problems = load(&files, "p")
-        .unwrap_or_else(|p| panic!("{p:?}"))
-        .problems;
+    let problems = load(&text).unwrap_or_else(|p| panic!("{p:?}")).warnings;
     problems.into_iter().find(|p| p.message.contains("overlap"))
 }
 
@@ -325,10 +310,10 @@ fn overlaps_of_spaces_have_a_witness() {
     // A URL that the document's own rules allow is no overlap of spaces.
     let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
                 spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
-    let compiled = load(&MemoryFileSystem::new().with_file("p", text), "p").unwrap();
+    let compiled = load(text).unwrap();
     assert!(
         !compiled
-            .problems
+            .warnings
             .iter()
             .any(|p| p.message.contains("overlap"))
     );
@@ -339,10 +324,7 @@ fn findings(rules: &str) -> Vec<String> {
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n\
          lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\nrules: {rules}\n"
     );
-    let files = MemoryFileSystem::new().with_file("p", text);
-    let problems = load(&files, "p")
-        .unwrap_or_else(|p| panic!("{p:?}"))
-        .problems;
+    let problems = load(&text).unwrap_or_else(|p| panic!("{p:?}")).warnings;
     problems
         .iter()
         .filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"))

@@ -22,11 +22,10 @@ use std::collections::BTreeMap;
 use crawlgate_policy::internal::model::reason::Reason;
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
-use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
 use crawlgate_policy::internal::policy::explain::RuleExplanation;
-use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use crawlgate_policy::internal::policy::trail::Trail;
+use crawlgate_policy::{ValidPolicy, load};
 use serde_json::{Value as Json, json};
 
 use generate::{Generator, Spread};
@@ -40,20 +39,12 @@ fn policies() -> u64 {
         .unwrap_or(10_000)
 }
 
+fn valid_policy(document: &Json) -> ValidPolicy {
+    load(&document.to_string()).unwrap_or_else(|error| panic!("{document:#}\n{error}"))
+}
+
 fn compiled(document: &Json) -> Policy {
-    let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
-    match compile::load(&files, "policy.yaml") {
-        Ok(compiled) => compiled.policy,
-        Err(problems) => {
-            panic!(
-                "{document:#}\n{}",
-                problems
-                    .iter()
-                    .map(|p| format!("{p}\n"))
-                    .collect::<String>()
-            )
-        }
-    }
+    valid_policy(document).policy
 }
 
 fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {

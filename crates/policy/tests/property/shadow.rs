@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
-use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::decide::{Cause, Decision};
 use crawlgate_policy::internal::policy::fact::{Fact, Facts};
 use crawlgate_policy::internal::policy::rule::{PolicyStage, RuleIndex};
 use crawlgate_policy::internal::policy::shadow::ShadowDecisions;
-use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use crawlgate_policy::internal::policy::trail::Trail;
+use crawlgate_policy::load;
 use serde_json::{Value as Json, json};
 
 use super::generate::Generator;
@@ -19,10 +18,7 @@ use super::generate::Generator;
 const POLICIES: u64 = 1_000;
 
 fn compiled(document: &Json) -> Option<Policy> {
-    let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
-    compile::load(&files, "policy.yaml")
-        .ok()
-        .map(|compiled| compiled.policy)
+    Some(load(&document.to_string()).ok()?.policy)
 }
 
 /// Changes every rule of a tree; `None` removes it.

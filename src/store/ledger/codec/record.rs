@@ -92,7 +92,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<StoredRecord> {
     })
 }
 
-/// Decodes only the key of the document; `None` if there is none.
+/// Decodes only the key of the document; `None` in a record without a document.
 pub(crate) fn decode_content_key(bytes: &[u8]) -> Option<LedgerKey> {
     let found = MessageFields(bytes).find_map(|field| match field {
         Ok((CONTENT_KEY, WireField::Bytes(key))) => Some(key),

@@ -281,7 +281,7 @@ impl<'p> LintView<'p> {
         })
     }
 
-    /// Returns `true` if no stop keeps `cause` from being reached where `rule` is reached: there is none
+    /// Returns `true` if no stop keeps `cause` from being reached where `rule` is reached: no stop comes
     /// before it, or both are reached at one stage only, `cause` first, so that a stop before `cause`
     /// also stops `rule`.
     pub(super) fn is_reached_with(&self, cause: usize, rule: usize) -> bool {

@@ -63,7 +63,7 @@ impl EnrichedGenerator {
             let document = self.document(frequent_key);
             match compiled(&document) {
                 Ok(policy) => return (document, policy),
-                Err(problems) => last_problems = problems,
+                Err(problems) => last_problems = problems.to_string(),
             }
         }
         panic!("a hundred invalid policies: {last_problems}")

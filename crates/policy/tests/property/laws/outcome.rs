@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use crawlgate_policy::internal::model::stage::Stage;
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
-use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
 use crawlgate_policy::internal::policy::options::OptionSetter;
 use crawlgate_policy::internal::policy::rule::{Rule, RuleIndex};
-use crawlgate_policy::internal::policy::source::{FileSystem, MemoryFileSystem};
 use crawlgate_policy::internal::policy::trail::Trail;
+use crawlgate_policy::{PolicyError, load};
 use serde_json::Value as Json;
 
 type Options = BTreeMap<String, (Json, String)>;
@@ -33,24 +32,8 @@ pub(super) struct Outcome {
 }
 
 /// Compiles a document. The error contains all problems.
-pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
-    compiled_from(
-        &MemoryFileSystem::new().with_file("policy.yaml", document.to_string()),
-        "policy.yaml",
-    )
-}
-
-pub(super) fn compiled_from(files: &dyn FileSystem, path: &str) -> Result<Policy, String> {
-    let compiled = compile::load(files, path);
-    compiled
-        .map(|compiled| compiled.policy)
-        .map_err(|problems| {
-            problems
-                .iter()
-                .filter(|problem| problem.is_error())
-                .map(|problem| format!("{problem}\n"))
-                .collect()
-        })
+pub(super) fn compiled(document: &Json) -> Result<Policy, PolicyError> {
+    Ok(load(&document.to_string())?.policy)
 }
 
 pub(super) fn evaluate(policy: &Policy, facts: &Json) -> Outcome {
