@@ -109,10 +109,6 @@ clippy() {
   cargo clippy --workspace --all-targets --locked -- -D warnings
 }
 
-clippy_otlp() {
-  cargo clippy --all-targets --locked --features otlp -- -D warnings
-}
-
 documentation() {
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 }
@@ -140,12 +136,6 @@ tests() {
 # other features and compile the dependencies once more.
 laws() {
   CRAWLGATE_LAWS=15000 cargo test --release --locked --test property -- laws --nocapture
-}
-
-# The tests that differ with the feature.
-otlp_tests() {
-  cargo test --locked --features otlp --lib -- otlp:: trace 2>&1 | tee -a "$scratch/otlp.log"
-  cargo test --locked --features otlp --test it -- trace:: 2>&1 | tee -a "$scratch/otlp.log"
 }
 
 # --- the program
@@ -232,7 +222,7 @@ summary() {
   while read -r line; do
     [[ $line =~ ^test\ result:.*\ ([0-9]+)\ passed\;\ ([0-9]+)\ failed\;\ ([0-9]+)\ ignored ]] || continue
     passed=$((passed + BASH_REMATCH[1])) broken=$((broken + BASH_REMATCH[2])) ignored=$((ignored + BASH_REMATCH[3]))
-  done < <(cat "$scratch"/tests.log "$scratch"/otlp.log 2>/dev/null)
+  done < <(cat "$scratch"/tests.log 2>/dev/null)
   while read -r line; do
     [[ $line =~ ^([0-9]+)\ checks,\ ([0-9]+)\ failed ]] || continue
     checks=$((checks + BASH_REMATCH[1])) wrong=$((wrong + BASH_REMATCH[2]))

@@ -14,7 +14,6 @@ pub mod feed;
 pub mod heap;
 pub mod http_client;
 pub mod metrics;
-#[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod pipeline;
 pub mod proxy;

@@ -7,7 +7,6 @@ mod feed;
 pub(crate) mod ledger;
 mod origin_roots;
 pub mod reload;
-#[cfg_attr(not(feature = "otlp"), path = "server/spans/absent.rs")]
 mod spans;
 pub(crate) mod systemd;
 

@@ -1,10 +1,6 @@
 //! Traces: which parts of a client's trace context are used, what the client receives, and that origins receive none of it.
 
-#[cfg(not(feature = "otlp"))]
-mod absent;
-#[cfg(feature = "otlp")]
 mod collector;
-#[cfg(feature = "otlp")]
 mod exported;
 
 use crate::effects::Site;

@@ -1,7 +1,4 @@
 //! `telemetry` of the configuration file.
-//!
-//! A build without the feature `otlp` reads the same keys, so that `check` finds the same mistakes, and then refuses
-//! `telemetry.otlp`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -44,7 +41,7 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ),
     ConfigKey::new(
         "otlp",
-        "Where spans of requests are sent, or none; needs a build with the feature otlp.",
+        "Where spans of requests are sent, or none.",
         &CustomValue {
             read: read_otlp,
             schema: otlp_schema,
@@ -135,13 +132,6 @@ fn read_otlp(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>
         endpoint,
         export: draft.export,
     });
-    if !cfg!(feature = "otlp") {
-        let message = "this build has no OTLP: cargo build --features otlp";
-        let problem = Problem::error(&node.place, message);
-        context
-            .problems
-            .push(problem.with_help("leave `telemetry.otlp` at `none`"));
-    }
 }
 
 fn otlp_schema(_: &mut Settings) -> Json {
