@@ -13,10 +13,11 @@ use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
 use crate::model::upstream_fault::UpstreamFault;
 use crate::policy::Policy;
-use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::decide::{Cause, Decision, PolicyRefusal, Verdict};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
+use crate::urls::target::LaxReading;
 
 use super::failure_class::{self, FailureKind};
 
@@ -149,10 +150,10 @@ impl Refusal {
         let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
         Some(Self {
             rule: refusing.rule.and_then(RuleId::new),
-            detail: if undecided {
-                Some(Cow::Owned(undecided_text(refusing.rule)))
-            } else {
-                detail_text(trail, reason, refusing.about)
+            detail: match decision.reading {
+                _ if undecided => Some(Cow::Owned(undecided_text(refusing.rule))),
+                Some(reading) => Some(Cow::Owned(reading_text(reading, &refusing))),
+                None => detail_text(trail, reason, refusing.about),
             },
             intent: profile_decides.then_some(refusing.intent),
             status: refusing
@@ -200,6 +201,20 @@ fn detail_text(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow
         (Some(trap), None) => Some(Cow::Borrowed(trap.description())),
         (Some(trap), Some(about)) => Some(Cow::Owned(format!("{}; {about}", trap.description()))),
     }
+}
+
+/// Names the servers that read the URL as one that is rejected, and the rule that rejects it.
+fn reading_text(reading: LaxReading, refusing: &PolicyRefusal<'_>) -> String {
+    let subject = refusing
+        .rule
+        .map_or("the policy".to_owned(), |rule| format!("rule {rule}"));
+    let about = refusing
+        .about
+        .map_or(String::new(), |about| format!(": {about}"));
+    format!(
+        "{subject} rejects it as {} read it{about}",
+        reading.servers()
+    )
 }
 
 /// Describes what an undecided tunnel depends on, and the two ways to decide it (docs/policy/reference.md "Tunnels").

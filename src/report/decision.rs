@@ -6,6 +6,7 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::model::intent::Intent;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
+use crate::urls::target::LaxReading;
 
 /// Returns `allow`, `reject` or `undecided`.
 pub fn verdict(evaluation: &OfflineEvaluation<'_>) -> &'static str {
@@ -31,6 +32,7 @@ pub fn to_json(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Json {
         "stage": decision.stage.as_str(),
         "reason": decision.reason().as_str(),
         "rule": evaluation.rule_id(),
+        "reading": decision.reading.map(LaxReading::as_str),
         "intent": answer.intent.map(Intent::as_str),
         "status": answer.status,
         "crawl_status": crawl_status(evaluation, facts),

@@ -122,7 +122,7 @@ fn decide_writes_every_key_of_the_contract() {
     assert!(revision.bytes().all(|b| b.is_ascii_hexdigit()), "{policy}");
     let expected = json!({
         "url": "http://intra.example.com/gone/x", "verdict": "reject", "stage": "request", "reason": "rule",
-        "rule": "gone", "intent": "gone", "status": 410, "crawl_status": "REJECTED_FILTER", "code": null,
+        "rule": "gone", "reading": null, "intent": "gone", "status": 410, "crawl_status": "REJECTED_FILTER", "code": null,
         "logged": true, "index": true, "follow": true, "options": null, "policy": null,
     });
     assert_eq!(line, expected);

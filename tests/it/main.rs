@@ -62,6 +62,7 @@ mod property {
     pub(crate) mod generate;
     pub(crate) mod model;
 }
+mod readings;
 mod reload;
 mod robots;
 mod robots_fetch;

@@ -300,8 +300,9 @@ rules:
         ("dates/day/2031", None, 2025, "trap dates calendar"),
         ("dates/x?PHPSESSID=4", None, 2026, "trap dates session_id"),
         ("x?PHPSESSID=4", None, 2026, "default - -"),
-        // Raw it matches none of the patterns, decoded it does.
-        ("a/%61/x/%61", None, 2026, "ambiguous_url - -"),
+        // Repetitions are those of the canonical form; words count in every reading.
+        ("a/%61/x/%61", None, 2026, "default - -"),
+        ("dates/d%61y/2031", None, 2025, "ambiguous_url dates -"),
     ] {
         let target = UrlTarget::parse(&format!("http://h.com/{path}")).unwrap();
         let facts = Facts {

@@ -16,6 +16,7 @@ use crate::policy::rule::{EnforcementMode, PolicyStage, RuleBody};
 use crate::report::decision;
 use crate::report::explanation::set_by;
 use crate::report::response::{PredictedResponse, ProfileResponses};
+use crate::urls::target::UrlTarget;
 
 use crate::cli::text::{ReportText, replace_controls, truncate, wrap};
 use crate::console::{ConsoleColors, Tone};
@@ -198,6 +199,13 @@ impl ExplanationText<'_> {
         self.write_field("reason", decision.reason().as_str());
         if let Some(rule) = evaluation.rule_id() {
             self.write_field("rule", rule);
+        }
+        if let Some(reading) = decision.reading
+            && let Ok(target) = UrlTarget::parse(self.facts.url())
+            && let Some(url) = target.reading(reading)
+        {
+            let text = format!("{} by {}", url.as_str(), reading.servers());
+            self.write_field("read as", &text);
         }
         self.write_field("stage", decision.stage.as_str());
         if decision.rejects() {

@@ -125,6 +125,7 @@ fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted
         stage: Stage::Request,
         cause,
         exclusion: None,
+        reading: None,
         ..*evaluation.decision()
     };
     let refusal = Refusal::from_decision(policy, trail, &decision);

@@ -141,10 +141,7 @@ impl Atom {
     /// Evaluates the test.
     pub(crate) fn evaluate(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
         match &self.test {
-            AtomTest::Text(test) => match self
-                .field
-                .any_text_matches(facts, |text| test.matches(text))
-            {
+            AtomTest::Text(test) => match self.text_matches(test, facts) {
                 Fact::Known(value) => value.into(),
                 Fact::Unknown => self.evaluate_in_tunnel(test, facts),
             },
@@ -162,6 +159,16 @@ impl Atom {
                 .get(*list)
                 .map_or(Truth::Unknown, |list| self.evaluate_list(list, facts)),
         }
+    }
+
+    fn text_matches(&self, test: &TextTest, facts: &Facts<'_>) -> Fact<bool> {
+        let target = if test.kind.counts() {
+            facts.counted_target()
+        } else {
+            facts.target
+        };
+        self.field
+            .any_text_of(target, facts, |text| test.matches(text))
     }
 
     fn evaluate_list(&self, list: &PolicyList, facts: &Facts<'_>) -> Truth {

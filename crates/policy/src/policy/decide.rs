@@ -6,6 +6,7 @@
 mod content;
 mod document_needs;
 mod exclusion;
+mod reading;
 mod walk;
 
 pub use content::ContentTags;
@@ -17,6 +18,7 @@ use crate::model::intent::Intent;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::robots::product_token::product_token;
+use crate::urls::target::LaxReading;
 
 use super::Policy;
 use super::fact::{EvaluationTarget, Fact, Facts};
@@ -60,6 +62,8 @@ pub struct Decision {
     pub logged: bool,
     /// The consequence for a rejected URL that is in the ledger, if the policy has crawl spaces.
     pub exclusion: Option<Exclusion>,
+    /// The reading of the URL that is rejected, if the URL itself is admitted.
+    pub reading: Option<LaxReading>,
 }
 
 impl Decision {
@@ -96,8 +100,7 @@ pub struct PolicyRefusal<'p> {
 }
 
 impl Policy {
-    /// Evaluates the request stage for a URL in its raw form and, if that differs, in its decoded
-    /// form.
+    /// Evaluates the request stage.
     pub fn decide_request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         self.decide_request_with_shadow(None, facts)
     }
@@ -109,11 +112,7 @@ impl Policy {
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
-        let decision =
-            self.decide_stage_with_shadow(shadow, &mut trail, PolicyStage::Request, facts);
-        let decision = self
-            .rejection_by_ambiguity(shadow, decision, facts)
-            .unwrap_or(decision);
+        let decision = self.decide_all_readings(shadow, &mut trail, PolicyStage::Request, facts);
         (trail, decision)
     }
 
@@ -124,11 +123,27 @@ impl Policy {
         stage: PolicyStage,
         facts: &Facts<'_>,
     ) -> Decision {
-        self.decide_stage_with_shadow(None, trail, stage, facts)
+        self.decide_all_readings(None, trail, stage, facts)
     }
 
-    /// Like [`Self::decide_stage`], with one shadow rule enforced.
-    pub(crate) fn decide_stage_with_shadow(
+    /// Evaluates a stage for a URL and, if it is admitted, for its readings by lax servers.
+    pub(crate) fn decide_all_readings(
+        &self,
+        shadow: Option<RuleIndex>,
+        trail: &mut Trail,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+    ) -> Decision {
+        let decision = self.decide_stage_with_shadow(shadow, trail, stage, facts);
+        if decision.rejects() {
+            return decision;
+        }
+        self.rejection_by_reading(shadow, stage, facts)
+            .unwrap_or(decision)
+    }
+
+    /// Evaluates a stage, possibly with one shadow rule enforced.
+    fn decide_stage_with_shadow(
         &self,
         shadow: Option<RuleIndex>,
         trail: &mut Trail,
@@ -156,42 +171,20 @@ impl Policy {
         if let EvaluationTarget::Tunnel(_) = facts.target {
             return self.decide_tunnel(None, facts);
         }
-        // Each stage sees only the facts that are known at that stage in production.
-        let at_response = Facts {
-            document: Fact::Unknown,
-            ..*facts
-        };
-        let at_destination = Facts {
-            response: Fact::Unknown,
-            ..at_response
-        };
-        let at_request = Facts {
-            address: Fact::Unknown,
-            ..at_destination
-        };
-        let (mut trail, mut decision) = self.decide_request(&at_request);
+        let (mut trail, mut decision) = self.decide_request(&facts_at(PolicyStage::Request, facts));
         let later = [
-            (
-                PolicyStage::Destination,
-                facts.address != Fact::Unknown,
-                at_destination,
-            ),
+            (PolicyStage::Destination, facts.address != Fact::Unknown),
             (
                 PolicyStage::Response,
                 matches!(facts.response, Fact::Known(_)),
-                at_response,
             ),
-            (
-                PolicyStage::Document,
-                self.runs_document_stage(facts),
-                *facts,
-            ),
+            (PolicyStage::Document, self.runs_document_stage(facts)),
         ];
-        for (stage, known, facts) in later {
+        for (stage, known) in later {
             if known && !decision.rejects() {
                 let facts = Facts {
-                    agent: self.robots_agent(&trail, &facts),
-                    ..facts
+                    agent: self.robots_agent(&trail, facts),
+                    ..facts_at(stage, facts)
                 };
                 decision = self.decide_stage(&mut trail, stage, &facts);
             }
@@ -239,35 +232,6 @@ impl Policy {
         }
     }
 
-    /// Rejects a URL whose raw and decoded forms get different verdicts, since servers may
-    /// interpret it either way.
-    fn rejection_by_ambiguity(
-        &self,
-        shadow: Option<RuleIndex>,
-        raw: Decision,
-        facts: &Facts<'_>,
-    ) -> Option<Decision> {
-        let EvaluationTarget::Url(target) = facts.target else {
-            return None;
-        };
-        let decoded = target.decoded()?;
-        let facts = Facts {
-            target: EvaluationTarget::Url(&decoded),
-            ..*facts
-        };
-        let mut second = Trail::new(self, facts.crawler);
-        let other =
-            self.decide_stage_with_shadow(shadow, &mut second, PolicyStage::Request, &facts);
-        if other.rejects() == raw.rejects() {
-            return None;
-        }
-        let refusing = if raw.rejects() { raw } else { other };
-        Some(Decision {
-            verdict: Verdict::Reject(Reason::AmbiguousUrl),
-            ..refusing
-        })
-    }
-
     fn conclude_stage(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
         let rejection = match stage {
             PolicyStage::Request => self
@@ -287,6 +251,7 @@ impl Policy {
             cause,
             logged: self.is_logged(trail, verdict),
             exclusion: None,
+            reading: None,
         }
     }
 
@@ -318,6 +283,10 @@ impl Policy {
             return None;
         };
         let set = self.traps.as_ref()?.current(self, trail)?;
+        let set = match facts.read_from {
+            Some(_) => set.for_readings(),
+            None => *set,
+        };
         trail.trap = Some(set.first_match(target, facts.year)?);
         let verdict = Verdict::Reject(Reason::Trap);
         Some(Decision {
@@ -326,6 +295,7 @@ impl Policy {
             cause: self.cause_of(trail, schema::TRAPS),
             logged: self.is_logged(trail, verdict),
             exclusion: None,
+            reading: None,
         })
     }
 
@@ -404,6 +374,7 @@ impl Policy {
                 cause,
                 logged: false,
                 exclusion: None,
+                reading: None,
             },
         )
     }
@@ -425,6 +396,7 @@ impl Policy {
                 cause,
                 logged,
                 exclusion: None,
+                reading: None,
             },
         )
     }
@@ -539,6 +511,21 @@ fn may_refuse(value: &OptionValue) -> bool {
         | OptionValue::Disposition(_)
         | OptionValue::Intent(_) => false,
     }
+}
+
+/// Returns the facts that are known at a stage in production.
+fn facts_at<'a>(stage: PolicyStage, facts: &Facts<'a>) -> Facts<'a> {
+    let mut known = *facts;
+    if stage < PolicyStage::Document {
+        known.document = Fact::Unknown;
+    }
+    if stage < PolicyStage::Response {
+        known.response = Fact::Unknown;
+    }
+    if stage < PolicyStage::Destination {
+        known.address = Fact::Unknown;
+    }
+    known
 }
 
 /// Restricts the trail to URLs that no stage has rejected so far; only these reach the next stage.

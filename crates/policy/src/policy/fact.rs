@@ -184,6 +184,9 @@ impl std::fmt::Debug for ResponseFacts<'_> {
 pub struct Facts<'a> {
     /// The target of the request.
     pub target: EvaluationTarget<'a>,
+    /// The canonical URL, if `target` is a reading of it by lax servers. It then decides tests that
+    /// count, such as `length`.
+    pub read_from: Option<&'a UrlTarget>,
     /// The crawler's name, or `anonymous`.
     pub crawler: &'a str,
     /// The method, as sent. In a tunnel, this and the next three are hidden.
@@ -226,6 +229,11 @@ impl<'a> Facts<'a> {
         Self::new(EvaluationTarget::Tunnel(target))
     }
 
+    /// Returns the target whose characters, segments and parameters are counted.
+    pub(crate) fn counted_target(&self) -> EvaluationTarget<'a> {
+        self.read_from.map_or(self.target, EvaluationTarget::Url)
+    }
+
     /// Returns the product token for lines that address one crawler.
     pub(crate) fn robots_agent(&self) -> &'a str {
         if self.agent.is_empty() {
@@ -238,6 +246,7 @@ impl<'a> Facts<'a> {
     fn new(target: EvaluationTarget<'a>) -> Self {
         Self {
             target,
+            read_from: None,
             crawler: crate::model::crawler::Crawler::ANONYMOUS,
             method: "GET",
             referer: "",

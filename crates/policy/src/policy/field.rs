@@ -423,9 +423,19 @@ impl Field {
     pub fn any_text_matches(
         &self,
         facts: &Facts<'_>,
+        test: impl FnMut(&str) -> bool,
+    ) -> Fact<bool> {
+        self.any_text_of(facts.target, facts, test)
+    }
+
+    /// Like [`Self::any_text_matches`], with another target.
+    pub(crate) fn any_text_of(
+        &self,
+        target: EvaluationTarget<'_>,
+        facts: &Facts<'_>,
         mut test: impl FnMut(&str) -> bool,
     ) -> Fact<bool> {
-        match facts.target {
+        match target {
             EvaluationTarget::Url(target) => self.url_text_matches(target, facts, &mut test),
             EvaluationTarget::Tunnel(target) => match self.tunnel_text(target, facts) {
                 Some(text) => Fact::Known(test(text)),

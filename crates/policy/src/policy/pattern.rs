@@ -75,6 +75,22 @@ impl TextTest {
 }
 
 impl TextKind {
+    /// Returns `true` for tests of a number of characters or parts.
+    pub(crate) fn counts(&self) -> bool {
+        match self {
+            Self::Length(_) | Self::Segments(_) | Self::Repeats(_) | Self::Params(_) => true,
+            Self::Exact(_)
+            | Self::Prefix(_)
+            | Self::Suffix(_)
+            | Self::Contains(_)
+            | Self::Regex(_)
+            | Self::Domain(_)
+            | Self::Ext(_)
+            | Self::Under(_)
+            | Self::Surt(_) => false,
+        }
+    }
+
     fn matches(&self, text: &str, case: CaseSensitivity) -> bool {
         match self {
             Self::Exact(values) => values.iter().any(|v| case.equals(text, v)),

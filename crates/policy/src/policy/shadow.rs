@@ -26,6 +26,7 @@ const INITIAL_DECISION: Decision = Decision {
     cause: Cause::Default,
     logged: false,
     exclusion: None,
+    reading: None,
 };
 
 /// The shadow decisions on one request, for the rules that made a difference so far.
@@ -74,10 +75,7 @@ impl ShadowDecisions {
 
     /// Evaluates the request stage.
     pub fn for_request(policy: &Policy, facts: &Facts<'_>) -> Self {
-        // An ambiguous URL is evaluated in both forms, and the rule may hold for the second one
-        // only.
-        let ambiguous =
-            matches!(facts.target, EvaluationTarget::Url(target) if target.decoded().is_some());
+        let ambiguous = has_readings(facts);
         let decisions = policy
             .shadow_rules
             .iter()
@@ -121,14 +119,15 @@ impl ShadowDecisions {
         facts: &Facts<'_>,
         before: &Trail,
     ) {
+        let ambiguous = has_readings(facts);
         for root in policy.shadow_rules.iter().copied() {
-            let Some(mut shadow) = self.take(root, before, || policy.may_apply(root, stage, facts))
-            else {
+            let may_apply = || ambiguous || policy.may_apply(root, stage, facts);
+            let Some(mut shadow) = self.take(root, before, may_apply) else {
                 continue;
             };
             if !shadow.decision.rejects() {
                 shadow.decision =
-                    policy.decide_stage_with_shadow(Some(root), &mut shadow.trail, stage, facts);
+                    policy.decide_all_readings(Some(root), &mut shadow.trail, stage, facts);
             }
             self.store(policy, shadow);
         }
@@ -144,11 +143,13 @@ impl ShadowDecisions {
         before: &Trail,
     ) {
         let stage = PolicyStage::Destination;
+        let ambiguous = has_readings(facts);
         for root in policy.shadow_rules.iter().copied() {
             let holds = || {
-                addresses
-                    .iter()
-                    .any(|address| policy.may_apply(root, stage, &with_address(facts, *address)))
+                ambiguous
+                    || addresses.iter().any(|address| {
+                        policy.may_apply(root, stage, &with_address(facts, *address))
+                    })
             };
             let Some(shadow) = self.take(root, before, holds) else {
                 continue;
@@ -160,8 +161,7 @@ impl ShadowDecisions {
             let decisions = addresses.iter().map(|address| {
                 let facts = with_address(facts, *address);
                 let mut trail = shadow.trail.clone();
-                let decision =
-                    policy.decide_stage_with_shadow(Some(root), &mut trail, stage, &facts);
+                let decision = policy.decide_all_readings(Some(root), &mut trail, stage, &facts);
                 ShadowDecision {
                     root,
                     decision,
@@ -201,6 +201,12 @@ impl ShadowDecisions {
             self.0.insert(at, shadow);
         }
     }
+}
+
+/// Returns `true` if lax servers may read the URL differently. A rule may then hold for one of these
+/// readings only.
+fn has_readings(facts: &Facts<'_>) -> bool {
+    matches!(facts.target, EvaluationTarget::Url(target) if target.has_readings())
 }
 
 fn with_address<'a>(facts: &Facts<'a>, address: IpAddr) -> Facts<'a> {

@@ -174,6 +174,18 @@ impl TrapSet {
             .find(|trap| self.contains(*trap) && trap.matches(target, year))
     }
 
+    /// Returns the traps for readings of a URL by lax servers. Lengths and repetitions are those of
+    /// the canonical form.
+    pub(crate) fn for_readings(self) -> Self {
+        let mut set = Self::default();
+        for trap in [Trap::Calendar, Trap::SessionId] {
+            if self.contains(trap) {
+                set.insert(trap);
+            }
+        }
+        set
+    }
+
     fn insert(&mut self, trap: Trap) {
         self.0 |= 1 << trap as u16;
     }

@@ -7,6 +7,7 @@
 
 mod decode;
 mod error;
+mod reading;
 mod scan;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 pub use decode::normalise_text;
 pub use error::TargetError;
+pub use reading::LaxReading;
 use scan::{UrlLayout, scan};
 
 /// The supported schemes.
@@ -109,7 +111,9 @@ impl UrlTarget {
         if url.port() == Some(0) {
             return Err(TargetError::Port);
         }
-        Self::from_canonical(url.as_str()).ok_or(TargetError::EmptyHost)
+        // The URL standard leaves a backslash in a query as it is, and servers differ.
+        let text = url.as_str().replace('\\', "%5C");
+        Self::from_canonical(&text).ok_or(TargetError::EmptyHost)
     }
 
     /// Splits a canonical text into its parts.
@@ -181,14 +185,41 @@ impl UrlTarget {
         self.part(0, self.layout.path_start.saturating_add(1))
     }
 
-    /// Returns the URL as a server that decodes before it resolves would read it, if that may
-    /// differ: escapes of `/ \ . ; %`, NUL and unreserved characters are decoded once, `\` becomes
-    /// `/`, and dot segments are resolved.
-    pub fn decoded(&self) -> Option<Self> {
-        let path = decode::decode_leniently(self.path())?;
-        let end = self.part(self.layout.path_end, self.end());
+    /// Returns `true` if lax servers may read the URL differently. Found when it was parsed.
+    pub fn has_readings(&self) -> bool {
+        self.layout.has_readings
+    }
+
+    /// Returns the URL as some lax servers read it; `None` if that is the URL itself.
+    pub fn reading(&self, reading: LaxReading) -> Option<Self> {
+        if !self.has_readings() {
+            return None;
+        }
+        let path = reading.path(self.path());
+        let query = reading.query(self.query());
+        if path == self.path() && query == self.query() {
+            return None;
+        }
         let front = self.part(0, self.layout.path_start);
-        Self::from_canonical(&[front, &path, end].concat())
+        let mark = if self.layout.path_end < self.end() {
+            "?"
+        } else {
+            ""
+        };
+        Self::from_canonical(&[front, &path, mark, &query].concat())
+    }
+
+    /// Returns the different readings of the URL by lax servers.
+    pub fn readings(&self) -> Vec<(LaxReading, Self)> {
+        let mut readings: Vec<(LaxReading, Self)> = Vec::new();
+        for reading in LaxReading::ALL {
+            if let Some(url) = self.reading(reading)
+                && readings.iter().all(|(_, other)| *other != url)
+            {
+                readings.push((reading, url));
+            }
+        }
+        readings
     }
 
     /// Returns the normalised form: escapes are in upper case, those of unreserved characters are
@@ -354,7 +385,8 @@ fn check_input(input: &str) -> Result<(), TargetError> {
     if input.contains('#') {
         return Err(TargetError::Fragment);
     }
-    if input.contains('\\') {
+    let before_query = input.split('?').next().unwrap_or(input);
+    if before_query.contains('\\') {
         return Err(TargetError::Backslash);
     }
     let Some((scheme, rest)) = input

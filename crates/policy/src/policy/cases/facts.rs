@@ -228,6 +228,7 @@ impl CaseFacts {
             CaseTarget::Tunnel(host, _) => EvaluationTarget::Tunnel(host),
         };
         Facts {
+            read_from: None,
             target,
             crawler: &self.crawler,
             method: &self.method,

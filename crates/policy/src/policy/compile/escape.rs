@@ -82,9 +82,9 @@ fn is_escaped_in_path(c: char) -> bool {
     is_escaped_everywhere(c) || matches!(c, '`' | '{' | '}')
 }
 
-/// The special-query percent-encode set.
+/// The special-query percent-encode set, and the backslash, which `UrlTarget` escapes as well.
 fn is_escaped_in_query(c: char) -> bool {
-    is_escaped_everywhere(c) || c == '\''
+    is_escaped_everywhere(c) || matches!(c, '\'' | '\\')
 }
 
 fn is_escaped_everywhere(c: char) -> bool {

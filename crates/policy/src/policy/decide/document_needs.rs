@@ -30,6 +30,11 @@ impl Policy {
     /// Returns `true` if the document of a response that passed the response stage has to be read:
     /// its type can be inspected, and a rule or an option depends on it.
     pub fn needs_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
+        self.trail_needs_document(trail, facts)
+            || self.document_needs.rules && self.any_reading_needs_document(facts)
+    }
+
+    pub(super) fn trail_needs_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         let Fact::Known(response) = facts.response else {
             return false;
         };

@@ -1,6 +1,7 @@
 //! The fast path for URLs that are canonical already: one pass over the bytes.
 
 use super::Scheme;
+use super::reading::has_readings;
 
 /// The offsets of the parts of a canonical URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +11,8 @@ pub(super) struct UrlLayout {
     pub(super) port: u16,
     pub(super) path_start: u32,
     pub(super) path_end: u32,
+    /// `true` if lax servers may read the URL differently.
+    pub(super) has_readings: bool,
 }
 
 impl UrlLayout {
@@ -40,6 +43,7 @@ impl UrlLayout {
             port,
             path_start: offset(path_start)?,
             path_end: offset(path_end)?,
+            has_readings: has_readings(text.get(path_start..path_end)?, text.get(path_end..)?),
         })
     }
 }
@@ -67,6 +71,7 @@ const SLASH: u8 = 8;
 /// One bit above [`SLASH`], so that a shift compares neighbours.
 const DOT: u8 = 16;
 const PERCENT: u8 = 32;
+const SEMICOLON: u8 = 64;
 
 #[allow(
     clippy::indexing_slicing,
@@ -98,6 +103,7 @@ const TABLE: [u8; 256] = {
     table[b'/' as usize] |= SLASH;
     table[b'.' as usize] |= DOT;
     table[b'%' as usize] |= PERCENT;
+    table[b';' as usize] |= SEMICOLON;
     table
 };
 
@@ -118,16 +124,24 @@ pub(super) fn scan(text: &str) -> Option<UrlLayout> {
     let rest = bytes.get(path_start..)?;
     let (path, query) = rest.split_at_checked(memchr::memchr(b'?', rest).unwrap_or(rest.len()))?;
     // The `?` itself is allowed in a query.
-    if !is_canonical_path(path) || !is_canonical_query(query) {
-        return None;
-    }
+    let read_alike = match (scan_path(path)?, scan_query(query)?) {
+        (ReadingHint::Alike, ReadingHint::Alike) => true,
+        (ReadingHint::Unclear, _) | (_, ReadingHint::Unclear) => {
+            !has_readings(text_of(path)?, text_of(query)?)
+        }
+    };
     Some(UrlLayout {
         scheme,
         host_end: offset(host_end)?,
         port,
         path_start: offset(path_start)?,
         path_end: offset(path_start + path.len())?,
+        has_readings: !read_alike,
     })
+}
+
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 /// Returns the end of a host that IDNA and the IPv4 parser do not change: no empty label, no
@@ -164,21 +178,43 @@ fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
     (canonical && bytes.get(slash) == Some(&b'/')).then_some((port, slash))
 }
 
-/// Returns `true` if the path contains no byte to escape and no segment that begins with a dot,
-/// plain or escaped.
+/// The result of the scan on whether lax servers read a part of the URL differently.
+#[derive(Clone, Copy)]
+enum ReadingHint {
+    /// All servers read it alike.
+    Alike,
+    /// It has bytes that need a second look.
+    Unclear,
+}
+
+impl ReadingHint {
+    fn new(noticed: u8) -> Self {
+        if noticed == 0 {
+            Self::Alike
+        } else {
+            Self::Unclear
+        }
+    }
+}
+
+/// Scans a path; `None` if it contains a byte to escape, or a segment that begins with a dot, plain
+/// or escaped.
 ///
 /// Without a branch per byte: nearly every path is canonical and has to be read completely anyway.
-fn is_canonical_path(path: &[u8]) -> bool {
+fn scan_path(path: &[u8]) -> Option<ReadingHint> {
     let mut all = PATH;
     let mut noticed = 0;
     let mut before = 0;
     for byte in path {
         let here = traits(*byte);
         all &= here;
-        noticed |= here & (PERCENT | (before & SLASH) << 1);
+        let after_slash = before & SLASH;
+        noticed |= here & (PERCENT | SEMICOLON | after_slash | after_slash << 1);
         before = here;
     }
-    all != 0 && noticed & DOT == 0 && (noticed & PERCENT == 0 || !has_escaped_dot(path))
+    let canonical = all != 0 && noticed & DOT == 0;
+    (canonical && (noticed & PERCENT == 0 || !has_escaped_dot(path)))
+        .then(|| ReadingHint::new(noticed))
 }
 
 fn has_escaped_dot(path: &[u8]) -> bool {
@@ -186,6 +222,14 @@ fn has_escaped_dot(path: &[u8]) -> bool {
         .any(|three| matches!(three, [b'%', b'2', b'e' | b'E']))
 }
 
-fn is_canonical_query(query: &[u8]) -> bool {
-    query.iter().fold(QUERY, |all, byte| all & traits(*byte)) != 0
+/// Scans a query; `None` if it contains a byte to escape.
+fn scan_query(query: &[u8]) -> Option<ReadingHint> {
+    let mut all = QUERY;
+    let mut noticed = 0;
+    for byte in query {
+        let here = traits(*byte);
+        all &= here;
+        noticed |= here & PERCENT;
+    }
+    (all != 0).then(|| ReadingHint::new(noticed))
 }
