@@ -80,7 +80,11 @@ impl AdminParts {
             stops,
             hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),
         };
-        Ok(AdminServer::new(guard, apis))
+        Ok(AdminServer::new(
+            guard,
+            apis,
+            AdminServer::MAX_CONNECTIONS,
+        ))
     }
 
     fn policy_and_stops_apis(&self, settings: &Settings) -> (PolicyApi, StopsApi) {
