@@ -95,7 +95,7 @@ INSIDE = [
     ),
     lines(
         "Open tunnels, by instance",
-        "At most limits.tunnels_per_host to one host.",
+        "Opaque tunnels, of which at most limits.tunnels_per_host may go to one host, and tunnels with plain HTTP.",
         "short",
         [("{{instance}}", "sum by (instance) (crawlgate_tunnels{@})")],
     ),

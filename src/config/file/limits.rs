@@ -111,7 +111,7 @@ pub(super) const LIMIT_KEYS: &[ConfigKey<Settings>] = &[
     ),
     ConfigKey::new(
         "tunnels_per_host",
-        "Open tunnels to one host; over it 503.",
+        "Open tunnels to one host whose bytes are copied unread; over it 503.",
         &CountValue {
             range: COUNT_RANGE,
             place: |s: &mut Settings| &mut s.tunnels.per_host,
