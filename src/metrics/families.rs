@@ -146,9 +146,9 @@ metric_families! {
     sni_checks: Counters<SniCheck>, "crawlgate_sni_checks_total", ["category"],
         "Tunnels to TLS ports by how their ClientHello compares with the CONNECT host. All are closed except match, \
          ech (the outer name matches; a hidden name cannot be seen) and, if the host is an address, none.";
-    client_tls_failures: IntCounterVec, "crawlgate_client_tls_failures_total", ["crawler"],
-        "TLS handshakes inside tunnels that clients aborted or failed, mostly because they do not trust the proxy's \
-         certificate authority.";
+    client_tls_failures: IntCounterVec, "crawlgate_client_tls_failures_total", ["crawler", "cause"],
+        "TLS handshakes inside tunnels that clients aborted or failed. distrust: they rejected the proxy's certificate, \
+         by an alert or by leaving before they ever completed a handshake; left: they left, but had completed others.";
     leaf_certificates: IntCounter, "crawlgate_leaf_certificates_total", [],
         "Certificates issued for hosts.";
     certificate_waits: IntCounter, "crawlgate_mint_waits_total", [],

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::labels::{
-    ForeignBytesKind, MetricsMode, ResponseSource, RuleKind, RuleMode, VerdictLabel,
+    ClientTlsFailureCause, ForeignBytesKind, MetricsMode, ResponseSource, RuleKind, RuleMode,
+    VerdictLabel,
 };
 use crawlgate::metrics::log::DecisionLog;
 use crawlgate::metrics::policy::{PolicyMetrics, RETENTION, RULE_LABELS, RuleCounts};
@@ -133,23 +134,40 @@ impl Bench {
 fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
     let bench = Bench::new();
     for crawler in ["anonymous", "news-bot"] {
-        let series = format!("crawlgate_client_tls_failures_total{{crawler=\"{crawler}\"}}");
-        assert_eq!(bench.value(&series), Some(0.0), "shown before it occurs");
+        for cause in ClientTlsFailureCause::ALL {
+            let cause = cause.as_str();
+            let series = format!(
+                "crawlgate_client_tls_failures_total{{cause=\"{cause}\",crawler=\"{crawler}\"}}"
+            );
+            assert_eq!(bench.value(&series), Some(0.0), "shown before it occurs");
+        }
     }
-    bench
-        .metrics
-        .record_client_handshake_failure(bench.metrics.crawler_index("news-bot"));
-    bench
-        .metrics
-        .record_client_handshake_failure(bench.metrics.crawler_index("stranger"));
-    bench
-        .metrics
-        .record_client_handshake_failure(CrawlerIndex::ANONYMOUS);
+    for (crawler, cause) in [
+        (
+            bench.metrics.crawler_index("news-bot"),
+            ClientTlsFailureCause::Left,
+        ),
+        (
+            bench.metrics.crawler_index("stranger"),
+            ClientTlsFailureCause::Distrust,
+        ),
+        (CrawlerIndex::ANONYMOUS, ClientTlsFailureCause::Distrust),
+    ] {
+        bench
+            .metrics
+            .record_client_handshake_failure(crawler, cause);
+    }
     bench.metrics.record_leaf_certificate();
     bench.metrics.record_certificate_wait();
     bench.check(&[
-        ("client_tls_failures_total{crawler=\"anonymous\"}", 2.0),
-        ("client_tls_failures_total{crawler=\"news-bot\"}", 1.0),
+        (
+            "client_tls_failures_total{cause=\"distrust\",crawler=\"anonymous\"}",
+            2.0,
+        ),
+        (
+            "client_tls_failures_total{cause=\"left\",crawler=\"news-bot\"}",
+            1.0,
+        ),
         ("leaf_certificates_total", 1.0),
         ("mint_waits_total", 1.0),
     ]);
