@@ -152,6 +152,13 @@ impl Metrics {
         )
     }
 
+    /// Sets the maximum number of client connections.
+    pub fn set_connections_limit(&self, limit: usize) {
+        if let Some(families) = self.enabled_families() {
+            families.connections_limit.set(gauge_value(limit));
+        }
+    }
+
     /// Counts a tunnel as open until the value is dropped.
     pub fn track_tunnel(&self) -> OpenTunnel {
         OpenTunnel(self.enabled_families().map(|f| GaugeGuard::new(&f.tunnels)))

@@ -135,6 +135,8 @@ metric_families! {
         "Body bytes received from and sent to clients and origins.";
     connections: IntGauge, "crawlgate_connections", [],
         "Open client connections.";
+    connections_limit: IntGauge, "crawlgate_connections_limit", [],
+        "The most client connections at once: limits.connections, or fewer if the limit of open files is too low.";
     tunnels: IntGauge, "crawlgate_tunnels", [],
         "Tunnels that are open or being connected, including those that carry plain HTTP.";
     tunnel_verdicts: Counters<TunnelVerdictLabel>, "crawlgate_tunnels_total", ["verdict"],

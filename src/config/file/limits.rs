@@ -23,7 +23,7 @@ const MAX_TIME: Duration = Duration::from_secs(365 * 86_400);
 pub(super) const LIMIT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "connections",
-        "The maximum number of client connections; others are answered with 503.",
+        "The maximum number of client connections; others are answered with 503. Lowered if the limit of open files is too low.",
         &CountValue {
             range: COUNT_RANGE,
             place: |s: &mut Settings| &mut s.accept.connections,
