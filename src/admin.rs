@@ -1,10 +1,11 @@
 //! The admin listener: metrics, health, the API and the admin page. It is never reachable through the proxy.
 //!
 //! It is a small HTTP/1.1 server. Each connection carries one request and has a time limit, except for streams. [`guard`]
-//! decides first which requests are answered at all.
+//! decides first which requests are answered at all, and `connections` which connection makes room under a flood.
 
 mod api_request;
 pub mod body;
+mod connections;
 pub mod decisions;
 mod explain;
 pub mod guard;
@@ -32,11 +33,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::metrics::Metrics;
 
 use body::StreamEnd;
+use connections::Eviction;
+pub use connections::{AdminConnection, AdminConnections};
 use decisions::DecisionsApi;
 use guard::AdminGuard;
 use health::Readiness;
@@ -46,10 +48,8 @@ use policy_api::PolicyApi;
 use status::ProcessInfo;
 use stops::StopsApi;
 
-/// The most connections at once; more wait in the socket's queue.
-const MAX_CONNECTIONS: usize = 64;
-/// The time limit for a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for a request's head, which probes and scrapers send at once.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time limit for a whole connection, so that a client that does not read its response frees its slot.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit for the last chunks of a stream, after its source has ended.
@@ -63,7 +63,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct AdminServer {
     guard: AdminGuard,
     apis: AdminApis,
-    connection_permits: Arc<Semaphore>,
+    connections: AdminConnections,
 }
 
 /// The parts of a proxy that the admin server shows and controls.
@@ -88,31 +88,22 @@ pub struct AdminApis {
     pub ledger: LedgerApi,
 }
 
-/// The connections of an admin server.
-#[derive(Clone, Debug)]
-pub struct AdminConnections(Arc<Semaphore>);
-
-impl AdminConnections {
-    /// Waits until there are no connections. Call it after the server has stopped accepting.
-    pub async fn wait_until_closed(&self) {
-        let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
-        let _ = self.0.acquire_many(all).await;
-    }
-}
-
 impl AdminServer {
-    /// Creates a server that answers the requests that `guard` admits.
-    pub fn new(guard: AdminGuard, apis: AdminApis) -> Self {
+    /// The most connections at once, if there are enough file descriptors.
+    pub const MAX_CONNECTIONS: usize = 128;
+
+    /// Creates a server that answers the requests that `guard` admits, on at most this number of connections at once.
+    pub fn new(guard: AdminGuard, apis: AdminApis, max_connections: usize) -> Self {
         Self {
             guard,
             apis,
-            connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            connections: AdminConnections::new(max_connections),
         }
     }
 
     /// Returns a handle to wait for the open connections after the server has stopped.
     pub fn connections(&self) -> AdminConnections {
-        AdminConnections(Arc::clone(&self.connection_permits))
+        self.connections.clone()
     }
 
     /// Serves until `stop` is ready. Open connections are finished in the background.
@@ -122,9 +113,10 @@ impl AdminServer {
         loop {
             tokio::select! {
                 () = &mut stop => return,
-                accepted = accept(&listener, &admin.connection_permits) => {
-                    if let Some((stream, permit)) = accepted {
-                        tokio::spawn(serve_connection(Arc::clone(&admin), stream, permit));
+                accepted = accept(&listener, &admin.connections) => {
+                    if let Some((stream, connection, eviction)) = accepted {
+                        let admin = Arc::clone(&admin);
+                        tokio::spawn(serve_until_evicted(admin, stream, connection, eviction));
                     }
                 }
             }
@@ -134,11 +126,14 @@ impl AdminServer {
 
 async fn accept(
     listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+    connections: &AdminConnections,
+) -> Option<(TcpStream, AdminConnection, Eviction)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+        Ok((stream, peer)) => {
+            let local = stream.local_addr().ok()?;
+            let (connection, eviction) = connections.admit(peer.ip(), local).await?;
+            Some((stream, connection, eviction))
+        }
         Err(error) => {
             tracing::warn!(%error, "admin listener cannot accept");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -147,23 +142,29 @@ async fn accept(
     }
 }
 
-async fn serve_connection(
+async fn serve_until_evicted(
     admin: Arc<AdminServer>,
     stream: TcpStream,
-    permit: OwnedSemaphorePermit,
+    connection: AdminConnection,
+    eviction: Eviction,
 ) {
-    let Ok(local) = stream.local_addr() else {
-        return;
-    };
+    tokio::select! {
+        () = serve_connection(&admin, stream, &connection) => {}
+        Ok(()) = eviction => {}
+    }
+}
+
+async fn serve_connection(admin: &AdminServer, stream: TcpStream, connection: &AdminConnection) {
     // Set if the connection's one response is a stream.
     let stream_end: Mutex<Option<StreamEnd>> = Mutex::default();
     let service = service_fn(async |request| {
-        let mut response = admin.handle(request, local).await;
+        connection.begin_response();
+        let mut response = admin.handle(request, connection).await;
         *stream_end.lock() = response.body_mut().take_stream_end();
         Ok::<_, Infallible>(response)
     });
     // Errors are those of the client, or its disconnect: there is nothing to report.
-    let mut connection = std::pin::pin!(
+    let mut serving = std::pin::pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
@@ -171,15 +172,14 @@ async fn serve_connection(
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
     );
-    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut connection)
+    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut serving)
         .await
         .is_ok();
     let stream_end = stream_end.lock().take();
     if let (false, Some(stream_end)) = (in_time, stream_end) {
         tokio::select! {
-            _ = &mut connection => {}
-            _ = stream_end => drop(tokio::time::timeout(STREAM_FLUSH_TIMEOUT, connection).await),
+            _ = &mut serving => {}
+            _ = stream_end => drop(tokio::time::timeout(STREAM_FLUSH_TIMEOUT, serving).await),
         }
     }
-    drop(permit);
 }

@@ -32,8 +32,8 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 use families::MetricFamilies;
 use labels::{
-    DocumentOutcome, ForeignBytesKind, MetricsMode, ResponseSource, SniCheck, SpanLossReason,
-    TunnelVerdictLabel, VerdictLabel,
+    ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, LabelSet, MetricsMode,
+    ResponseSource, SniCheck, SpanLossReason, TunnelVerdictLabel, VerdictLabel,
 };
 use policy::PolicySeries;
 use series::{CounterTable, gauge_value, increment};
@@ -73,7 +73,7 @@ struct CrawlerSeries {
     requests: CounterTable,
     repeats: IntCounter,
     held_disconnects: IntCounter,
-    tls_failures: IntCounter,
+    tls_failures: CounterTable,
 }
 
 impl Metrics {
@@ -150,6 +150,13 @@ impl Metrics {
             self.enabled_families()
                 .map(|f| GaugeGuard::new(&f.connections)),
         )
+    }
+
+    /// Sets the maximum number of client connections.
+    pub fn set_connections_limit(&self, limit: usize) {
+        if let Some(families) = self.enabled_families() {
+            families.connections_limit.set(gauge_value(limit));
+        }
     }
 
     /// Counts a tunnel as open until the value is dropped.
@@ -365,9 +372,10 @@ fn crawler_series(
             held_disconnects: families
                 .held_disconnects
                 .get_metric_with_label_values(label)?,
-            tls_failures: families
-                .client_tls_failures
-                .get_metric_with_label_values(label)?,
+            tls_failures: CounterTable::new(
+                &families.client_tls_failures,
+                ClientTlsFailureCause::ALL.len(),
+            ),
             crawler,
         })
     });
@@ -407,6 +415,14 @@ impl CrawlerSeries {
         for (status, source) in labels::expected_requests() {
             self.request_counter(get, Some(status), source);
         }
+        for cause in ClientTlsFailureCause::ALL {
+            self.tls_failure_counter(cause);
+        }
+    }
+
+    fn tls_failure_counter(&self, cause: ClientTlsFailureCause) -> Option<&IntCounter> {
+        self.tls_failures
+            .counter(cause.index(), || [self.crawler.as_str(), cause.as_str()])
     }
 
     fn decision_counter(

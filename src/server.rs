@@ -3,6 +3,7 @@
 mod admin;
 pub(crate) mod authority;
 pub(crate) mod ca_bundle;
+mod descriptors;
 mod feed;
 pub(crate) mod ledger;
 mod origin_roots;
@@ -52,6 +53,7 @@ use crate::tls::{CaError, CertificateAuthority, CertificateIssuer};
 use crate::urls::address::AddressClass;
 
 use admin::{AdminParts, AdminTask};
+use descriptors::DescriptorShares;
 use feed::LedgerFeedTask;
 use ledger::{LedgerCell, LedgerOpener};
 use origin_roots::origin_tls_settings;
@@ -128,8 +130,11 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
+        let descriptors = DescriptorShares::allocate(settings);
+        let settings = &descriptors.apply(settings);
         let (recorder, span_export) = start_recorder(settings, &clock)?;
         let metrics = recorder.metrics().clone();
+        metrics.set_connections_limit(settings.accept.connections);
         count_panics(metrics.clone());
         let authorities = authority::open(settings, clock.wall_time())?;
         let listeners = Listeners::bind(settings)?;
@@ -183,7 +188,7 @@ impl Server {
             pem: ca_pem,
             sweeper,
         };
-        let server = admin.into_server(settings)?;
+        let server = admin.into_server(settings, descriptors.admin_connections)?;
         let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
         Ok(Self {
             proxy: listeners.proxy_addresses,

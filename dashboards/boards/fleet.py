@@ -93,10 +93,12 @@ WORK = [
     ),
     lines(
         "Client connections",
-        "At most limits.connections, 10,000 by default.",
+        "At most limits.connections, 10,000 by default; fewer if the limit of open files is too low (a warning at the start).",
         "short",
-        [("{{instance}}", "sum by (instance) (crawlgate_connections{@})")],
-        steps=[(9000, "red")],
+        [
+            ("{{instance}}", "sum by (instance) (crawlgate_connections{@})"),
+            ("limit of {{instance}}", "sum by (instance) (crawlgate_connections_limit{@})"),
+        ],
     ),
     lines(
         "Requests in progress",
@@ -122,8 +124,8 @@ MEANS = [
     ),
     lines(
         "Share of open files",
-        "Open files divided by the limit. A request in progress needs two, an idle connection one; at 1 no connection can "
-        "be accepted.",
+        "Open files divided by the limit. A request in progress needs two, an idle connection one. The proxy refuses "
+        "clients (503, overloaded) before the limit is reached.",
         "percentunit",
         [("{{instance}}", "max by (instance) (process_open_fds{@} / process_max_fds{@})")],
         most=1,

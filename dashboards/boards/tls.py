@@ -3,6 +3,7 @@
 from .grafana import Board, heading, lines, number, quantiles, share
 
 TUNNELS = "sum(rate(crawlgate_tunnels_total{@}[~]))"
+DISTRUST = 'sum(rate(crawlgate_client_tls_failures_total{@,cause="distrust"}[~]))'
 HANDSHAKES = 'rate(crawlgate_tls_handshake_seconds_count{@,side="client"}[~])'
 DAY = 86_400
 # Results of the server name check after which the tunnel stays open.
@@ -31,12 +32,9 @@ NOW = [
     ),
     number(
         "Clients failing TLS",
-        "Share of handshakes that clients aborted: usually they do not trust the certificate authority.",
+        "Share of handshakes in which a client rejected the certificate: it does not trust the certificate authority.",
         "percentunit",
-        share(
-            "sum(rate(crawlgate_client_tls_failures_total{@}[~]))",
-            f"(sum(rate(crawlgate_client_tls_failures_total{{@}}[~])) + sum({HANDSHAKES}))",
-        ),
+        share(DISTRUST, f"({DISTRUST} + sum({HANDSHAKES}))"),
         width=4,
         steps=[(0.01, "yellow"), (0.1, "red")],
     ),
@@ -95,7 +93,7 @@ INSIDE = [
     ),
     lines(
         "Open tunnels, by instance",
-        "At most limits.tunnels_per_host to one host.",
+        "Opaque tunnels, of which at most limits.tunnels_per_host may go to one host, and tunnels with plain HTTP.",
         "short",
         [("{{instance}}", "sum by (instance) (crawlgate_tunnels{@})")],
     ),
@@ -122,9 +120,15 @@ HANDSHAKE = [
     ),
     lines(
         "Handshakes aborted by clients, by crawler",
-        "The environment of these clients does not trust the certificate authority; `crawlgate env` sets it up.",
+        "distrust: the environment of these clients does not trust the certificate authority; `crawlgate env` sets it up. "
+        "left: clients that leave in a handshake but complete others, such as the probes of Crawlee.",
         "reqps",
-        [("{{crawler}}", "sum by (crawler) (rate(crawlgate_client_tls_failures_total{@}[~]))")],
+        [
+            (
+                "{{crawler}}: {{cause}}",
+                "sum by (crawler, cause) (rate(crawlgate_client_tls_failures_total{@}[~])) > 0",
+            )
+        ],
         stacked=True,
     ),
     lines(

@@ -163,12 +163,7 @@ impl AdminGuard {
         }
         let (name, port) = split_port(host);
         let local_ip = local.ip().to_canonical();
-        let ip = name
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>()
-            .ok();
-        let address = match ip.map(|ip| ip.to_canonical()) {
+        let address = match parse_ip(name).map(|ip| ip.to_canonical()) {
             Some(ip) => ip == local_ip || is_localhost(ip) && local_ip.is_loopback(),
             None => name == "localhost" && local_ip.is_loopback(),
         };
@@ -181,9 +176,22 @@ fn is_localhost(ip: IpAddr) -> bool {
     ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
 }
 
+/// Parses an address as URLs have it: IPv6 in brackets, IPv4 without (RFC 3986 section 3.2.2).
+fn parse_ip(name: &str) -> Option<IpAddr> {
+    match name.strip_prefix('[') {
+        Some(rest) => {
+            let address: Ipv6Addr = rest.strip_suffix(']')?.parse().ok()?;
+            Some(IpAddr::V6(address))
+        }
+        None => name.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+    }
+}
+
 /// Returns the name and the port of a `Host` value. The port defaults to 80, and is `None` if it is not a number.
 fn split_port(host: &str) -> (&str, Option<u16>) {
     match host.rsplit_once(':') {
+        // `parse` would accept a sign.
+        Some((name, port)) if port.starts_with('+') => (name, None),
         Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
         _ => (host, Some(80)),
     }
@@ -375,6 +383,16 @@ mod tests {
             (":3129", home, false),
             ("127.0.0.1:3129x", home, false),
             ("2130706433:3129", home, false),
+            ("[::ffff:127.0.0.1]:3129", home, true),
+            ("[[127.0.0.1]]:3129", home, false),
+            ("[127.0.0.1]:3129", home, false),
+            ("[[::1]]:3129", home, false),
+            ("[::1:3129", home, false),
+            ("::1]:3129", home, false),
+            ("::1:3129", home, false),
+            ("[]:3129", home, false),
+            ("[localhost]:3129", home, false),
+            ("127.0.0.1:+3129", home, false),
         ] {
             assert_eq!(guard.is_ours(host, local), ours, "{host} on {local}");
         }

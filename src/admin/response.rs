@@ -1,7 +1,9 @@
 //! The responses of the admin listener: a document, or a problem document (RFC 9457).
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::Value as Json;
@@ -40,6 +42,18 @@ pub(super) fn internal_error() -> Response<Full<Bytes>> {
         StatusCode::INTERNAL_SERVER_ERROR,
         "this request failed because of a bug in crawlgate; please report it",
     )
+}
+
+/// Returns a 503 response for a request of the API above the limit.
+pub(super) fn too_many_requests() -> Response<Full<Bytes>> {
+    let mut response = problem(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many requests of this client, or of all clients, are in progress on the admin listener",
+    );
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// Returns a problem document with these additional members.

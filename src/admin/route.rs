@@ -1,7 +1,6 @@
 //! The table of the admin listener's paths: the methods of each, whether it needs the token, and what answers it.
 
 use std::error::Error;
-use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request};
@@ -15,7 +14,7 @@ use super::body::AdminBody;
 use super::guard::PathAccess;
 use super::response::{self, TEXT_PLAIN, problem, text_response};
 use super::ui::Asset;
-use super::{AdminServer, health};
+use super::{AdminConnection, AdminServer, health};
 
 use AllowedMethods::{Post, Read, ReadOrDelete, ReadOrPost};
 use PathAccess::{Open, Token};
@@ -189,8 +188,12 @@ impl AllowedMethods {
 }
 
 impl AdminServer {
-    /// Answers one request that arrived on a connection to `local`.
-    pub async fn handle<B>(&self, request: Request<B>, local: SocketAddr) -> Response<AdminBody>
+    /// Answers the request of a connection.
+    pub async fn handle<B>(
+        &self,
+        request: Request<B>,
+        connection: &AdminConnection,
+    ) -> Response<AdminBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -198,7 +201,7 @@ impl AdminServer {
         let (head, body) = request.into_parts();
         let found = find(head.uri.path());
         let access = found.map_or(Token, |(route, _)| route.access);
-        if let Err(refusal) = self.guard.check(&head, local, access) {
+        if let Err(refusal) = self.guard.check(&head, connection.local, access) {
             return refusal.into_response().map(AdminBody::from);
         }
         let Some((route, handler)) = found else {
@@ -208,6 +211,9 @@ impl AdminServer {
         if !route.methods.allows(&head.method) {
             return response::method_not_allowed(route.methods.as_allow_value())
                 .map(AdminBody::from);
+        }
+        if access == Token && !connection.begin_api() {
+            return response::too_many_requests().map(AdminBody::from);
         }
         self.respond(handler, &head, body).await
     }

@@ -263,6 +263,7 @@ fn default_accept_limits() -> AcceptLimits {
     AcceptLimits {
         connections: 10_000,
         per_client: 1_000,
+        overload_replies: 256,
         reader: HeadReaderSettings {
             limits: HeadLimits {
                 bytes: 32 << 10,

@@ -135,6 +135,8 @@ metric_families! {
         "Body bytes received from and sent to clients and origins.";
     connections: IntGauge, "crawlgate_connections", [],
         "Open client connections.";
+    connections_limit: IntGauge, "crawlgate_connections_limit", [],
+        "The most client connections at once: limits.connections, or fewer if the limit of open files is too low.";
     tunnels: IntGauge, "crawlgate_tunnels", [],
         "Tunnels that are open or being connected, including those that carry plain HTTP.";
     tunnel_verdicts: Counters<TunnelVerdictLabel>, "crawlgate_tunnels_total", ["verdict"],
@@ -146,9 +148,9 @@ metric_families! {
     sni_checks: Counters<SniCheck>, "crawlgate_sni_checks_total", ["category"],
         "Tunnels to TLS ports by how their ClientHello compares with the CONNECT host. All are closed except match, \
          ech (the outer name matches; a hidden name cannot be seen) and, if the host is an address, none.";
-    client_tls_failures: IntCounterVec, "crawlgate_client_tls_failures_total", ["crawler"],
-        "TLS handshakes inside tunnels that clients aborted or failed, mostly because they do not trust the proxy's \
-         certificate authority.";
+    client_tls_failures: IntCounterVec, "crawlgate_client_tls_failures_total", ["crawler", "cause"],
+        "TLS handshakes inside tunnels that clients aborted or failed. distrust: they rejected the proxy's certificate, \
+         by an alert or by leaving before they ever completed a handshake; left: they left, but had completed others.";
     leaf_certificates: IntCounter, "crawlgate_leaf_certificates_total", [],
         "Certificates issued for hosts.";
     certificate_waits: IntCounter, "crawlgate_mint_waits_total", [],

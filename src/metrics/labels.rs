@@ -217,6 +217,22 @@ label_values! {
         Timeout = "timeout",
     }
 
+    /// The cause of a handshake that a client aborted or failed; the label `cause` of `client_tls_failures_total`.
+    pub enum ClientTlsFailureCause {
+        /// It rejected the certificate: by an alert, or by leaving before it has ever completed a handshake.
+        Distrust = "distrust",
+        /// It left, but has completed handshakes before.
+        Left = "left",
+        /// It sent an alert that is not about the certificate.
+        Alert = "alert",
+        /// It violated the protocol, or has no version or cipher in common with the proxy.
+        Protocol = "protocol",
+        /// It did not complete the handshake in time.
+        Timeout = "timeout",
+        /// Its connection failed.
+        Io = "io",
+    }
+
     /// The peer of a TLS connection; the label `side` of `tls_handshake_seconds`.
     pub enum TlsSide {
         /// A client, inside its tunnel.

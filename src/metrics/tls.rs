@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::labels::TlsSide;
+use super::labels::{ClientTlsFailureCause, TlsSide};
 use super::series::{gauge_value, increment};
 use super::{CrawlerIndex, Metrics};
 
@@ -27,12 +27,15 @@ impl Metrics {
     }
 
     /// Counts a handshake that a client has aborted or failed inside its tunnel.
-    pub fn record_client_handshake_failure(&self, crawler: CrawlerIndex) {
-        if self.enabled_families().is_some() {
-            increment(
-                self.crawler_series(crawler)
-                    .map(|series| &series.tls_failures),
-            );
+    pub fn record_client_handshake_failure(
+        &self,
+        crawler: CrawlerIndex,
+        cause: ClientTlsFailureCause,
+    ) {
+        if self.enabled_families().is_some()
+            && let Some(series) = self.crawler_series(crawler)
+        {
+            increment(series.tls_failure_counter(cause));
         }
     }
 

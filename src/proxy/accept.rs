@@ -60,6 +60,9 @@ pub struct AcceptLimits {
     pub connections: usize,
     /// The maximum number of connections from one client address.
     pub per_client: usize,
+    /// The maximum number of clients that are sent an overload response at the same time. Further
+    /// connections are closed without one.
+    pub overload_replies: usize,
     /// The limits and timeouts of the head reader.
     pub reader: HeadReaderSettings,
 }

@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use crate::clock::TimeSpan;
-use crate::metrics::OpenConnection;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
 use crate::metrics::record::RequestRecord;
 use crate::metrics::trace::TracePart;
+use crate::metrics::{OpenConnection, OpenTunnel};
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
@@ -68,7 +68,7 @@ pub struct ConnectionContext {
     pub caller: ConnectedClient,
     _gauge: OpenConnection,
     granted_tunnel: Mutex<Option<Box<GrantedTunnel>>>,
-    enclosing_tunnel: Option<(EnclosingTunnel, Option<TunnelSlot>)>,
+    enclosing_tunnel: Option<(EnclosingTunnel, Option<OpenTunnel>)>,
 }
 
 /// A CONNECT that was answered with 200.
@@ -84,8 +84,9 @@ struct GrantedTunnel {
 enum TunnelMode {
     /// TLS to this origin; the proxy inspects only the first bytes.
     Opaque(Box<OpaqueTunnel>, TunnelSlot),
-    /// Cleartext HTTP of this crawler, if anything.
-    Plain(CrawlerIdentity, TunnelSlot),
+    /// Cleartext HTTP of this crawler, if anything. It takes no slot of its host, since each request
+    /// inside is evaluated and paced like any other.
+    Plain(CrawlerIdentity, OpenTunnel),
     /// TLS that the proxy terminates, or cleartext HTTP.
     Intercepted(Box<InterceptedTunnel>),
 }
@@ -233,8 +234,8 @@ impl ProxyService {
         let is_tls = includes_port(&self.tunnels.settings.tls_ports, host.port());
         if !is_tls && !matches!(handling, TlsHandling::Intercept) {
             record.set_allowed(None);
-            let slot = self.acquire_slot(&host)?;
-            return Ok((host, TunnelMode::Plain(identity, slot)));
+            let gauge = self.recorder.metrics().track_tunnel();
+            return Ok((host, TunnelMode::Plain(identity, gauge)));
         }
         let refusal = match handling {
             TlsHandling::Intercept => None,

@@ -1,4 +1,4 @@
-//! Open tunnels: the limit per host, the relay of bytes, and the events that end a tunnel.
+//! Opaque tunnels: the limit per host, the relay of bytes, and the events that end a tunnel.
 //!
 //! The pipeline decides whether a tunnel may be opened, and `connect` inspects its first bytes.
 //! This module does not inspect the data.
@@ -49,7 +49,7 @@ pub struct TunnelSettings {
     pub total: Duration,
 }
 
-/// The limiter of open tunnels.
+/// The limiter of opaque tunnels.
 #[derive(Debug)]
 pub struct TunnelLimiter {
     /// The settings that apply to every tunnel.

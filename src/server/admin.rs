@@ -44,11 +44,15 @@ pub(super) struct AdminParts {
 }
 
 impl AdminParts {
-    /// Creates the server of the admin listener.
+    /// Creates the server of the admin listener, for at most this number of connections.
     ///
     /// # Errors
     /// If the token cannot be used.
-    pub(super) fn into_server(self, settings: &Settings) -> Result<AdminServer, StartError> {
+    pub(super) fn into_server(
+        self,
+        settings: &Settings,
+        max_connections: usize,
+    ) -> Result<AdminServer, StartError> {
         let token = settings
             .admin
             .token_file
@@ -80,7 +84,7 @@ impl AdminParts {
             stops,
             hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),
         };
-        Ok(AdminServer::new(guard, apis))
+        Ok(AdminServer::new(guard, apis, max_connections))
     }
 
     fn policy_and_stops_apis(&self, settings: &Settings) -> (PolicyApi, StopsApi) {

@@ -167,7 +167,8 @@ class Edges:
         self._report.equal("curl without our authority: it refuses our certificate (60)", done.returncode, 60)
 
         def counted() -> dict:
-            return dict(by_labels(self._gate.samples(), "crawlgate_client_tls_failures_total", ("crawler",)))
+            samples = self._gate.samples()
+            return dict(by_labels(samples, "crawlgate_client_tls_failures_total", ("crawler",), cause="distrust"))
 
         wait_for(counted, 5)
         self._report.equal("it is counted under its crawler", counted(), {"curl": 1})

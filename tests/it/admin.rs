@@ -1,5 +1,6 @@
 //! The admin listener over real sockets: pages, guards, and misbehaving clients.
 
+mod flood;
 mod hosts;
 mod ledger;
 mod live;
@@ -393,7 +394,11 @@ async fn the_server_stops_on_shutdown() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let admin = AdminServer::new(AdminGuard::new([], None), default_apis());
+    let admin = AdminServer::new(
+        AdminGuard::new([], None),
+        default_apis(),
+        AdminServer::MAX_CONNECTIONS,
+    );
     let serving = tokio::spawn(admin.serve(listener, async {
         let _ = stopped.await;
     }));

@@ -26,6 +26,7 @@ mod conformance;
 mod dashboards;
 mod decisions;
 mod dependencies;
+mod descriptors;
 mod diff;
 mod document;
 mod documentation;

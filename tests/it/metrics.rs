@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::labels::{
-    ForeignBytesKind, MetricsMode, ResponseSource, RuleKind, RuleMode, VerdictLabel,
+    ClientTlsFailureCause, ForeignBytesKind, MetricsMode, ResponseSource, RuleKind, RuleMode,
+    VerdictLabel,
 };
 use crawlgate::metrics::log::DecisionLog;
 use crawlgate::metrics::policy::{PolicyMetrics, RETENTION, RULE_LABELS, RuleCounts};
@@ -29,7 +30,7 @@ const RELEASED_NAMES: &str = "
     crawlgate_decisions_total crawlgate_rule_matched_total crawlgate_rule_decided_total crawlgate_requests_total
     crawlgate_request_duration_seconds crawlgate_decision_duration_seconds crawlgate_upstream_ttfb_seconds
     crawlgate_dns_duration_seconds crawlgate_connect_duration_seconds crawlgate_upstream_responses_total
-    crawlgate_upstream_errors_total crawlgate_bytes_total crawlgate_connections crawlgate_inflight_requests
+    crawlgate_upstream_errors_total crawlgate_bytes_total crawlgate_connections crawlgate_connections_limit crawlgate_inflight_requests
     crawlgate_robots_fetches_total crawlgate_robots_cache_entries crawlgate_tunnels crawlgate_tunnels_total crawlgate_documents_total crawlgate_sni_checks_total
     crawlgate_addresses_refused_total crawlgate_upstream_unverified_total crawlgate_policy_info crawlgate_policy_last_reload_success
     crawlgate_policy_last_reload_success_timestamp_seconds crawlgate_policy_reloads_total crawlgate_policy_rules
@@ -133,23 +134,40 @@ impl Bench {
 fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
     let bench = Bench::new();
     for crawler in ["anonymous", "news-bot"] {
-        let series = format!("crawlgate_client_tls_failures_total{{crawler=\"{crawler}\"}}");
-        assert_eq!(bench.value(&series), Some(0.0), "shown before it occurs");
+        for cause in ClientTlsFailureCause::ALL {
+            let cause = cause.as_str();
+            let series = format!(
+                "crawlgate_client_tls_failures_total{{cause=\"{cause}\",crawler=\"{crawler}\"}}"
+            );
+            assert_eq!(bench.value(&series), Some(0.0), "shown before it occurs");
+        }
     }
-    bench
-        .metrics
-        .record_client_handshake_failure(bench.metrics.crawler_index("news-bot"));
-    bench
-        .metrics
-        .record_client_handshake_failure(bench.metrics.crawler_index("stranger"));
-    bench
-        .metrics
-        .record_client_handshake_failure(CrawlerIndex::ANONYMOUS);
+    for (crawler, cause) in [
+        (
+            bench.metrics.crawler_index("news-bot"),
+            ClientTlsFailureCause::Left,
+        ),
+        (
+            bench.metrics.crawler_index("stranger"),
+            ClientTlsFailureCause::Distrust,
+        ),
+        (CrawlerIndex::ANONYMOUS, ClientTlsFailureCause::Distrust),
+    ] {
+        bench
+            .metrics
+            .record_client_handshake_failure(crawler, cause);
+    }
     bench.metrics.record_leaf_certificate();
     bench.metrics.record_certificate_wait();
     bench.check(&[
-        ("client_tls_failures_total{crawler=\"anonymous\"}", 2.0),
-        ("client_tls_failures_total{crawler=\"news-bot\"}", 1.0),
+        (
+            "client_tls_failures_total{cause=\"distrust\",crawler=\"anonymous\"}",
+            2.0,
+        ),
+        (
+            "client_tls_failures_total{cause=\"left\",crawler=\"news-bot\"}",
+            1.0,
+        ),
         ("leaf_certificates_total", 1.0),
         ("mint_waits_total", 1.0),
     ]);

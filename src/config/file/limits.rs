@@ -23,7 +23,7 @@ const MAX_TIME: Duration = Duration::from_secs(365 * 86_400);
 pub(super) const LIMIT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "connections",
-        "The maximum number of client connections; others are answered with 503.",
+        "The maximum number of client connections; others are answered with 503. Lowered if the limit of open files is too low.",
         &CountValue {
             range: COUNT_RANGE,
             place: |s: &mut Settings| &mut s.accept.connections,
@@ -111,7 +111,7 @@ pub(super) const LIMIT_KEYS: &[ConfigKey<Settings>] = &[
     ),
     ConfigKey::new(
         "tunnels_per_host",
-        "Open tunnels to one host; over it 503.",
+        "Open tunnels to one host whose bytes are copied unread; over it 503.",
         &CountValue {
             range: COUNT_RANGE,
             place: |s: &mut Settings| &mut s.tunnels.per_host,

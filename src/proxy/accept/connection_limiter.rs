@@ -8,15 +8,12 @@ use parking_lot::Mutex;
 
 use super::AcceptLimits;
 
-/// The maximum number of clients that are sent an overload response at the same time. Further
-/// connections are closed without one.
-const MAX_OVERLOAD_REPLIES: usize = 256;
-
 /// Counts connections.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     max_connections: usize,
     max_per_client: usize,
+    max_overload_replies: usize,
     counts: Mutex<ConnectionCounts>,
 }
 
@@ -41,6 +38,7 @@ impl ConnectionLimiter {
         Arc::new(Self {
             max_connections: limits.connections,
             max_per_client: limits.per_client,
+            max_overload_replies: limits.overload_replies,
             counts: Mutex::default(),
         })
     }
@@ -70,7 +68,7 @@ impl ConnectionLimiter {
     /// Returns a slot for an overload response, unless too many are being sent.
     pub(super) fn acquire_overload_reply(limiter: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut counts = limiter.counts.lock();
-        if counts.overload_replies >= MAX_OVERLOAD_REPLIES {
+        if counts.overload_replies >= limiter.max_overload_replies {
             return None;
         }
         counts.overload_replies += 1;
@@ -121,6 +119,7 @@ mod tests {
         ConnectionLimiter::new(&AcceptLimits {
             connections,
             per_client,
+            overload_replies: 4,
             reader,
         })
     }
@@ -146,7 +145,7 @@ mod tests {
     #[test]
     fn overload_responses_are_limited() {
         let limiter = limiter(0, 0);
-        let slots: Vec<_> = (0..MAX_OVERLOAD_REPLIES)
+        let slots: Vec<_> = (0..4)
             .map(|_| ConnectionLimiter::acquire_overload_reply(&limiter).unwrap())
             .collect();
         assert!(ConnectionLimiter::acquire_overload_reply(&limiter).is_none());

@@ -78,14 +78,14 @@ impl ProxyService {
                 }
                 None
             }
-            TunnelMode::Plain(identity, slot) => {
+            TunnelMode::Plain(identity, gauge) => {
                 let plain = self.read_plain_start(&mut client, drain).await;
                 if plain == PlainTunnelStart::Http {
                     record.finish(self.recorder.clock().now());
                     // The credentials of the CONNECT apply to the requests inside.
                     context.caller =
                         ConnectedClient::for_tunnel(context.caller.address(), identity);
-                    context.enclosing_tunnel = Some((EnclosingTunnel::plain(&host), Some(slot)));
+                    context.enclosing_tunnel = Some((EnclosingTunnel::plain(&host), Some(gauge)));
                     return Some(client);
                 }
                 self.close_plain(plain, record);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::metrics::labels::{ForeignBytesKind, SniCheck};
+use crate::metrics::labels::{ClientTlsFailureCause, ForeignBytesKind, SniCheck};
 use crate::metrics::record::{RequestRecord, UrlRetention};
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -15,7 +15,7 @@ use crate::pipeline::snapshot::PolicySnapshot;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{ClientSocket, client_tls};
 use crate::proxy::http::ProxyService;
-use crate::proxy::intercept::{Interceptor, handshake_failure};
+use crate::proxy::intercept::{ClientTlsFailure, Interceptor};
 use crate::proxy::request_target::{EnclosingTunnel, RefusedTunnel};
 use crate::proxy::sniff::SniffResult;
 use crate::proxy::tunnel::wait_cut_off;
@@ -24,6 +24,12 @@ use crate::urls::target::HostTarget;
 
 use super::ConnectionContext;
 use super::after_connect::{FirstBytes, record_rejected, starts_http};
+
+/// The failure of a client that does not complete the handshake in time.
+const TIMED_OUT: ClientTlsFailure = ClientTlsFailure {
+    log_word: "client_tls_timeout",
+    cause: ClientTlsFailureCause::Timeout,
+};
 
 /// A granted CONNECT whose contents are intercepted.
 #[derive(Debug)]
@@ -40,7 +46,7 @@ pub(super) struct InterceptedTunnel {
 /// The cause of a failed handshake.
 enum HandshakeFailure {
     /// The client failed.
-    Client(&'static str),
+    Client(ClientTlsFailure),
     /// The client has used up its certificate rate and would have to wait too long.
     RateLimited,
     /// No certificate can be issued.
@@ -87,11 +93,16 @@ impl ProxyService {
                 );
             }
             let hello = (&host, tickets, context.caller.address());
-            match self
-                .handshake(client, &tunnel.interceptor, hello, drain)
-                .await
-            {
+            match self.handshake(client, &tunnel, hello, drain).await {
                 Ok(client) => (client, tls_tunnel(&host, refused, &tunnel, record)),
+                Err(HandshakeFailure::Client(failure))
+                    if failure.cause == ClientTlsFailureCause::Left && refused.is_none() =>
+                {
+                    // A probe by a client that trusts the authority is no event of its own.
+                    self.count_client_failure(failure, &tunnel);
+                    record.discard();
+                    return None;
+                }
                 Err(failure) => {
                     self.close_failed_handshake(failure, &tunnel, &host, record);
                     return None;
@@ -106,11 +117,16 @@ impl ProxyService {
     async fn handshake(
         &self,
         client: ClientSocket,
-        interceptor: &Interceptor,
+        tunnel: &InterceptedTunnel,
         (host, tickets, address): (&HostTarget, SessionTickets, std::net::IpAddr),
         drain: &mut DrainWatch,
     ) -> Result<ClientSocket, HandshakeFailure> {
         let timeout: Duration = self.tunnels.settings.hello;
+        let InterceptedTunnel {
+            interceptor,
+            identity,
+            ..
+        } = tunnel;
         let clock = self.recorder.clock();
         let handshake = async {
             let leaf = interceptor
@@ -124,10 +140,12 @@ impl ProxyService {
                 client_tls::accept(client, leaf.server_config(tickets)),
             )
             .await;
-            let handshake =
-                handshake.map_err(|_| HandshakeFailure::Client("client_tls_timeout"))?;
-            let client = handshake
-                .map_err(|error: io::Error| HandshakeFailure::Client(handshake_failure(&error)))?;
+            let handshake = handshake.map_err(|_| HandshakeFailure::Client(TIMED_OUT))?;
+            let client = handshake.map_err(|error: io::Error| {
+                let failure = interceptor.classify_failure(&error, identity.index, address);
+                HandshakeFailure::Client(failure)
+            })?;
+            interceptor.record_trust(identity.index, address);
             self.recorder
                 .metrics()
                 .record_client_handshake(clock.now().saturating_duration_since(began));
@@ -183,24 +201,30 @@ impl ProxyService {
                     "mint_failed",
                 );
             }
-            HandshakeFailure::Client(why) => {
+            HandshakeFailure::Client(failure) => {
                 let mut record = record;
-                record.set_close_reason(why);
-                self.recorder
-                    .metrics()
-                    .record_client_handshake_failure(tunnel.identity.index);
-                if tunnel.interceptor.should_warn(self.recorder.clock().now()) {
+                record.set_close_reason(failure.log_word);
+                self.count_client_failure(failure, tunnel);
+                if failure.cause == ClientTlsFailureCause::Distrust
+                    && tunnel.interceptor.should_warn(self.recorder.clock().now())
+                {
                     tracing::warn!(
                         crawler = tunnel.identity.crawler.as_str(),
                         host = host.host(),
-                        why,
+                        why = failure.log_word,
                         "a client aborted its TLS handshake: does it trust the CA? `crawlgate env` prints the \
                          settings for common clients. Logged at most once a minute; \
-                         crawlgate_client_tls_failures_total counts all failures"
+                         crawlgate_client_tls_failures_total{{cause=\"distrust\"}} counts all such clients"
                     );
                 }
             }
         }
+    }
+
+    fn count_client_failure(&self, failure: ClientTlsFailure, tunnel: &InterceptedTunnel) {
+        self.recorder
+            .metrics()
+            .record_client_handshake_failure(tunnel.identity.index, failure.cause);
     }
 }
 

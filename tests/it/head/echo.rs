@@ -45,6 +45,7 @@ pub(super) fn limits() -> AcceptLimits {
     AcceptLimits {
         connections: 100,
         per_client: 100,
+        overload_replies: 100,
         reader,
     }
 }

@@ -121,7 +121,7 @@ impl TestAdmin {
     pub(crate) async fn start(guard: AdminGuard, apis: AdminApis) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = AdminServer::new(guard, apis);
+        let server = AdminServer::new(guard, apis, AdminServer::MAX_CONNECTIONS);
         tokio::spawn(server.serve(listener, std::future::pending()));
         Self { address }
     }

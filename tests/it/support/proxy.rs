@@ -53,10 +53,33 @@ impl TestProxy {
         policy: &str,
         change: impl FnOnce(&mut Command),
     ) -> Self {
+        Self::start_command(
+            Command::new(env!("CARGO_BIN_EXE_crawlgate")),
+            config,
+            policy,
+            change,
+        )
+    }
+
+    /// As [`TestProxy::start`], after `ulimit` with these options.
+    pub(crate) fn start_with_ulimit(options: &str, config: &str, policy: &str) -> Self {
+        let mut command = Command::new("sh");
+        let limited = format!("ulimit {options} && exec \"$0\" \"$@\"");
+        command
+            .args(["-c", &limited])
+            .arg(env!("CARGO_BIN_EXE_crawlgate"));
+        Self::start_command(command, config, policy, |_| {})
+    }
+
+    fn start_command(
+        mut command: Command,
+        config: &str,
+        policy: &str,
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
         let directory = create_directory();
         write(&directory, "policy.yaml", policy);
         let file = write(&directory, "crawlgate.yaml", config);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_crawlgate"));
         command
             .args(["run", "--config"])
             .arg(file)

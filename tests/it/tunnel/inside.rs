@@ -507,6 +507,31 @@ fn other_protocols_are_closed() {
     );
 }
 
+/// The series of failed handshakes of anonymous clients with this cause.
+fn handshake_failures(gate: &TestProxy, cause: &str) -> u64 {
+    gate.counter(&format!(
+        "crawlgate_client_tls_failures_total{{cause=\"{cause}\",crawler=\"anonymous\"}}"
+    ))
+}
+
+/// A client in a tunnel that has sent its ClientHello and received the beginning of the proxy's answer.
+fn begin_handshake(gate: &TestProxy) -> RawClient {
+    let config = trusting(gate);
+    let name = ServerName::try_from("a.test").unwrap();
+    let mut connection = ClientConnection::new(config, name).unwrap();
+    let mut hello = Vec::new();
+    connection.write_tls(&mut hello).unwrap();
+    let mut client = RawClient::tunnel(gate.proxy, 443);
+    client.send(hello);
+    client.read_bytes(5);
+    client
+}
+
+/// A client that closes without an alert when it has the certificate, as Node and Java do if they do not trust it.
+fn leave_in_handshake(gate: &TestProxy) {
+    drop(begin_handshake(gate));
+}
+
 #[test]
 fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
     let gate = gate();
@@ -521,13 +546,10 @@ fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
             .unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
     }
-    // A client that just closes, as Node and Java do.
-    let mut client = RawClient::tunnel(gate.proxy, 443);
-    client.send(super::hello::hello(Some("a.test")));
-    client.read_bytes(5);
-    drop(client);
-    let failures = "crawlgate_client_tls_failures_total{crawler=\"anonymous\"}";
-    wait_until("three failures", || gate.counter(failures) == 3);
+    leave_in_handshake(&gate);
+    wait_until("three failures", || {
+        handshake_failures(&gate, "distrust") == 3
+    });
     wait_until("named in the log", || {
         gate.decision_log().matches("client_tls_").count() == 3
     });
@@ -545,6 +567,65 @@ fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
         "{}",
         gate.stderr()
     );
+}
+
+/// got-scraping opens a connection for each host to learn its ALPN protocol, and ends it before the proxy has its
+/// Finished.
+#[test]
+fn a_client_that_trusts_the_authority_may_leave_in_a_handshake() {
+    let gate = gate();
+    let config = trusting(&gate);
+    let mut client = Inside::open(gate.proxy, "a.test", &config);
+    check(&client.ask("a.test", "/private/").0, 451, &[]);
+    drop(client);
+    for _ in 0..3 {
+        leave_in_handshake(&gate);
+    }
+    wait_until("three probes", || handshake_failures(&gate, "left") == 3);
+    assert_eq!(handshake_failures(&gate, "distrust"), 0);
+    // The next request is logged after them.
+    let mut client = Inside::open(gate.proxy, "a.test", &config);
+    client.ask("a.test", "/private/last");
+    wait_until("the last request is logged", || {
+        gate.decision_log().matches("\"rule\":\"private\"").count() == 2
+    });
+    assert!(
+        !gate.decision_log().contains("client_left"),
+        "{}",
+        gate.decision_log()
+    );
+    assert!(!gate.stderr().contains("does it trust the CA?"));
+    // An alert counts even so.
+    let strict = Arc::new(
+        builder()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+    );
+    assert!(Inside::try_open(gate.proxy, "a.test:443", "a.test", &strict).is_err());
+    wait_until("the alert is counted", || {
+        handshake_failures(&gate, "distrust") == 1
+    });
+    wait_until("told", || gate.stderr().contains("does it trust the CA?"));
+}
+
+#[test]
+fn handshakes_that_fail_for_other_causes_are_not_distrust() {
+    let gate = gate_with("", "timeouts: { tls: 300ms }");
+    // Nothing follows the ClientHello.
+    begin_handshake(&gate).read_rest();
+    wait_until("a timeout", || handshake_failures(&gate, "timeout") == 1);
+    // An alert (handshake_failure) that is not about the certificate.
+    let mut client = begin_handshake(&gate);
+    client.send(b"\x15\x03\x03\x00\x02\x02\x28");
+    client.read_rest();
+    wait_until("an alert", || handshake_failures(&gate, "alert") == 1);
+    // Bytes that are not TLS.
+    let mut client = begin_handshake(&gate);
+    client.send("GET / HTTP/1.1\r\n\r\n");
+    client.read_rest();
+    wait_until("no TLS", || handshake_failures(&gate, "protocol") == 1);
+    assert_eq!(handshake_failures(&gate, "distrust"), 0);
+    assert!(!gate.stderr().contains("does it trust the CA?"));
 }
 
 #[test]

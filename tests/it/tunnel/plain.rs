@@ -57,6 +57,29 @@ fn each_request_inside_a_tunnel_is_evaluated() {
     });
 }
 
+/// linkinator opens a tunnel for each of up to 100 pages.
+#[test]
+fn tunnels_with_http_are_not_limited_by_host() {
+    let origin = text_origin();
+    let more = "limits: { tunnels_per_host: 2 }";
+    let gate = TestProxy::start(
+        &config("connect_ports: [1-65535]\n  tls_ports: [443]", more),
+        POLICY,
+    );
+    let request = format!("GET / HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.port);
+    let mut clients: Vec<RawClient> = (0..5)
+        .map(|_| RawClient::tunnel(gate.proxy, origin.port))
+        .collect();
+    assert_eq!(gate.counter("crawlgate_tunnels"), 5);
+    for client in &mut clients {
+        assert_eq!(client.request(&request).body, "ok");
+    }
+    drop(clients);
+    wait_until("the tunnels are over", || {
+        gate.counter("crawlgate_tunnels") == 0
+    });
+}
+
 /// A host whose tunnels are undecided is no obstacle if each URL is visible.
 #[test]
 fn a_partly_refused_host_is_evaluated_by_url() {
