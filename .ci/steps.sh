@@ -55,6 +55,9 @@ install() {
   command -v java >/dev/null && command -v keytool >/dev/null || packages+=(openjdk-17-jdk-headless)
   command -v chromium >/dev/null || packages+=(chromium)
   command -v certutil >/dev/null || packages+=(libnss3-tools)
+  command -v nginx >/dev/null || packages+=(nginx-light)
+  command -v apache2 >/dev/null || packages+=(apache2-bin)
+  [[ -e /usr/share/jetty9/start.jar ]] || packages+=(jetty9)
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
   install_packages "${packages[@]}"
@@ -198,6 +201,10 @@ dashboards() {
 
 admin_api() {
   "$scratch/venv/bin/python" -B tests/acceptance/api.py --binary "$binary" | tee "$scratch/acceptance-api.log"
+}
+
+spellings() {
+  python3 -B tests/hostile/spellings.py --binary "$binary" | tee "$scratch/acceptance-spellings.log"
 }
 
 # Its screenshots stay under target/screenshots.

@@ -111,7 +111,7 @@ pub use internal::policy::fact::{
 pub use internal::policy::rule::{PolicyStage, RuleIndex};
 pub use internal::policy::source::{FileError, FileSystem, MemoryFileSystem};
 pub use internal::policy::trail::Trail;
-pub use internal::urls::target::{HostTarget, Scheme, TargetError, UrlTarget};
+pub use internal::urls::target::{HostTarget, LaxReading, Scheme, TargetError, UrlTarget};
 
 // robots.txt.
 pub use internal::robots::extension::UsageRule;
