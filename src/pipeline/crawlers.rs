@@ -9,13 +9,16 @@
 //! This module reads the request's head; `stage/identify.rs` refuses the request.
 
 mod basic_auth;
+mod hash_queue;
 pub mod password;
+mod source_table;
 mod throttle;
 mod verifier;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::PROXY_AUTHORIZATION;
@@ -27,7 +30,7 @@ use crate::model::crawler::Crawler;
 use crate::model::rule_id::Slug;
 
 use password::PasswordHash;
-use verifier::{CredentialVerifier, ReferenceHash, VerificationOutcome};
+use verifier::{CredentialVerifier, ReferenceHash};
 
 /// A crawler, and the signs by which a client is recognized as it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +79,8 @@ pub enum AuthenticationError {
     MalformedCredentials(&'static str),
     /// The credentials are not those of any crawler.
     InvalidCredentials,
-    /// Too many wrong credentials came from the address, so these were not checked.
-    Throttled,
+    /// Too many wrong credentials came from the address, so these were not checked. They may be after this time.
+    Throttled(Duration),
     /// Too many credentials are being checked, so these were not.
     Busy,
 }
@@ -221,14 +224,11 @@ impl CrawlerRegistry {
             (None, Some(decoy)) => ReferenceHash::Decoy(decoy),
             (None, None) => return Err(AuthenticationError::InvalidCredentials),
         };
-        match self.verifier.verify(address, &credentials, reference).await {
-            VerificationOutcome::Valid => user
-                .map(|(index, _)| *index)
-                .ok_or(AuthenticationError::InvalidCredentials),
-            VerificationOutcome::Invalid => Err(AuthenticationError::InvalidCredentials),
-            VerificationOutcome::Throttled => Err(AuthenticationError::Throttled),
-            VerificationOutcome::Busy => Err(AuthenticationError::Busy),
-        }
+        self.verifier
+            .verify(address, &credentials, reference)
+            .await?;
+        user.map(|(index, _)| *index)
+            .ok_or(AuthenticationError::InvalidCredentials)
     }
 }
 

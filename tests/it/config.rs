@@ -25,7 +25,7 @@ use crawlgate::model::crawler::CrawlerHint;
 use crawlgate::model::profile::Profile;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::crawlers::AnonymousAccess;
-use crawlgate::pipeline::crawlers::password::PasswordMatch;
+use crawlgate::pipeline::crawlers::password::{HashMemory, PasswordMatch};
 use crawlgate::proxy::intercept::RefusalDelivery;
 use crawlgate::proxy::local_reply::ProfileSelection;
 use crawlgate::proxy::resolve::NameServers;
@@ -287,8 +287,11 @@ fn every_key_reaches_its_setting() {
     );
     let auth = news.auth.as_ref().unwrap();
     assert_eq!(
-        (&*auth.user, auth.password.verify("s3cret")),
-        ("news", PasswordMatch::Match)
+        (
+            &*auth.user,
+            auth.password.verify("s3cret", &mut HashMemory::default())
+        ),
+        ("news", Some(PasswordMatch::Match))
     );
     assert_eq!(
         (lab.crawler.as_str(), lab.crawler.profile(), &lab.auth),

@@ -6,14 +6,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use argon2::password_hash::PasswordHasher;
 use argon2::password_hash::phc;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use argon2::{Argon2, Params};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 
 /// The largest memory of a hash that is accepted, in KiB: 1 GiB.
 const MAX_MEMORY_KIB: u32 = 1 << 20;
 /// The most passes over that memory.
 const MAX_PASSES: u32 = 64;
+/// The most blocks of 1 KiB that are kept for the next hash. The C library maps a larger allocation by itself, and
+/// unmaps it when it is freed.
+const MAX_KEPT_BLOCKS: usize = 32 << 10;
 /// bcrypt's cost doubles the time with each step. This one takes about ten seconds.
 const MAX_BCRYPT_COST: u32 = 17;
 
@@ -33,6 +36,33 @@ pub enum PasswordMatch {
     Match,
     /// The password does not match.
     Mismatch,
+}
+
+/// The memory in which hashes are computed, one after another.
+///
+/// A new allocation for each hash would make the process grow by some 19 MiB with each: the C library does not return
+/// freed memory of this size to the system, and fragments it.
+#[derive(Debug, Default)]
+pub struct HashMemory(Vec<Block>);
+
+impl HashMemory {
+    /// Returns at least this number of blocks; `None` if the system has no memory for them.
+    fn blocks(&mut self, count: usize) -> Option<&mut [Block]> {
+        if self.0.len() < count {
+            // Freed first, since its content is not needed.
+            self.0 = Vec::new();
+            self.0.try_reserve_exact(count).ok()?;
+            self.0.resize(count, Block::new());
+        }
+        Some(&mut self.0)
+    }
+
+    /// Frees the memory if it is too large to be kept.
+    fn trim(&mut self) {
+        if self.0.len() > MAX_KEPT_BLOCKS {
+            self.0 = Vec::new();
+        }
+    }
 }
 
 impl fmt::Debug for PasswordHash {
@@ -74,20 +104,52 @@ impl PasswordHash {
     }
 
     /// Compares a password with the hash, in constant time. Takes some 10 to 100 milliseconds and the memory that the
-    /// hash demands.
-    pub fn verify(&self, password: &str) -> PasswordMatch {
+    /// hash demands. `None` if the system has no memory for it.
+    pub fn verify(&self, password: &str, memory: &mut HashMemory) -> Option<PasswordMatch> {
         let is_match = match &self.0 {
-            PasswordHashKind::Argon2(hash) => Argon2::default()
-                .verify_password(password.as_bytes(), hash.as_ref())
-                .is_ok(),
+            PasswordHashKind::Argon2(hash) => matches_argon2(hash, password, memory)?,
             PasswordHashKind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         };
-        if is_match {
+        Some(if is_match {
             PasswordMatch::Match
         } else {
             PasswordMatch::Mismatch
-        }
+        })
     }
+}
+
+/// Computes the hash of a password with the parameters and the salt of another, and compares them.
+fn matches_argon2(
+    hash: &phc::PasswordHash,
+    password: &str,
+    memory: &mut HashMemory,
+) -> Option<bool> {
+    let (Some(salt), Some(expected), Ok(algorithm), Ok(params)) = (
+        &hash.salt,
+        &hash.hash,
+        Algorithm::try_from(hash.algorithm.as_str()),
+        Params::try_from(hash),
+    ) else {
+        return Some(false);
+    };
+    let version = hash
+        .version
+        .map_or(Ok(Version::default()), Version::try_from);
+    let Ok(version) = version else {
+        return Some(false);
+    };
+    let blocks = memory.blocks(params.block_count())?;
+    let mut output = vec![0; expected.len()];
+    let computed = Argon2::new(algorithm, version, params).hash_password_into_with_memory(
+        password.as_bytes(),
+        salt,
+        &mut output,
+        blocks,
+    );
+    memory.trim();
+    // `Output` compares in constant time.
+    let output = computed.ok().and_then(|()| phc::Output::new(&output).ok());
+    Some(output.is_some_and(|output| output == *expected))
 }
 
 fn parse_argon2(text: &str) -> Result<PasswordHash, &'static str> {
@@ -118,6 +180,10 @@ mod tests {
     /// Created by libcrypt, as `htpasswd -nbB -C 4` does.
     const BCRYPT: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
 
+    fn verify(hash: &PasswordHash, password: &str) -> PasswordMatch {
+        hash.verify(password, &mut HashMemory::default()).unwrap()
+    }
+
     #[test]
     fn a_generated_hash_verifies_only_its_password() {
         let text = PasswordHash::generate("correct horse").unwrap();
@@ -131,8 +197,8 @@ mod tests {
             "each has a salt of its own"
         );
         let hash = PasswordHash::parse(&text).unwrap();
-        assert_eq!(hash.verify("correct horse"), PasswordMatch::Match);
-        assert_eq!(hash.verify("correct hors"), PasswordMatch::Mismatch);
+        assert_eq!(verify(&hash, "correct horse"), PasswordMatch::Match);
+        assert_eq!(verify(&hash, "correct hors"), PasswordMatch::Mismatch);
         assert!(!format!("{hash:?}").contains("argon2"));
     }
 
@@ -140,15 +206,40 @@ mod tests {
     fn hashes_of_other_programs() {
         let hash = PasswordHash::parse(BCRYPT).unwrap();
         assert_eq!(
-            (hash.verify("s3cret"), hash.verify("S3cret")),
+            (verify(&hash, "s3cret"), verify(&hash, "S3cret")),
             (PasswordMatch::Match, PasswordMatch::Mismatch)
         );
         // The example of Argon2's reference program.
         let hash = "$argon2i$v=19$m=65536,t=2,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG";
-        assert_eq!(
-            PasswordHash::parse(hash).unwrap().verify("password"),
-            PasswordMatch::Match
-        );
+        let hash = PasswordHash::parse(hash).unwrap();
+        assert_eq!(verify(&hash, "password"), PasswordMatch::Match);
+    }
+
+    #[test]
+    fn one_memory_serves_all_hashes_and_keeps_no_large_one() {
+        let hash = |memory_kib: u32, lanes: u32| {
+            let params = Params::new(memory_kib, 1, lanes, None).unwrap();
+            let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+            let text: phc::PasswordHash = argon2.hash_password(b"s3cret").unwrap();
+            PasswordHash::parse(&text.to_string()).unwrap()
+        };
+        let mut memory = HashMemory::default();
+        for (memory_kib, lanes, kept) in [
+            (64, 1, 64),
+            (1_024, 4, 1_024),
+            (64, 2, 1_024),
+            (33 << 10, 1, 0),
+            (100, 3, 96),
+        ] {
+            let hash = hash(memory_kib, lanes);
+            for (password, expected) in [
+                ("s3cret", PasswordMatch::Match),
+                ("other", PasswordMatch::Mismatch),
+            ] {
+                assert_eq!(hash.verify(password, &mut memory), Some(expected));
+            }
+            assert_eq!(memory.0.len(), kept, "{memory_kib} KiB");
+        }
     }
 
     #[test]

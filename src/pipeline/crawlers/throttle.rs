@@ -3,14 +3,12 @@
 //! An attempt is charged before it is checked, so that many at once count, and refunded if it was right. Governor's
 //! limiters cannot refund.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The number of cells. Two sources that share a cell share their attempts; the hash is keyed at random, so that no
-/// source can choose its cell.
-const CELL_COUNT: usize = 4096;
+use super::source_table::SourceTable;
+
 /// The time that an attempt costs, in milliseconds.
 const ATTEMPT_COST_MS: u64 = 6_000;
 /// The number of attempts at once.
@@ -21,58 +19,62 @@ const BURST: u64 = 10;
 pub(super) enum ThrottleDecision {
     /// It may be made, and has been charged.
     Charged,
-    /// Too many attempts were wrong.
-    Refused,
+    /// Too many attempts were wrong. The next one may be made after this time.
+    Refused(Duration),
 }
 
 /// The generic cell rate algorithm (ITU-T I.371). Each cell has the time, in milliseconds since the start, at which all
 /// that was charged will have drained.
 #[derive(Debug)]
 pub(super) struct LoginThrottle {
-    hasher: RandomState,
     started_at: Instant,
-    cells: Box<[AtomicU64]>,
+    cells: SourceTable<AtomicU64>,
 }
 
 impl LoginThrottle {
     pub(super) fn new(now: Instant) -> Self {
-        let cells = (0..CELL_COUNT).map(|_| AtomicU64::new(0)).collect();
         Self {
-            hasher: RandomState::new(),
             started_at: now,
-            cells,
+            cells: SourceTable::new(),
         }
     }
 
     /// Charges an attempt to a source.
     pub(super) fn charge(&self, source: IpAddr, now: Instant) -> ThrottleDecision {
-        let Some(cell) = self.cell(source) else {
-            return ThrottleDecision::Refused;
-        };
         let now = self.elapsed_ms(now);
-        let charged = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
-            let done = done.max(now) + ATTEMPT_COST_MS;
-            (done - now <= BURST * ATTEMPT_COST_MS).then_some(done)
+        let charged = self.cells.get(source).map(|cell| {
+            cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
+                let done = done.max(now) + ATTEMPT_COST_MS;
+                (done - now <= BURST * ATTEMPT_COST_MS).then_some(done)
+            })
         });
-        if charged.is_ok() {
-            ThrottleDecision::Charged
-        } else {
-            ThrottleDecision::Refused
+        match charged {
+            Some(Ok(_)) => ThrottleDecision::Charged,
+            Some(Err(done)) => ThrottleDecision::Refused(wait_ms(done, now)),
+            None => ThrottleDecision::Refused(Duration::from_millis(ATTEMPT_COST_MS)),
         }
+    }
+
+    /// Returns the time until a source may make an attempt; `None` if it may now.
+    pub(super) fn wait_time(&self, source: IpAddr, now: Instant) -> Option<Duration> {
+        let now = self.elapsed_ms(now);
+        let done = self.cells.get(source)?.load(Ordering::Acquire);
+        Some(wait_ms(done, now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Returns `true` if all that was charged to a source has drained or was refunded.
+    pub(super) fn is_clear(&self, source: IpAddr, now: Instant) -> bool {
+        let cell = self.cells.get(source);
+        cell.is_some_and(|cell| cell.load(Ordering::Acquire) <= self.elapsed_ms(now))
     }
 
     /// Refunds an attempt.
     pub(super) fn refund(&self, source: IpAddr) {
-        if let Some(cell) = self.cell(source) {
+        if let Some(cell) = self.cells.get(source) {
             let _ = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done: u64| {
                 Some(done.saturating_sub(ATTEMPT_COST_MS))
             });
         }
-    }
-
-    fn cell(&self, source: IpAddr) -> Option<&AtomicU64> {
-        self.cells
-            .get(self.hasher.hash_one(network_key(source)) as usize % CELL_COUNT)
     }
 
     fn elapsed_ms(&self, now: Instant) -> u64 {
@@ -81,12 +83,9 @@ impl LoginThrottle {
     }
 }
 
-/// Returns what counts as one source. An IPv6 client has a whole /64 of addresses.
-fn network_key(source: IpAddr) -> u128 {
-    match source.to_canonical() {
-        IpAddr::V4(address) => u128::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits() >> 64 << 64,
-    }
+/// Returns the time until there is room for one more attempt, if all that was charged has drained at `done`.
+fn wait_ms(done: u64, now: u64) -> Duration {
+    Duration::from_millis((done + ATTEMPT_COST_MS).saturating_sub(now + BURST * ATTEMPT_COST_MS))
 }
 
 #[cfg(test)]
@@ -105,10 +104,18 @@ mod tests {
     fn a_burst_of_ten_then_one_in_six_seconds() {
         let (clock, control) = Clock::manual();
         let throttle = LoginThrottle::new(clock.now());
+        let source = "192.0.2.1".parse().unwrap();
+        assert!(throttle.is_clear(source, clock.now()));
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 10);
+        assert!(!throttle.is_clear(source, clock.now()));
+        let wait = Duration::from_secs(6);
+        assert_eq!(throttle.wait_time(source, clock.now()), Some(wait));
+        let refused = throttle.charge(source, clock.now());
+        assert_eq!(refused, ThrottleDecision::Refused(wait));
         control.advance(Duration::from_millis(5_999));
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 0);
         control.advance(Duration::from_millis(1));
+        assert_eq!(throttle.wait_time(source, clock.now()), None);
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 1);
         control.advance(Duration::from_secs(3_600));
         assert_eq!(charged(&throttle, "192.0.2.1", clock.now()), 10);

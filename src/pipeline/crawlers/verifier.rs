@@ -1,45 +1,30 @@
 //! Verifies credentials against a slow hash, once: the outcome is cached for a while under a keyed digest, and nothing
 //! of the password is stored.
 //!
-//! The hash is computed on the blocking pool, a few at a time. Equal credentials that arrive at the same time are
-//! verified once. A wrong guess counts against the source address, but the same guess again does not: an attacker
-//! learns nothing from it, and a crawler with an outdated password must not lock its neighbours out.
+//! Valid and invalid outcomes are cached apart: a flood of wrong passwords evicts no right one. Equal credentials that
+//! arrive at the same time are verified once. A wrong guess counts against the source address, but the same guess again
+//! does not: an attacker learns nothing from it, and a crawler with an outdated password must not lock its neighbours
+//! out. Credentials that were not checked are never reported as wrong, and nothing is cached for them.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 
+use super::AuthenticationError;
 use super::basic_auth::BasicCredentials;
+use super::hash_queue::{HashPriority, HashQueue};
 use super::password::{PasswordHash, PasswordMatch};
 use super::throttle::{LoginThrottle, ThrottleDecision};
 
-/// The maximum number of cached outcomes.
+/// The maximum number of cached outcomes of each kind.
 const CACHE_CAPACITY: u64 = 4_096;
 /// The lifetimes of a valid and of an invalid outcome.
 const VALID_TTL: Duration = Duration::from_secs(600);
 const INVALID_TTL: Duration = Duration::from_secs(60);
-/// The number of hashes computed at once; each occupies a core and some memory.
-const MAX_CONCURRENT_HASHES: usize = 2;
-/// The maximum number of verifications that wait.
-const MAX_WAITING_CHECKS: usize = 128;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum VerificationOutcome {
-    /// The password matches.
-    Valid,
-    /// The password does not match.
-    Invalid,
-    /// It was not verified, since too many from this address were wrong.
-    Throttled,
-    /// It was not verified, since too many verifications are waiting.
-    Busy,
-}
 
 /// The hash that a password is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -49,116 +34,110 @@ pub(super) enum ReferenceHash<'a> {
     Decoy(&'a PasswordHash),
 }
 
-/// An outcome and its expiry.
-#[derive(Clone, Copy, Debug)]
-struct CachedVerification {
-    outcome: VerificationOutcome,
-    until: Instant,
-}
+/// Outcomes by the digest of the credentials, each with its expiry.
+type OutcomeCache = Cache<[u8; 32], Instant>;
 
 /// The credential verifier of a proxy.
 #[derive(Debug)]
 pub(super) struct CredentialVerifier {
     clock: Clock,
     key: CredentialDigestKey,
-    cache: Cache<[u8; 32], CachedVerification>,
+    valid: OutcomeCache,
+    invalid: OutcomeCache,
     throttle: LoginThrottle,
-    hash_permits: Arc<Semaphore>,
-    queue_permits: Semaphore,
+    queue: HashQueue,
 }
 
 impl CredentialVerifier {
     pub(super) fn new(clock: Clock) -> Result<Self, String> {
+        let cache = |ttl| {
+            Cache::builder()
+                .max_capacity(CACHE_CAPACITY)
+                .time_to_live(ttl)
+                .build()
+        };
         Ok(Self {
             key: CredentialDigestKey::random()?,
-            cache: Cache::builder()
-                .max_capacity(CACHE_CAPACITY)
-                .time_to_live(VALID_TTL)
-                .build(),
+            valid: cache(VALID_TTL),
+            invalid: cache(INVALID_TTL),
             throttle: LoginThrottle::new(clock.now()),
-            hash_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_HASHES)),
-            queue_permits: Semaphore::new(MAX_CONCURRENT_HASHES + MAX_WAITING_CHECKS),
+            queue: HashQueue::new(),
             clock,
         })
     }
 
     /// Verifies a password, or returns the cached outcome.
+    ///
+    /// # Errors
+    /// If the password is wrong, or was not checked.
     pub(super) async fn verify(
         &self,
         source: IpAddr,
         credentials: &BasicCredentials,
         reference: ReferenceHash<'_>,
-    ) -> VerificationOutcome {
+    ) -> Result<(), AuthenticationError> {
         let digest = self.key.digest(credentials);
         let now = self.clock.now();
-        if let Some(cached) = self.cache.get(&digest).await
-            && now < cached.until
-        {
-            return cached.outcome;
+        if let Some(until) = self.valid.get(&digest).await {
+            if now < until {
+                return Ok(());
+            }
+            self.valid.invalidate(&digest).await;
         }
-        let entry = self.cache.entry(digest);
-        let check = self.check(source, credentials, reference);
-        entry
-            .or_insert_with_if(check, |cached| cached.until <= now)
-            .await
-            .into_value()
-            .outcome
+        let invalid_until = self.invalid.get(&digest).await;
+        if invalid_until.is_some_and(|until| now < until) {
+            return Err(AuthenticationError::InvalidCredentials);
+        }
+        // Equal credentials share one check: a source that may make none must not start it for the others.
+        if let Some(wait) = self.throttle.wait_time(source, now) {
+            return Err(AuthenticationError::Throttled(wait));
+        }
+        let check = self.check(digest, source, credentials, reference);
+        match self.valid.try_get_with(digest, check).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(*error),
+        }
     }
 
+    /// Returns the expiry of a valid outcome. Caches an invalid one.
     async fn check(
         &self,
+        digest: [u8; 32],
         source: IpAddr,
         credentials: &BasicCredentials,
         reference: ReferenceHash<'_>,
-    ) -> CachedVerification {
-        let now = self.clock.now();
-        let not_kept = |outcome| CachedVerification {
-            outcome,
-            until: now,
-        };
-        // A client that leaves before the outcome is charged too; otherwise guessing and leaving would be free.
-        let Ok(_room) = self.queue_permits.try_acquire() else {
-            return not_kept(VerificationOutcome::Busy);
-        };
-        if self.throttle.charge(source, now) == ThrottleDecision::Refused {
-            return not_kept(VerificationOutcome::Throttled);
-        }
-        match self.compute(credentials.password.clone(), reference).await {
-            Some(PasswordMatch::Match) => {
-                self.throttle.refund(source);
-                CachedVerification {
-                    outcome: VerificationOutcome::Valid,
-                    until: now + VALID_TTL,
-                }
-            }
-            Some(PasswordMatch::Mismatch) => CachedVerification {
-                outcome: VerificationOutcome::Invalid,
-                until: now + INVALID_TTL,
-            },
-            None => not_kept(VerificationOutcome::Busy),
-        }
-    }
-
-    /// Computes the hash. A client that leaves does not stop it, and its permit stays taken until it is done. `None` if
-    /// the process is shutting down.
-    async fn compute(
-        &self,
-        password: String,
-        reference: ReferenceHash<'_>,
-    ) -> Option<PasswordMatch> {
-        let permit = Arc::clone(&self.hash_permits).acquire_owned().await.ok()?;
-        let (ReferenceHash::User(hash) | ReferenceHash::Decoy(hash)) = reference;
-        let hash = hash.clone();
-        let computed = tokio::task::spawn_blocking(move || {
-            let _place = permit;
-            hash.verify(&password)
-        });
-        let verdict = computed.await.ok()?;
-        Some(if matches!(reference, ReferenceHash::Decoy(_)) {
-            PasswordMatch::Mismatch
+    ) -> Result<Instant, AuthenticationError> {
+        let place = self.queue.enter(source).ok_or(AuthenticationError::Busy)?;
+        let is_first = place.is_only && self.throttle.is_clear(source, self.clock.now());
+        let priority = if is_first {
+            HashPriority::FirstAttempt
         } else {
-            verdict
-        })
+            HashPriority::Normal
+        };
+        let slot = self.queue.wait_slot(priority).await;
+        let slot = slot.ok_or(AuthenticationError::Busy)?;
+        let now = self.clock.now();
+        // A client that leaves before the outcome is charged too; otherwise guessing and leaving would be free.
+        match self.throttle.charge(source, now) {
+            ThrottleDecision::Charged => {}
+            ThrottleDecision::Refused(wait) => return Err(AuthenticationError::Throttled(wait)),
+        }
+        let (ReferenceHash::User(hash) | ReferenceHash::Decoy(hash)) = reference;
+        let outcome = slot.verify(hash.clone(), credentials.password.clone());
+        match (outcome.await, reference) {
+            (Some(PasswordMatch::Match), ReferenceHash::User(_)) => {
+                self.throttle.refund(source);
+                Ok(now + VALID_TTL)
+            }
+            (Some(_), ReferenceHash::User(_) | ReferenceHash::Decoy(_)) => {
+                self.invalid.insert(digest, now + INVALID_TTL).await;
+                Err(AuthenticationError::InvalidCredentials)
+            }
+            (None, _) => {
+                self.throttle.refund(source);
+                Err(AuthenticationError::Busy)
+            }
+        }
     }
 }
 

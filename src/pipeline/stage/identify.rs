@@ -13,7 +13,8 @@ use crate::pipeline::refusal::Refusal;
 /// Identifies the sender of a request with these header fields on this connection.
 ///
 /// # Errors
-/// `unauthorized`; `overloaded` if too many credentials are being checked.
+/// `unauthorized`; `overloaded` if the credentials were not checked, because too many are being checked, or too many
+/// from the same address were wrong.
 pub async fn identify(
     crawlers: &CrawlerRegistry,
     caller: &ConnectedClient,
@@ -26,15 +27,24 @@ pub async fn identify(
 }
 
 fn refusal(error: AuthenticationError) -> Refusal {
-    let unauthorized = Refusal::new(Reason::Unauthorized, Stage::Identify);
+    let unauthorized = || Refusal::new(Reason::Unauthorized, Stage::Identify);
+    // Not 407: a crawler that is told so about credentials that are right gives up.
+    let not_checked = || Refusal::new(Reason::Overloaded, Stage::Identify);
     match error {
-        AuthenticationError::MissingCredentials => unauthorized.with_detail("this proxy requires a user and a password"),
-        AuthenticationError::MalformedCredentials(mistake) => unauthorized.with_detail(mistake),
-        AuthenticationError::InvalidCredentials => unauthorized.with_detail("the user or the password is wrong"),
-        AuthenticationError::Throttled => unauthorized.with_detail(
-            "too many wrong passwords came from this address: these credentials were not checked; wait a minute",
-        ),
-        AuthenticationError::Busy => Refusal::new(Reason::Overloaded, Stage::Identify)
-            .with_detail("too many passwords are being checked"),
+        AuthenticationError::MissingCredentials => {
+            unauthorized().with_detail("this proxy requires a user and a password")
+        }
+        AuthenticationError::MalformedCredentials(mistake) => unauthorized().with_detail(mistake),
+        AuthenticationError::InvalidCredentials => {
+            unauthorized().with_detail("the user or the password is wrong")
+        }
+        AuthenticationError::Throttled(wait) => not_checked()
+            .with_detail(
+                "too many wrong passwords came from this address: these credentials were not checked",
+            )
+            .with_retry_after(Some(wait)),
+        AuthenticationError::Busy => {
+            not_checked().with_detail("too many passwords are being checked")
+        }
     }
 }

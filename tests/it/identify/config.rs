@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crawlgate::config::BasePaths;
 use crawlgate::config::file::ConfigFile;
 use crawlgate::diagnostics::problems::Problems;
-use crawlgate::pipeline::crawlers::password::PasswordMatch;
+use crawlgate::pipeline::crawlers::password::{HashMemory, PasswordMatch};
 
 const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
 
@@ -175,8 +175,13 @@ fn a_hash_may_be_pasted_or_come_from_a_variable() {
         assert_eq!(output(&text), "", "{hash}");
         let crawlers = read(&text).0.settings.crawlers;
         assert_eq!(
-            crawlers[0].auth.as_ref().unwrap().password.verify("s3cret"),
-            PasswordMatch::Match
+            crawlers[0]
+                .auth
+                .as_ref()
+                .unwrap()
+                .password
+                .verify("s3cret", &mut HashMemory::default()),
+            Some(PasswordMatch::Match)
         );
     }
 }

@@ -10,13 +10,15 @@ use crawlgate::model::crawler::Crawler;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::crawlers::password::PasswordHash;
 use crawlgate::pipeline::crawlers::{
-    AnonymousAccess, AuthenticationError, ConnectedClient, CrawlerRegistration, CrawlerRegistry,
-    StoredCredentials,
+    AnonymousAccess, AuthenticationError, ConnectedClient, CrawlerIdentity, CrawlerRegistration,
+    CrawlerRegistry, StoredCredentials,
 };
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 
 const HOME: &str = "127.0.0.1";
+/// The time in which an attempt is regained.
+const SIX_SECONDS: Duration = Duration::from_secs(6);
 const FAR: &str = "203.0.113.7";
 
 /// `news` and `jürgen` have credentials, `lab` and `bench` networks, `lone` nothing but a listener.
@@ -282,12 +284,12 @@ async fn ten_guesses_then_one_in_six_seconds() {
     }
     assert_eq!(
         bench.guess(FAR, "guess 10").await,
-        Err(AuthenticationError::Throttled)
+        Err(AuthenticationError::Throttled(SIX_SECONDS))
     );
     // Even the valid password is refused, so that guessing does not reveal it. From another address it is accepted.
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await,
-        Err(AuthenticationError::Throttled)
+        Err(AuthenticationError::Throttled(SIX_SECONDS))
     );
     assert_eq!(
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
@@ -305,7 +307,7 @@ async fn ten_guesses_then_one_in_six_seconds() {
     );
     assert_eq!(
         bench.guess(FAR, "guess 11").await,
-        Err(AuthenticationError::Throttled)
+        Err(AuthenticationError::Throttled(SIX_SECONDS))
     );
 }
 
@@ -349,7 +351,7 @@ async fn failed_attempts_expire_after_a_minute() {
     }
     assert_eq!(
         bench.guess(FAR, "another").await,
-        Err(AuthenticationError::Throttled)
+        Err(AuthenticationError::Throttled(SIX_SECONDS))
     );
 }
 
@@ -372,7 +374,7 @@ async fn valid_credentials_are_verified_again_after_ten_minutes() {
     bench.manual_clock.advance(Duration::from_secs(1));
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await,
-        Err(AuthenticationError::Throttled)
+        Err(AuthenticationError::Throttled(Duration::from_secs(5)))
     );
 }
 
@@ -417,53 +419,104 @@ async fn equal_credentials_at_once_are_checked_once() {
     }
     assert_eq!(
         bench.guess(FAR, "too many").await,
-        Err(AuthenticationError::Throttled)
+        Err(AuthenticationError::Throttled(SIX_SECONDS))
     );
 }
 
-/// At most 130 verifications wait or run; further ones are refused without counting as a failed attempt.
-#[tokio::test]
-async fn pending_verifications_are_limited() {
+/// A crawler, `news`, whose password takes long to check.
+fn slow_bench() -> Bench {
     let slow = PasswordHash::parse(&bcrypt::hash("s3cret", 7).unwrap()).unwrap();
     let auth = Some(StoredCredentials {
         user: "news".into(),
         password: slow,
     });
-    let bench = Bench::with(
-        &[CrawlerRegistration {
-            auth,
-            ..registration("news", None, &[])
-        }],
-        AnonymousAccess::Deny,
-    );
-    let guess = |n: usize| {
-        let crawlers = Arc::clone(&bench.crawlers);
-        tokio::spawn(async move {
-            let caller = crawlers.new_client(
-                IpAddr::from([203, 0, 113, u8::try_from(n % 200).unwrap()]),
-                None,
-            );
-            let mut headers = HeaderMap::new();
-            let field = HeaderValue::from_str(&basic("news", &format!("guess {n}"))).unwrap();
-            headers.insert(PROXY_AUTHORIZATION, field);
-            crawlers.identify(&caller, &headers).await.unwrap_err()
-        })
+    let registration = CrawlerRegistration {
+        auth,
+        ..registration("news", None, &[])
     };
-    let mut count = [0, 0];
-    for guess in (0..1_000).map(guess).collect::<Vec<_>>() {
-        match guess.await.unwrap() {
-            AuthenticationError::InvalidCredentials => count[0] += 1,
-            AuthenticationError::Busy => count[1] += 1,
+    Bench::with(&[registration], AnonymousAccess::Deny)
+}
+
+/// Starts to guess, without waiting for the outcome.
+fn spawn_guess(
+    bench: &Bench,
+    source: IpAddr,
+    password: String,
+) -> tokio::task::JoinHandle<Result<CrawlerIdentity, AuthenticationError>> {
+    let crawlers = Arc::clone(&bench.crawlers);
+    tokio::spawn(async move {
+        let caller = crawlers.new_client(source, None);
+        let mut headers = HeaderMap::new();
+        let field = HeaderValue::from_str(&basic("news", &password)).unwrap();
+        headers.insert(PROXY_AUTHORIZATION, field);
+        crawlers.identify(&caller, &headers).await
+    })
+}
+
+/// A source has 64 places; further guesses are refused without counting as failed ones, and no other source is affected.
+#[tokio::test]
+async fn pending_verifications_of_a_source_are_limited() {
+    let bench = slow_bench();
+    let far = FAR.parse().unwrap();
+    let guesses: Vec<_> = (0..200)
+        .map(|n| spawn_guess(&bench, far, format!("guess {n}")))
+        .collect();
+    // All of them have arrived.
+    tokio::task::yield_now().await;
+    assert!(bench.guess(HOME, "s3cret").await.is_ok());
+    let (mut wrong, mut busy, mut throttled) = (0, 0, 0);
+    for guess in guesses {
+        match guess.await.unwrap().unwrap_err() {
+            AuthenticationError::InvalidCredentials => wrong += 1,
+            AuthenticationError::Busy => busy += 1,
+            AuthenticationError::Throttled(_) => throttled += 1,
             other @ (AuthenticationError::MissingCredentials
-            | AuthenticationError::MalformedCredentials(_)
-            | AuthenticationError::Throttled) => {
-                panic!("{other:?}")
-            }
+            | AuthenticationError::MalformedCredentials(_)) => panic!("{other:?}"),
         }
     }
-    // Some verifications end before the last ones arrive.
-    assert!((130..200).contains(&count[0]), "{count:?}");
-    assert_eq!(bench.guess(HOME, "s3cret").await.as_deref(), Ok("news"));
+    assert_eq!((wrong, throttled, busy), (10, 54, 136));
+}
+
+/// Hundreds of sources guess at once, each several passwords. A right one from another source is checked soon.
+#[tokio::test]
+async fn a_flood_of_wrong_passwords_shuts_nobody_out() {
+    let bench = slow_bench();
+    let guesses: Vec<_> = (0..2_000)
+        .map(|n| {
+            let [high, low] = u16::try_from(n % 400).unwrap().to_be_bytes();
+            let source = IpAddr::from([203, 0, high, low]);
+            spawn_guess(&bench, source, format!("guess {n}"))
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert!(bench.guess(HOME, "s3cret").await.is_ok());
+    let finished = guesses.iter().filter(|guess| guess.is_finished()).count();
+    assert!(finished < 1_000, "they still wait: {finished} have ended");
+    guesses.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// From an address without attempts, only a cached outcome is accepted.
+#[tokio::test]
+async fn wrong_passwords_evict_no_right_one() {
+    let bench = Bench::new(AnonymousAccess::Allow);
+    assert!(bench.guess(HOME, "s3cret:with:colons").await.is_ok());
+    let mut wrong = 0;
+    for n in 0..6_000 {
+        let source = format!("2001:db9:0:{:x}::1", n / 10);
+        let guess = format!("guess {n}");
+        // Twice, as clients repeat requests: what is asked for often is kept in preference.
+        for _ in 0..2 {
+            let error = bench.guess(&source, &guess).await.unwrap_err();
+            // Some sources share their attempts.
+            wrong += usize::from(error == AuthenticationError::InvalidCredentials);
+        }
+    }
+    assert!(wrong > 2 * 4_500, "more than are cached: {wrong}");
+    for n in 0..10 {
+        bench.guess(FAR, &format!("new {n}")).await.unwrap_err();
+    }
+    let right = bench.guess(FAR, "s3cret:with:colons").await;
+    assert_eq!(right.as_deref(), Ok("news"));
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crawlgate::pipeline::crawlers::password::PasswordHash;
+
 use crate::support::client::RawClient;
 use crate::support::command::crawlgate;
 use crate::support::origin::ScriptedOrigin;
@@ -130,6 +132,56 @@ fn an_unknown_client_gets_407_and_may_retry_on_the_same_connection() {
     assert_eq!(client.get_with(&url, &basic("news", "s3cret")).status, 200);
     assert_eq!(client.get_with(&url, "").status, 407);
     assert_eq!(client.get_with("not a target of a proxy", "").status, 400);
+}
+
+/// A 407 would make a crawler with the right password give up.
+#[test]
+fn a_password_that_is_not_checked_gets_503() {
+    let world = World::new("deny");
+    for n in 0..10 {
+        assert_eq!(world.get("/a", &basic("news", &format!("guess {n}"))), 407);
+    }
+    for password in ["s3cret", "guess 10"] {
+        let fields = basic("news", password);
+        let answer = world.client().get_with(&world.url("/a"), &fields);
+        assert_eq!(answer.status, 503, "{answer}");
+        assert_eq!(answer.field("crawl-reason"), Some("overloaded"));
+        let wait: u64 = answer.field("retry-after").unwrap().parse().unwrap();
+        assert!((1..=6).contains(&wait), "{answer}");
+        assert!(answer.field("proxy-authenticate").is_none(), "{answer}");
+        assert!(answer.body.contains("were not checked"), "{answer}");
+    }
+    // A wrong one that was checked is still wrong.
+    assert_eq!(world.get("/a", &basic("news", "guess 0")), 407);
+    let mut tunnel = world.client();
+    let connect = format!(
+        "CONNECT h.test:443 HTTP/1.1\r\nHost: h.test\r\n{}\r\n",
+        basic("news", "s3cret")
+    );
+    let answer = tunnel.request(connect);
+    assert_eq!(answer.status, 503, "{answer}");
+    assert!(answer.field("retry-after").is_some(), "{answer}");
+}
+
+/// Hashes of the size that `crawlgate password` makes: the process would grow by that size with each.
+#[test]
+fn wrong_passwords_cost_bounded_memory() {
+    let hash = PasswordHash::generate("s3cret").unwrap();
+    let config = format!(
+        "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nanonymous: deny\n\
+         crawlers: [{{ name: news, auth: {{ user: news, password_hash: '{hash}' }} }}]\n"
+    );
+    let gate = TestProxy::start(&config, POLICY);
+    let memory = || gate.metric("process_resident_memory_bytes") / f64::from(1 << 20);
+    let before = memory();
+    for n in 0..10 {
+        let fields = basic("news", &format!("guess {n}"));
+        let answer = RawClient::connect(gate.proxy).get_with("http://a.test/", &fields);
+        assert_eq!(answer.status, 407, "{answer}");
+    }
+    let grown = memory() - before;
+    // Two slots of 19 MiB.
+    assert!(grown < 60.0, "{grown} MiB");
 }
 
 #[test]
