@@ -8,8 +8,9 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -39,6 +40,9 @@ const BACKDATED: Duration = DAY;
 const VALIDITY: Duration = Duration::from_secs(6 * 24 * 60 * 60);
 /// The longest time for which a certificate and its key are used.
 const CACHE_TTL: Duration = DAY;
+/// The time by which the wall clock may be set back before a certificate is issued again: half of
+/// [`BACKDATED`], so that clients whose clock is slow still accept it.
+const MAX_SETBACK: Duration = Duration::from_secs(12 * 60 * 60);
 /// The limit of the common name (X.520, `ub-common-name`); a host name that is not shorter is only
 /// in the alternative names.
 const MAX_COMMON_NAME: usize = 64;
@@ -63,6 +67,9 @@ pub struct LeafCertificate {
     without_tickets: OnceLock<Arc<ServerConfig>>,
     base_configs: Arc<BaseServerConfigs>,
     expires_at: Instant,
+    /// The wall times at which it is used. The wall clock may jump, and a suspended machine stops
+    /// only the other clock.
+    wall_times: Range<SystemTime>,
 }
 
 /// The support for resuming a session.
@@ -155,7 +162,8 @@ impl CertificateIssuer {
 
     fn cached(&self, host: &str) -> Option<Arc<LeafCertificate>> {
         let leaf = self.cache.get(host)?;
-        if self.clock.now() < leaf.expires_at {
+        let in_time = self.clock.now() < leaf.expires_at;
+        if in_time && leaf.wall_times.contains(&self.clock.wall_time()) {
             return Some(leaf);
         }
         self.cache.invalidate(host);
@@ -218,6 +226,8 @@ impl CertificateIssuer {
             .signed_by(&*key.pair, self.authority.issuer())
             .map_err(to_issue_error)?;
         self.metrics.record_leaf_certificate();
+        let use_for = remaining.min(CACHE_TTL);
+        let earliest = wall.checked_sub(MAX_SETBACK).unwrap_or(wall);
         let certified = Arc::new(CertifiedKey::new(vec![signed.der().clone()], key.signing));
         Ok(LeafCertificate {
             with_tickets: self
@@ -226,7 +236,8 @@ impl CertificateIssuer {
             without_tickets: OnceLock::new(),
             base_configs: Arc::clone(&self.base_configs),
             certified_key: certified,
-            expires_at: now + remaining.min(CACHE_TTL),
+            expires_at: now + use_for,
+            wall_times: earliest..wall + use_for,
         })
     }
 

@@ -318,6 +318,50 @@ async fn a_certificate_and_its_key_live_for_a_day() {
     assert_eq!(mint.made(), 3);
 }
 
+/// A machine that was suspended, a clock that NTP has set: monotonic time has not passed.
+#[tokio::test]
+async fn a_certificate_follows_the_wall_clock() {
+    const HOUR: i64 = 60 * 60;
+    for (hours, is_same) in [
+        (0, true),
+        (1, true),
+        (-1, true),
+        (-11, true),
+        (-13, false),
+        (23, true),
+        (25, false),
+        (8 * 24, false),
+        (-3 * 24, false),
+        (-400 * 24, false),
+    ] {
+        let (clock, manual_clock) = Clock::manual();
+        let mint = Mint::new(100, 200, clock.clone());
+        let first = mint.leaf("a.example").await;
+        manual_clock.adjust_wall_time(hours * HOUR);
+        let second = mint.leaf("a.example").await;
+        assert_eq!(Arc::ptr_eq(&first, &second), is_same, "{hours} h");
+        assert!(is_valid_at(&second, clock.wall_time()), "{hours} h");
+        // Issued once.
+        assert!(
+            Arc::ptr_eq(&second, &mint.leaf("a.example").await),
+            "{hours} h"
+        );
+        manual_clock.adjust_wall_time(-hours * HOUR);
+        let third = mint.leaf("a.example").await;
+        assert!(is_valid_at(&third, clock.wall_time()), "{hours} h and back");
+    }
+}
+
+/// Returns `true` if the certificate's own dates contain this time. The authority is not examined: its dates follow
+/// the clock at its creation.
+fn is_valid_at(leaf: &LeafCertificate, at: SystemTime) -> bool {
+    let (_, parsed) = X509Certificate::from_der(der(leaf)).unwrap();
+    let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let at = i64::try_from(at).unwrap();
+    let validity = parsed.validity();
+    (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&at)
+}
+
 #[tokio::test]
 async fn no_certificate_outlives_the_authority() {
     let folder = TempDir::new();
