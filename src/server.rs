@@ -139,7 +139,7 @@ impl Server {
         let authorities = authority::open(settings, clock.wall_time())?;
         let listeners = Listeners::bind(settings)?;
 
-        let ledger_opener = Arc::new(LedgerOpener::new(settings, ledger));
+        let ledger_opener = Arc::new(LedgerOpener::new(settings, ledger, metrics.clone()));
         ledger_opener
             .ensure_open(&policy.policy)
             .map_err(StartError::Other)?;

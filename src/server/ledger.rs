@@ -36,12 +36,17 @@ pub(crate) struct LedgerOpener {
     cell: LedgerCell,
     settings: LedgerConfig,
     directory: Option<PathBuf>,
+    metrics: Metrics,
 }
 
 impl LedgerOpener {
     /// Creates an opener, optionally with a ledger that is already open.
-    pub(super) fn new(settings: &Settings, ledger: Option<Ledger>) -> Self {
+    pub(super) fn new(settings: &Settings, ledger: Option<Ledger>, metrics: Metrics) -> Self {
+        if let Some(ledger) = &ledger {
+            metrics.set_ledger(&ledger_counts(&ledger.stats()));
+        }
         Self {
+            metrics,
             cell: Arc::new(ledger.map_or_else(OnceLock::new, OnceLock::from)),
             settings: settings.ledger.clone(),
             directory: settings.store.path.clone(),
@@ -67,6 +72,8 @@ impl LedgerOpener {
         };
         if needed && self.cell.get().is_none() {
             let ledger = self.open()?;
+            // At once: a scrape before the first update would report a ledger without URLs.
+            self.metrics.set_ledger(&ledger_counts(&ledger.stats()));
             // This cannot race: the start ends before the first reload, and reloads run one at a time.
             let _ = self.cell.set(ledger);
         }

@@ -19,6 +19,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::take;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -141,10 +142,10 @@ impl Ledger {
     /// Opens the ledger in this directory, or creates it. Blocks, and recovers from a crash if necessary.
     ///
     /// # Errors
-    /// If another process uses it, a later version has written it, or it cannot be read.
+    /// If another process uses it, a later version has written it, it is damaged, or the disk fails.
     pub fn open(directory: &Path, settings: LedgerSettings) -> Result<Self, LedgerOpenError> {
         let location = LedgerLocation::in_directory(directory);
-        std::fs::create_dir_all(directory).map_err(|error| location.unreadable_error(error))?;
+        std::fs::create_dir_all(directory).map_err(|error| location.open_error(error))?;
         Self::open_at(location, settings)
     }
 
@@ -167,6 +168,16 @@ impl Ledger {
         location: LedgerLocation,
         settings: LedgerSettings,
     ) -> Result<Self, LedgerOpenError> {
+        let at = location.clone();
+        // The database library panics on some damaged files.
+        catch_unwind(AssertUnwindSafe(|| Self::try_open_at(at, settings)))
+            .unwrap_or_else(|_| Err(location.panic_error()))
+    }
+
+    fn try_open_at(
+        location: LedgerLocation,
+        settings: LedgerSettings,
+    ) -> Result<Self, LedgerOpenError> {
         // Half of the memory is for records that are not in the tables yet: the more records a
         // compaction covers, the more of them share a page. A quarter is for cached records, and a
         // quarter for the database's pages.
@@ -176,10 +187,10 @@ impl Ledger {
         let database = LedgerDatabase::open(&location, page_cache_bytes)?;
         let state = database
             .writer_state()
-            .map_err(|error| location.unreadable_error(error))?;
+            .map_err(|error| location.open_error(error))?;
         let records = database
             .record_count()
-            .map_err(|error| location.unreadable_error(error))?;
+            .map_err(|error| location.open_error(error))?;
         let urls = CrawlStatus::ALL.map(|status| {
             state
                 .urls
@@ -208,17 +219,17 @@ impl Ledger {
         };
         database
             .replay_journal(|change| inner.replay_change(change))
-            .map_err(|error| location.unreadable_error(error))?;
+            .map_err(|error| location.open_error(error))?;
         inner
             .view
             .publish(&database)
-            .map_err(|error| location.unreadable_error(error))?;
+            .map_err(|error| location.open_error(error))?;
         let inner = Arc::new(inner);
         let writer = LedgerWriter::new(Arc::clone(&inner), database, state);
         let thread = Builder::new()
             .name("ledger".into())
             .spawn(move || writer.run());
-        let mut threads = vec![thread.map_err(|error| location.unreadable_error(error))?];
+        let mut threads = vec![thread.map_err(|error| location.open_error(error))?];
         if records > 0 {
             let inner = Arc::clone(&inner);
             // Until the filter is filled, lookups go to the tables.

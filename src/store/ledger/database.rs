@@ -31,7 +31,7 @@ use super::memtable::MemtableSlice;
 
 pub(super) use location::LedgerLocation;
 pub use location::LedgerOpenError;
-use location::{create_private_file, open_error};
+use location::{FileOrigin, create_private_file};
 pub(super) use view::LedgerReadView;
 
 pub(super) const FILE_NAME: &str = "ledger.redb";
@@ -108,28 +108,32 @@ impl LedgerDatabase {
     pub(super) fn open(location: &LedgerLocation, cache: usize) -> Result<Self, LedgerOpenError> {
         let mut builder = Builder::new();
         builder.set_cache_size(cache);
-        let path = location.path();
-        let opened = match location {
-            LedgerLocation::File(path) => {
-                create_private_file(path).map_err(|error| {
-                    LedgerOpenError::Unreadable(path.clone(), error.to_string())
-                })?;
-                builder.create(path)
-            }
-            LedgerLocation::Memory => builder.create_with_backend(InMemoryBackend::new()),
+        let LedgerLocation::File(path) = location else {
+            let opened = builder.create_with_backend(InMemoryBackend::new());
+            let database = opened.map_err(|error| location.open_error(error))?;
+            return Self(database).checked(location);
         };
-        let database = Self(opened.map_err(|error| open_error(path, error))?);
-        database
-            .prepare()
-            .map_err(|error| LedgerOpenError::Unreadable(path.to_owned(), error.to_string()))?
-            .map_or(Ok(()), |version| {
-                if version > VERSION {
-                    Err(LedgerOpenError::NewerVersion(path.to_owned(), version))
-                } else {
-                    Ok(())
-                }
-            })?;
-        Ok(database)
+        let file = create_private_file(path).map_err(|error| location.open_error(error))?;
+        let opened = builder.create(path);
+        let opened = opened.map_err(|error| location.open_error(error));
+        let checked = opened.and_then(|database| Self(database).checked(location));
+        if checked.is_err() && file == FileOrigin::Created {
+            // A full disk: half a ledger would look damaged at the next start.
+            let _ = std::fs::remove_file(path);
+        }
+        checked
+    }
+
+    /// Creates missing tables, and checks the version.
+    fn checked(self, location: &LedgerLocation) -> Result<Self, LedgerOpenError> {
+        let version = self.prepare().map_err(|error| location.open_error(error))?;
+        match version {
+            Some(version) if version > VERSION => Err(LedgerOpenError::NewerVersion(
+                location.path().to_owned(),
+                version,
+            )),
+            Some(_) | None => Ok(self),
+        }
     }
 
     /// Creates missing tables, and returns the version of an existing file.

@@ -456,11 +456,48 @@ fn one_process_at_a_time_and_no_older_program() {
         matches!(error, LedgerOpenError::NewerVersion(_, 2)),
         "{error}"
     );
-    std::fs::write(folder.0.join(database::FILE_NAME), b"no ledger at all").unwrap();
-    assert!(matches!(
-        Ledger::open(&folder.0, settings),
-        Err(LedgerOpenError::Unreadable(_, _))
-    ));
+}
+
+/// The message names the cure, and what it costs.
+#[test]
+fn a_damaged_file_and_a_full_disk_are_told_apart() {
+    let folder = LedgerDirectory::new("damaged");
+    let settings = LedgerSettings::default();
+    folder.open().close();
+    let path = folder.0.join(database::FILE_NAME);
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    flipped.iter_mut().skip(4_096).for_each(|byte| *byte ^= 1);
+    for (cause, bytes) in [
+        ("not a ledger", &b"no ledger at all"[..]),
+        ("cut", whole.get(..whole.len() - 4_096).unwrap()),
+        ("flipped", &flipped),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Ledger::open(&folder.0, settings).unwrap_err();
+        assert!(
+            matches!(error, LedgerOpenError::Damaged { .. }),
+            "{cause}: {error}"
+        );
+        let message = error.to_string();
+        let cure = format!("mv {0} {0}.damaged", path.display());
+        assert!(message.contains(&cure), "{message}");
+        assert!(
+            message.contains("discards everything recorded"),
+            "{message}"
+        );
+        // Nothing is repaired or overwritten silently.
+        assert_eq!(std::fs::read(&path).unwrap().len(), bytes.len(), "{cause}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    Ledger::open(&folder.0, settings).unwrap();
+
+    let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+    let message = LedgerLocation::in_directory(&folder.0)
+        .open_error(full)
+        .to_string();
+    assert!(message.contains("Make room on the disk"), "{message}");
+    assert!(!message.contains("mv "), "{message}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::support::client::RawClient;
 use crate::support::origin::ScriptedOrigin;
 use crate::support::proxy::TestProxy;
+use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
 
 const POLICY: &str = "policy: 1
@@ -152,4 +153,29 @@ fn a_trace_is_found(gate: &TestProxy, port: u16) {
     assert_eq!(others.len(), 1, "{first}");
     assert_eq!(first["trace"], json!(TRACE), "{first}");
     assert_eq!(first["verdict"], "allow", "{first}");
+}
+
+/// The first scrape after a start, not one some seconds later.
+#[test]
+fn the_urls_of_the_ledger_are_counted_from_the_start() {
+    let origin = ScriptedOrigin::ok();
+    let store = TempDir::new();
+    let config = format!(
+        "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nstore: {{ path: {} }}\nledger: {{ keep: always }}\n\
+         egress: {{ allow_loopback: true, ports: [1-65535] }}\n",
+        store.path().display()
+    );
+    let policy = "policy: 1\nname: l\noptions: { disposition: allow, robots: { obey: false } }\n";
+    let series = "crawlgate_ledger_urls{status=\"ACCEPTED\"}";
+    let mut first = TestProxy::start(&config, policy);
+    assert_eq!(first.metric(series), 0.0);
+    let page = origin.url("127.0.0.1", "/");
+    assert_eq!(RawClient::connect(first.proxy).get(&page).status, 200);
+    first.wait_for_metric(series, 1.0);
+    first.signal("TERM");
+    assert_eq!(first.wait_for_exit(), Some(0));
+    for _ in 0..5 {
+        let next = TestProxy::start(&config, policy);
+        assert_eq!(next.metric(series), 1.0);
+    }
 }

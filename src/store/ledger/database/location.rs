@@ -1,10 +1,7 @@
 //! The location of the tables, and the errors of opening them.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-
-use redb::DatabaseError;
 
 use crate::store::sync_directory;
 
@@ -25,13 +22,22 @@ pub enum LedgerOpenError {
         .0.display(), .1
     )]
     NewerVersion(PathBuf, u64),
-    /// It cannot be read, or is not a ledger.
+    /// Its content is damaged, or is not a ledger.
     #[error(
-        "the ledger {} cannot be opened: {}. Repair it, or move the file away, which discards everything \
-         recorded about URLs",
-        .0.display(), .1
+        "the ledger {} is damaged: {reason}. No program repairs it: move the file away \
+         (mv {} {}.damaged) and start again. That discards everything recorded about URLs (their statuses, visits, \
+         contents and events that were not delivered yet), so they are crawled as if they were new. Policy, stops, \
+         budgets and the decision log are not affected",
+        path.display(), path.display(), path.display()
     )]
-    Unreadable(PathBuf, String),
+    Damaged { path: PathBuf, reason: String },
+    /// The disk cannot be read or written.
+    #[error(
+        "the ledger {} cannot be opened: {reason}. Its content is not affected. Make room on the disk, correct the \
+         permissions, or set a different store.path, and start again",
+        path.display()
+    )]
+    Unavailable { path: PathBuf, reason: String },
 }
 
 /// The location of the tables.
@@ -55,8 +61,16 @@ impl LedgerLocation {
     }
 
     /// Returns the error for a ledger that cannot be opened.
-    pub(crate) fn unreadable_error(&self, error: impl fmt::Display) -> LedgerOpenError {
-        LedgerOpenError::Unreadable(self.path().to_owned(), error.to_string())
+    pub(crate) fn open_error(&self, error: impl Into<redb::Error>) -> LedgerOpenError {
+        open_error(self.path(), error.into())
+    }
+
+    /// Returns the error for a ledger whose content made the database library panic.
+    pub(crate) fn panic_error(&self) -> LedgerOpenError {
+        LedgerOpenError::Damaged {
+            path: self.path().to_owned(),
+            reason: "the database library fails on its content".into(),
+        }
     }
 
     /// Returns the number of bytes used on disk.
@@ -66,8 +80,15 @@ impl LedgerLocation {
     }
 }
 
+/// The origin of the file of a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileOrigin {
+    Created,
+    Found,
+}
+
 /// Creates the file if it does not exist, readable by its owner only: URLs may contain secrets.
-pub(super) fn create_private_file(path: &Path) -> std::io::Result<()> {
+pub(super) fn create_private_file(path: &Path) -> std::io::Result<FileOrigin> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let exists = path.exists();
     OpenOptions::new()
@@ -75,13 +96,36 @@ pub(super) fn create_private_file(path: &Path) -> std::io::Result<()> {
         .create(true)
         .mode(0o600)
         .open(path)?;
-    if exists { Ok(()) } else { sync_directory(path) }
+    if exists {
+        return Ok(FileOrigin::Found);
+    }
+    sync_directory(path)?;
+    Ok(FileOrigin::Created)
 }
 
 /// Converts an error of the database.
-pub(super) fn open_error(path: &Path, error: DatabaseError) -> LedgerOpenError {
-    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
-        return LedgerOpenError::InUse(path.to_owned());
+fn open_error(path: &Path, error: redb::Error) -> LedgerOpenError {
+    let path = path.to_owned();
+    let reason = error.to_string();
+    if matches!(
+        error,
+        redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch
+    ) {
+        return LedgerOpenError::InUse(path);
     }
-    LedgerOpenError::Unreadable(path.to_owned(), error.to_string())
+    // redb reports a file that ends too early as an error of reading it.
+    if let redb::Error::Io(error) = error
+        && !is_damage(&error)
+    {
+        return LedgerOpenError::Unavailable { path, reason };
+    }
+    LedgerOpenError::Damaged { path, reason }
+}
+
+/// Returns `true` if an error of reading is caused by the content of the file: it ends early, or is not a ledger.
+fn is_damage(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData
+    )
 }
