@@ -68,6 +68,10 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 const ROBOTS_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time in which the decision log must write its last lines.
 const LOG_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time in which background tasks must end after they were aborted.
+const TASKS_END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time in which the budgets must be saved on shutdown.
+const BUDGETS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time in which clients of the admin listener must read their last bytes, after the log is closed.
 const ADMIN_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -212,6 +216,11 @@ impl Server {
         &self.reloads
     }
 
+    /// Returns the decision log.
+    pub fn decision_log(&self) -> &DecisionLog {
+        self.recorder.log()
+    }
+
     /// Shuts down: readiness fails at once, then no connections are accepted, then running requests may complete within
     /// `timeouts.drain`. As soon as `hurry` is ready, they are cut off instead.
     pub async fn drain(self, force_shutdown: impl Future) {
@@ -226,12 +235,15 @@ impl Server {
         }
         let _ = self.admin_task.stop.send(());
         let mut tasks = self.tasks;
-        tasks.shutdown().await;
+        let _ = tokio::time::timeout(TASKS_END_TIMEOUT, tasks.shutdown()).await;
         self.feed_task.close().await;
         ledger::close(&self.ledger).await;
         self.span_export.close().await;
         let budgets = self.budgets;
-        let _ = tokio::task::spawn_blocking(move || save_budgets(&budgets)).await;
+        let saved = tokio::task::spawn_blocking(move || save_budgets(&budgets));
+        if tokio::time::timeout(BUDGETS_TIMEOUT, saved).await.is_err() {
+            tracing::error!("today's budgets could not be saved in time (store.path)");
+        }
         let log = self.recorder.log().clone();
         let _ = tokio::task::spawn_blocking(move || log.close(LOG_CLOSE_TIMEOUT)).await;
         // Streams of decisions ended with the log, but their last lines may not have been sent yet.

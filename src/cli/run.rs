@@ -1,11 +1,14 @@
 //! `crawlgate run`: runs the proxy until it receives a signal to stop.
 
+mod signals;
+
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
@@ -19,6 +22,7 @@ use super::args::RunArgs;
 use super::console::{print_problems, report_cannot_run, report_invalid};
 use super::inputs;
 use super::logging;
+use signals::{FinalFlush, ProcessSignal};
 
 /// The time for which a blocked thread (a disk that hangs, a scan of the store) may delay the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,16 +34,26 @@ pub(super) fn run(args: &RunArgs) -> Exit {
         Err(error) => return report_invalid(&error),
     };
     match load_inputs(args) {
-        Ok((settings, policy)) => match build_runtime(settings.workers) {
-            Ok(runtime) => {
-                let exit = runtime.block_on(serve(&settings, policy, level));
-                runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-                exit
-            }
-            Err(error) => report_cannot_run(&error),
-        },
+        Ok((settings, policy)) => start_and_serve(&settings, policy, level)
+            .unwrap_or_else(|error| report_cannot_run(&error)),
         Err(exit) => exit,
     }
+}
+
+fn start_and_serve(
+    settings: &Settings,
+    policy: LoadedPolicy,
+    level: LevelFilter,
+) -> io::Result<Exit> {
+    let runtime = build_runtime(settings.workers)?;
+    let flush = Arc::<FinalFlush>::default();
+    // The handlers must exist before the listeners: a signal without a handler would end the process.
+    let signals = signals::start(settings.drain, Arc::clone(&flush))?;
+    *flush.stderr.lock() = Some(logging::start(level));
+    let exit = runtime.block_on(serve(settings, policy, signals, &flush));
+    drop(flush.stderr.lock().take());
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    Ok(exit)
 }
 
 /// Loads settings that are safe, and policies whose cases pass.
@@ -98,22 +112,22 @@ fn build_runtime(workers: WorkerCount) -> io::Result<Runtime> {
     }
 }
 
-async fn serve(settings: &Settings, loaded: LoadedPolicy, level: LevelFilter) -> Exit {
-    let _logging_guard = logging::start(level);
+async fn serve(
+    settings: &Settings,
+    loaded: LoadedPolicy,
+    signals: mpsc::Receiver<ProcessSignal>,
+    flush: &FinalFlush,
+) -> Exit {
     let policy = format!(
         "policy {}@{} is active",
         loaded.policy.name(),
         loaded.policy.revision()
     );
-    // The handlers must exist before the listeners: a signal without a handler would end the process.
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => return report_cannot_run(&error),
-    };
     let server = match Server::start(settings, loaded) {
         Ok(server) => server,
         Err(error) => return report_cannot_run(&error),
     };
+    let _ = flush.decisions.set(server.decision_log().clone());
     // Scripts read these two lines, which are plain text regardless of the log format.
     for address in &server.proxy {
         eprintln!("proxy listening on {address}");
@@ -127,45 +141,35 @@ async fn serve(settings: &Settings, loaded: LoadedPolicy, level: LevelFilter) ->
     exit
 }
 
-async fn run_until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
-    let signal = signals.wait_for_stop(server.reloads()).await;
+async fn run_until_stopped(
+    server: Server,
+    mut signals: mpsc::Receiver<ProcessSignal>,
+    settings: &Settings,
+) -> Exit {
+    let signal = wait_for_stop(&mut signals, server.reloads()).await;
     tracing::info!(
         "{signal}: completing running requests, for at most {:?}",
         settings.drain.timeout
     );
     systemd::notify_stopping();
     let reloads = server.reloads().clone();
-    server.drain(signals.wait_for_stop(&reloads)).await;
+    server.drain(wait_for_stop(&mut signals, &reloads)).await;
     Exit::Success
 }
 
-/// The handlers of the signals to the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for a signal to stop, and starts a reload at each SIGHUP.
-    async fn wait_for_stop(&mut self, reloads: &ReloadHandle) -> &'static str {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return "SIGTERM",
-                _ = self.interrupt.recv() => return "interrupted",
-                _ = self.hang_up.recv() => {
-                    let reloads = reloads.clone();
-                    tokio::spawn(async move { reloads.reload(ReloadTrigger::Signal).await });
-                }
+/// Waits for a signal to stop, and starts a reload at each SIGHUP.
+async fn wait_for_stop(
+    signals: &mut mpsc::Receiver<ProcessSignal>,
+    reloads: &ReloadHandle,
+) -> &'static str {
+    loop {
+        match signals.recv().await {
+            Some(ProcessSignal::Stop(name)) => return name,
+            Some(ProcessSignal::Reload) => {
+                let reloads = reloads.clone();
+                tokio::spawn(async move { reloads.reload(ReloadTrigger::Signal).await });
             }
+            None => std::future::pending().await,
         }
     }
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
+/// The time in which tasks must end after they were cut off.
+const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Starts a drain. It begins at most once.
 #[derive(Clone, Debug)]
 pub struct Drain(Arc<DrainState>);
@@ -107,7 +110,8 @@ impl Drain {
         }
         let remaining = self.0.watches.load(Ordering::Acquire);
         self.cut_off();
-        self.wait_finished().await;
+        // A task that is blocked cannot be cut off.
+        let _ = tokio::time::timeout(CUT_OFF_TIMEOUT, self.wait_finished()).await;
         if remaining == 0 {
             DrainOutcome::Finished
         } else {
@@ -256,6 +260,10 @@ mod tests {
             DrainOutcome::CutOff(1)
         );
         stubborn.await.unwrap();
+        let (drain, watch) = Drain::new();
+        let blocked = tokio::time::timeout(NEVER, drain.run(Duration::ZERO, SOON));
+        assert_eq!(blocked.await, Ok(DrainOutcome::CutOff(1)));
+        drop(watch);
         let (drain, watch) = Drain::new();
         drop(watch);
         assert_eq!(drain.run(SOON, NEVER).await, DrainOutcome::Finished);

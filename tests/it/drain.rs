@@ -1,7 +1,9 @@
 //! Shutdown: requests in progress are finished, held ones are refused, new ones are not accepted; and immediate shutdown.
 
+use std::fs::OpenOptions;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::reload::{CONFIG, policy};
 use crate::support::client::RawClient;
@@ -117,4 +119,43 @@ fn an_unread_standard_error_does_not_block_requests() {
     wait_until("the buffered output was larger than a pipe", || {
         gate.stderr().len() > 16 * 1024
     });
+}
+
+/// The decision log is a pipe that nobody reads: it can neither be written nor closed.
+#[test]
+fn a_second_signal_ends_the_process_whatever_hangs() {
+    let config = CONFIG.replace("decisions: none", "decisions: log.pipe");
+    let config = format!("{config}timeouts: {{ drain: 10m }}\n");
+    let mut gate = TestProxy::start_with(&config, &policy("one", "deny"), |command| {
+        let directory = command.get_current_dir().expect("its own");
+        let made = Command::new("mkfifo")
+            .arg(directory.join("log.pipe"))
+            .status();
+        assert!(made.expect("mkfifo").success());
+        // Readable and writable: opening it does not wait for the other side.
+        let pipe = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(directory.join("log.pipe"));
+        std::mem::forget(pipe.expect("a pipe"));
+    });
+    let origin = silent_origin();
+    let _under_way = client_of(&gate, &origin);
+    for _ in 0..1_000 {
+        let mut client = sent(gate.proxy, "ftp://unread.test/");
+        assert_eq!(client.read_response().status, 403);
+    }
+    gate.signal("TERM");
+    wait_until("it drains", || gate.stderr().contains("SIGTERM"));
+    let begun = Instant::now();
+    gate.signal("INT");
+    gate.exit_within(TIMEOUT);
+    let ended = begun.elapsed();
+    assert!(ended < Duration::from_millis(1_500), "{ended:?}");
+    let log = gate.stderr();
+    assert!(
+        log.contains("SIGTERM: completing running requests"),
+        "{log}"
+    );
+    assert!(log.contains("a second signal"), "{log}");
 }

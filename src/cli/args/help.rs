@@ -280,12 +280,14 @@ Without arguments and configuration, the proxy listens on loopback only.
 
 The policy is reloaded on SIGHUP and when its files change. If the new policy has an error, the
 previous policy stays active. On SIGTERM, the proxy accepts no new connections, refuses requests
-that wait, and finishes requests in progress; a second SIGTERM closes them.
+that wait, and finishes requests in progress; a second SIGTERM or SIGINT closes them, and ends the
+process within a second.
 
 $CRAWLGATE_LOG sets the log level on standard error: off, error, warn, info (the default),
 debug, trace.
 
-Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is in use)";
+Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is in use), or
+ended by force because something did not end in time";
 
 pub(super) const DEMO_HELP: &str = "\
 Example:

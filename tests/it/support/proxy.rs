@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -131,6 +131,22 @@ impl TestProxy {
     /// Waits for the process to end; returns its exit code.
     pub(crate) fn wait_for_exit(&mut self) -> Option<i32> {
         self.child.wait().expect("a process").code()
+    }
+
+    /// Waits until the process has ended, for at most this time; its exit code.
+    ///
+    /// # Panics
+    /// If it still runs.
+    #[track_caller]
+    pub(crate) fn exit_within(&mut self, limit: Duration) -> Option<i32> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a process") {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "it still runs after {limit:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The standard error of the process so far.
