@@ -9,6 +9,7 @@ pub mod load;
 pub mod policy;
 pub mod policy_files;
 pub mod settings;
+pub mod timed_read;
 pub mod watch;
 
 pub use base_paths::BasePaths;

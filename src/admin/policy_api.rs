@@ -1,6 +1,7 @@
 //! The part of the API that shows and reloads the policy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -30,13 +31,19 @@ pub struct PolicyApi {
 
 impl PolicyApi {
     /// `POST /api/v1/reload`: 200 with the result, which is `loaded` (with the previous revision and any warnings) or
-    /// `unchanged`; or 422 with the problems. `shadow` reports on the shadow policy, if there is one.
+    /// `unchanged`; or 422 with the problems; or 202 if there is no result after [`RELOAD_ANSWER_TIMEOUT`]. `shadow`
+    /// reports on the shadow policy, if there is one.
     pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
-        let Some(attempt) = self.reloads.reload(ReloadTrigger::Api).await else {
-            return problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the proxy is shutting down",
-            );
+        let reload = self.reloads.reload(ReloadTrigger::Api);
+        let attempt = match tokio::time::timeout(RELOAD_ANSWER_TIMEOUT, reload).await {
+            Ok(Some(attempt)) => attempt,
+            Ok(None) => {
+                return problem(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the proxy is shutting down",
+                );
+            }
+            Err(_) => return self.reload_continues(),
         };
         let snapshot = self.active_policy.load();
         let mut document = json!({
@@ -82,7 +89,21 @@ impl PolicyApi {
         };
         response::json(status, &document)
     }
+
+    fn reload_continues(&self) -> Response<Full<Bytes>> {
+        let snapshot = self.active_policy.load();
+        let document = json!({
+            "result": "pending",
+            "policy": snapshot.policy.name(),
+            "revision": snapshot.policy.revision(),
+            "detail": "the reload goes on; its result will be last_reload of /api/v1/policy",
+        });
+        response::json(StatusCode::ACCEPTED, &document)
+    }
 }
+
+/// The time after which a reload is answered without its result: before the connection's own time limit.
+const RELOAD_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) fn attempt_to_json(attempt: &ReloadAttempt) -> Json {
     json!({

@@ -1,6 +1,6 @@
 //! Loads the configuration: finds the file, reads it, and applies the options of the command line.
 
-use std::fs;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use crate::diagnostics::problems::Problems;
 use super::base_paths::BasePaths;
 use super::file::{ConfigFile, NamedPolicy, VariableLookup};
 use super::settings::{ListenerConfig, PolicyOrigin, Settings};
+use super::timed_read::read_limited;
 
 /// The configuration that is used if none is named and it exists.
 pub const DEFAULT_CONFIG_PATH: &str = "config/crawlgate.yaml";
@@ -106,8 +107,9 @@ fn find_config_file(overrides: &Overrides, environment: &Environment<'_>) -> Opt
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let bytes =
-        fs::read(path).map_err(|error| format!("the configuration cannot be read: {error}"))?;
+    let bytes = File::open(path)
+        .and_then(read_limited)
+        .map_err(|error| format!("the configuration cannot be read: {error}"))?;
     String::from_utf8(bytes).map_err(|error| {
         format!(
             "the file is not UTF-8: byte {} is wrong",

@@ -21,7 +21,7 @@ pub fn open(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
     match origin {
         PolicyOrigin::BuiltIn => compile::load_builtin(),
         PolicyOrigin::Path(path) => {
-            compile::load(&PolicyFiles::for_policy(path), &path.to_string_lossy())
+            compile::load(&PolicyFiles::for_command(path), &path.to_string_lossy())
         }
     }
 }
@@ -45,14 +45,14 @@ fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Probl
     Err(compiled.problems)
 }
 
-/// Opens a policy like [`open_and_test`], and also returns the state of its files, to detect later changes.
+/// Opens a policy like [`open_and_test`], for a running proxy: only from regular files, and with a time limit. Also returns the state of its files, to detect later changes.
 pub fn open_and_test_watched(
     origin: &PolicyOrigin,
 ) -> (Result<CompiledPolicy, Vec<Problem>>, PathStamps) {
     match origin {
         PolicyOrigin::BuiltIn => (open_and_test(origin), PathStamps::default()),
         PolicyOrigin::Path(path) => {
-            let files = RecordingFiles::new(PolicyFiles::for_policy(path));
+            let files = RecordingFiles::new(PolicyFiles::for_proxy(path));
             let compiled = compile::load(&files, &path.to_string_lossy());
             (compiled.and_then(check_cases), files.into_stamps())
         }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::policy::source::{FileError, FileSystem};
 
 use super::policy_files::PolicyFiles;
+use super::timed_read::{READ_TIMEOUT, ReadPurpose, ReadTimeoutError, run_with_timeout};
 
 /// The state of a path, which differs after a change, without reading the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,15 @@ impl PathStamp {
 pub struct PathStamps(BTreeMap<PathBuf, PathStamp>);
 
 impl PathStamps {
+    /// Returns the current state of the same paths, unless the disk hangs. Blocks.
+    ///
+    /// # Errors
+    /// If the disk does not answer.
+    pub fn current_with_timeout(&self) -> Result<Self, ReadTimeoutError> {
+        let stamps = self.clone();
+        run_with_timeout(READ_TIMEOUT, ReadPurpose::Poll, move || stamps.current())
+    }
+
     /// Returns the current state of the same paths.
     fn current(&self) -> Self {
         Self(
@@ -103,25 +113,29 @@ impl RecordingFiles {
         self.stamps.into_inner()
     }
 
-    fn record(&self, path: &str) {
-        let path = Path::new(path);
+    fn record(&self, path: &str) -> Result<(), FileError> {
+        let path = PathBuf::from(path);
         // If a file is read twice, the earlier state counts.
-        self.stamps
-            .borrow_mut()
-            .0
-            .entry(path.to_owned())
-            .or_insert_with(|| PathStamp::from_path(path));
+        if self.stamps.borrow().0.contains_key(&path) {
+            return Ok(());
+        }
+        let stamped = path.clone();
+        let stamp = self.files.run(move || PathStamp::from_path(&stamped));
+        // A path without an answer is still watched.
+        let state = stamp.as_ref().map_or(PathStamp::Missing, PathStamp::clone);
+        self.stamps.borrow_mut().0.insert(path, state);
+        stamp.map(|_| ())
     }
 }
 
 impl FileSystem for RecordingFiles {
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
-        self.record(path);
+        self.record(path)?;
         self.files.read(path)
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
-        self.record(directory);
+        self.record(directory)?;
         self.files.list(directory)
     }
 }
@@ -147,10 +161,20 @@ impl PolicyWatcher {
         *self = Self::new(loaded);
     }
 
+    /// Returns the files as they were when the policy was read.
+    pub fn loaded(&self) -> &PathStamps {
+        &self.loaded
+    }
+
     /// Returns `true` if the policy should be read: its files differ from when it was read, and have not changed since
-    /// the previous poll, so that a half-written file is not read.
+    /// the previous poll, so that a half-written file is not read. Blocks.
     pub fn poll_changed(&mut self) -> bool {
         let now = self.loaded.current();
+        self.observe(now)
+    }
+
+    /// Returns the same as [`Self::poll_changed`] for the present state of the files, which the caller has read.
+    pub fn observe(&mut self, now: PathStamps) -> bool {
         let is_stable = now == self.last_seen;
         let has_changed = is_stable && now != self.loaded;
         if has_changed {
@@ -181,7 +205,7 @@ mod tests {
     }
 
     fn read(paths: &[PathBuf]) -> PathStamps {
-        let files = RecordingFiles::new(PolicyFiles::for_policy(paths.first().unwrap()));
+        let files = RecordingFiles::new(PolicyFiles::for_proxy(paths.first().unwrap()));
         for path in paths {
             let path = path.to_str().unwrap();
             if files.list(path).is_err() {

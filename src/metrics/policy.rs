@@ -191,15 +191,16 @@ impl Metrics {
         families.policy_reloads.increment(ReloadResult::Failure);
     }
 
+    /// Sets the time at which the reload in progress began; `None` if there is none.
+    pub fn set_reload_start(&self, at: Option<SystemTime>) {
+        let timestamp = at.map_or(0, unix_seconds);
+        self.families().policy_reload_start.set(timestamp);
+    }
+
     fn record_successful_load(&self, at: SystemTime) {
         let families = self.families();
         families.policy_last_reload_success.set(1);
-        let timestamp = at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        families
-            .policy_last_reload_time
-            .set(gauge_value(timestamp.as_secs()));
+        families.policy_last_reload_time.set(unix_seconds(at));
     }
 
     fn set_policy_info(&self, name: &str, revision: &str) {
@@ -212,6 +213,13 @@ impl Metrics {
         }
         info.with_label_values(&[name, revision]).set(1);
     }
+}
+
+fn unix_seconds(at: SystemTime) -> i64 {
+    let timestamp = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    gauge_value(timestamp.as_secs())
 }
 
 impl RuleSeries {

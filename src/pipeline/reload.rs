@@ -6,7 +6,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -96,18 +96,26 @@ pub struct ReloadAttempt {
     pub shadow: Option<ReloadOutcome>,
 }
 
+/// The last attempt, and the start of the one in progress.
+#[derive(Debug, Default)]
+struct ReloadState {
+    last: Option<Arc<ReloadAttempt>>,
+    started_at: Option<Instant>,
+}
+
 /// A handle that triggers reloads and has the outcome of the last one. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReloadHandle {
     requests: mpsc::Sender<ReloadRequest>,
-    last: Arc<Mutex<Option<Arc<ReloadAttempt>>>>,
+    state: Arc<Mutex<ReloadState>>,
+    clock: Clock,
 }
 
 /// The receiver of the requests, which makes the attempts.
 #[derive(Debug)]
 pub struct Reloader {
     requests: mpsc::Receiver<ReloadRequest>,
-    last: Arc<Mutex<Option<Arc<ReloadAttempt>>>>,
+    state: Arc<Mutex<ReloadState>>,
     clock: Clock,
 }
 
@@ -121,15 +129,16 @@ impl ReloadHandle {
     /// Creates both ends.
     pub fn new(clock: Clock) -> (Self, Reloader) {
         let (sender, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
-        let last = Arc::default();
+        let state = Arc::default();
         (
             Self {
                 requests: sender,
-                last: Arc::clone(&last),
+                state: Arc::clone(&state),
+                clock: clock.clone(),
             },
             Reloader {
                 requests: receiver,
-                last,
+                state,
                 clock,
             },
         )
@@ -148,7 +157,13 @@ impl ReloadHandle {
 
     /// Returns the last attempt; `None` if there was none.
     pub fn last_attempt(&self) -> Option<Arc<ReloadAttempt>> {
-        self.last.lock().clone()
+        self.state.lock().last.clone()
+    }
+
+    /// Returns the duration of the attempt in progress; `None` if there is none.
+    pub fn running_for(&self) -> Option<Duration> {
+        let started_at = self.state.lock().started_at?;
+        Some(self.clock.now().saturating_duration_since(started_at))
     }
 }
 
@@ -166,6 +181,7 @@ impl Reloader {
             let trigger = requests
                 .first()
                 .map_or(ReloadTrigger::Api, |request| request.trigger);
+            self.state.lock().started_at = Some(self.clock.now());
             let ReloadOutcomes { live, shadow } = attempt(trigger).await.into();
             let attempt = Arc::new(ReloadAttempt {
                 at: self.clock.wall_time(),
@@ -173,7 +189,10 @@ impl Reloader {
                 outcome: live,
                 shadow,
             });
-            *self.last.lock() = Some(Arc::clone(&attempt));
+            *self.state.lock() = ReloadState {
+                last: Some(Arc::clone(&attempt)),
+                started_at: None,
+            };
             for request in requests {
                 // The client may have left.
                 let _ = request.reply.send(Arc::clone(&attempt));
@@ -190,7 +209,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_burst_shares_one_attempt_that_begins_after_the_one_in_progress() {
-        let (reloads, reloader) = ReloadHandle::new(Clock::system());
+        let (clock, manual_clock) = Clock::manual();
+        let (reloads, reloader) = ReloadHandle::new(clock);
+        assert_eq!(reloads.running_for(), None);
         let attempts = Arc::new(AtomicUsize::new(0));
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         let server = tokio::spawn({
@@ -215,6 +236,9 @@ mod tests {
         while attempts.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
+        let a_minute = Duration::from_mins(1);
+        manual_clock.advance(a_minute);
+        assert_eq!(reloads.running_for(), Some(a_minute));
         let burst: Vec<_> = (0..10).map(|_| spawn_reload(ReloadTrigger::Api)).collect();
         while reloads.requests.capacity() > MAX_PENDING_REQUESTS - 10 {
             tokio::task::yield_now().await;
@@ -225,6 +249,7 @@ mod tests {
             assert_eq!(reload.await.unwrap().unwrap().trigger, ReloadTrigger::Api);
         }
         assert_eq!(attempts.load(Ordering::Relaxed), 2);
+        assert_eq!(reloads.running_for(), None);
         assert!(matches!(
             reloads.last_attempt().unwrap().outcome,
             ReloadOutcome::Unchanged

@@ -160,7 +160,10 @@ fn new_readiness(
         let attempt = policy.reloads.last_attempt();
         let outcome = attempt.as_ref().map(|attempt| &attempt.outcome);
         let mut checks = vec![
-            HealthCheck::new("policy", reload::policy_state(&snapshot, outcome)),
+            HealthCheck::new(
+                "policy",
+                reload::policy_state(&snapshot, outcome, policy.reloads.running_for()),
+            ),
             HealthCheck::new("drain", drain_state),
             HealthCheck::new("decision_log", log_state),
         ];

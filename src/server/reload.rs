@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::admin::health::CheckState;
 use crate::clock::Clock;
 use crate::config::policy;
 use crate::config::settings::{PolicyConfig, PolicyOrigin, Settings};
+use crate::config::timed_read::ReadTimeoutError;
 use crate::config::watch::{PathStamps, PolicyWatcher};
 use crate::console::print_problems;
 use crate::diagnostics::problem::{Problem, SourceLocation};
@@ -32,6 +35,9 @@ use super::ledger::LedgerOpener;
 /// The interval at which the policy's files are polled. Since a change is used only after two equal polls, it is active
 /// within two intervals.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The duration from which readiness warns of a reload in progress.
+const SLOW_RELOAD: Duration = Duration::from_secs(5);
 
 /// A policy that was loaded, with its source and its shadow policy.
 #[derive(Debug)]
@@ -74,7 +80,7 @@ pub(super) struct PolicyFileReloader {
     /// The known crawlers, for warnings about rules that name others.
     crawlers: Vec<CrawlerRegistration>,
     ledger_opener: Arc<LedgerOpener>,
-    /// Locked while files are read, so only on threads that do not serve requests.
+    /// Never locked while a file is examined, since the disk may hang.
     watcher: Mutex<PolicyWatcher>,
     shadow_watcher: Mutex<PolicyWatcher>,
 }
@@ -127,7 +133,7 @@ impl PolicyFileReloader {
 
     /// Returns a status line: the active policy, and whether a newer one was refused.
     pub(super) fn status(&self, outcome: &ReloadOutcome) -> String {
-        match policy_state(&self.active_policy.load(), Some(outcome)) {
+        match policy_state(&self.active_policy.load(), Some(outcome), None) {
             CheckState::Ok(active) => format!("policy {active} is active"),
             CheckState::Warn(message) | CheckState::Fail(message) => format!("policy {message}"),
         }
@@ -135,9 +141,11 @@ impl PolicyFileReloader {
 
     /// Reloads both policies. They are read and compiled on a thread that does not serve requests.
     pub(super) async fn attempt(self: Arc<Self>, trigger: ReloadTrigger) -> ReloadOutcomes {
+        self.metrics.set_reload_start(Some(self.clock.wall_time()));
         let this = Arc::clone(&self);
-        let read = tokio::task::spawn_blocking(move || this.read_policies()).await;
-        let outcomes = self.apply(read.unwrap_or_else(|_| self.panic_results()));
+        let read = run_on_thread(move || this.read_policies()).await;
+        let outcomes = self.apply(read.unwrap_or_else(|| self.panic_results()));
+        self.metrics.set_reload_start(None);
         self.log_outcome(trigger, &outcomes.live);
         self.log_shadow_outcome(trigger, outcomes.shadow.as_ref());
         self.count_outcome(&outcomes.live);
@@ -349,24 +357,57 @@ impl PolicyFileReloader {
         }
         let mut interval = tokio::time::interval(POLL_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut hangs = false;
         loop {
+            let poll_and_reload = async {
+                interval.tick().await;
+                let this = Arc::clone(&self);
+                let polled = run_on_thread(move || this.have_files_changed()).await;
+                let polled = polled.unwrap_or(Ok(false));
+                if polled.is_err() != hangs {
+                    hangs = polled.is_err();
+                    log_poll(&polled);
+                }
+                if polled.unwrap_or(false) {
+                    reloads.reload(ReloadTrigger::Files).await;
+                }
+            };
+            // A disk that hangs, or a large policy, must not delay the drain.
             tokio::select! {
                 () = drain.wait_begun() => return,
-                _ = interval.tick() => {}
-            }
-            let this = Arc::clone(&self);
-            let changed = tokio::task::spawn_blocking(move || this.have_files_changed()).await;
-            if changed.unwrap_or(false) {
-                reloads.reload(ReloadTrigger::Files).await;
+                () = poll_and_reload => {}
             }
         }
     }
 
     /// Returns `true` if the files of a policy have changed and are stable. Blocks.
-    fn have_files_changed(&self) -> bool {
-        let live = self.watcher.lock().poll_changed();
-        let shadow = self.shadow_watcher.lock().poll_changed();
-        live || shadow
+    fn have_files_changed(&self) -> Result<bool, ReadTimeoutError> {
+        let mut has_changed = false;
+        for watcher in [&self.watcher, &self.shadow_watcher] {
+            let loaded = watcher.lock().loaded().clone();
+            let current = loaded.current_with_timeout()?;
+            has_changed |= watcher.lock().observe(current);
+        }
+        Ok(has_changed)
+    }
+}
+
+/// Runs blocking work on a thread of its own. At the end of the process, nothing waits for it, as for the threads of the
+/// runtime. `None` if it panicked.
+async fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, result) = oneshot::channel();
+    let thread = Builder::new().name("reload".into());
+    thread.spawn(move || sender.send(work())).ok()?;
+    result.await.ok()
+}
+
+/// Logs that the files can no longer be polled, or can be polled again.
+fn log_poll(polled: &Result<bool, ReadTimeoutError>) {
+    match polled {
+        Ok(_) => tracing::info!("the policy's files are watched for changes again"),
+        Err(error) => {
+            tracing::warn!(%error, "the policy's files cannot be watched for changes");
+        }
     }
 }
 
@@ -473,9 +514,20 @@ pub(super) fn shadow_policy_state(
     })
 }
 
-/// Returns the readiness of the policy: a warning if a newer one was refused.
-pub(super) fn policy_state(snapshot: &PolicySnapshot, last: Option<&ReloadOutcome>) -> CheckState {
+/// Returns the readiness of the policy: a warning if a newer one was refused, or if the reload in progress, which has
+/// been running for this time, is slow.
+pub(super) fn policy_state(
+    snapshot: &PolicySnapshot,
+    last: Option<&ReloadOutcome>,
+    running_for: Option<Duration>,
+) -> CheckState {
     let active = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
+    if let Some(duration) = running_for.filter(|duration| *duration >= SLOW_RELOAD) {
+        return CheckState::Warn(format!(
+            "{active} stays active: a reload has been running for {} s",
+            duration.as_secs()
+        ));
+    }
     match last {
         Some(ReloadOutcome::Refused(problems)) => {
             let errors = match problems.iter().filter(|problem| problem.is_error()).count() {
@@ -503,4 +555,32 @@ fn panic_problem(path: &Path) -> Problem {
         path,
         "crawlgate failed to read this policy because of a bug; please report it",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::compile;
+
+    #[test]
+    fn readiness_reports_a_reload_that_takes_long() {
+        let policy = compile::load_builtin().unwrap().policy;
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let clock = Clock::manual().0;
+        let parts = SnapshotParts::load(policy, PolicySource::default(), &metrics, &clock);
+        let snapshot = parts.into_snapshot(None);
+        for (seconds, warns) in [(None, false), (Some(4), false), (Some(61), true)] {
+            let state = policy_state(&snapshot, None, seconds.map(Duration::from_secs));
+            match state {
+                CheckState::Warn(text) => {
+                    assert!(
+                        warns && text.contains("has been running for 61 s"),
+                        "{text}"
+                    );
+                }
+                CheckState::Ok(_) => assert!(!warns, "{seconds:?}"),
+                CheckState::Fail(text) => panic!("{text}"),
+            }
+        }
+    }
 }

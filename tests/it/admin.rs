@@ -16,7 +16,10 @@ use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
 use crawlgate::admin::{AdminApis, AdminServer};
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
+use crawlgate::pipeline::reload::ReloadHandle;
 use crawlgate::policy::compile;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -409,4 +412,30 @@ async fn the_server_stops_on_shutdown() {
         .expect("it stops")
         .unwrap();
     assert!(TcpStream::connect(addr).await.is_err());
+}
+
+/// A disk that hangs: a reload has no result for a long time.
+#[tokio::test(start_paused = true)]
+async fn a_long_reload_is_answered_in_time() {
+    // Nothing serves it.
+    let (reloads, _reloader) = ReloadHandle::new(Clock::from_runtime());
+    let mut apis = default_apis();
+    apis.policy.reloads = reloads;
+    let admin = AdminServer::new(AdminGuard::new([], None), apis);
+    let local: SocketAddr = "127.0.0.1:3129".parse().unwrap();
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/api/v1/reload")
+        .header("host", local.to_string())
+        .body(Full::<bytes::Bytes>::default())
+        .unwrap();
+    // A connection lasts for 30 s.
+    let limit = Duration::from_secs(29);
+    let answer = tokio::time::timeout(limit, admin.handle(request, local)).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status(), 202);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(document["result"], "pending");
+    assert_eq!(document["policy"], "builtin");
 }

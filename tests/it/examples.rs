@@ -29,7 +29,7 @@ fn compiled(files: &dyn FileSystem, path: &str) -> Result<CompiledPolicy, String
 }
 
 fn compiled_file(path: &Path) -> Result<CompiledPolicy, String> {
-    compiled(&PolicyFiles::for_policy(path), path.to_str().unwrap())
+    compiled(&PolicyFiles::for_command(path), path.to_str().unwrap())
 }
 
 /// Renders the problems of a policy.
@@ -150,7 +150,7 @@ fn policies_that_a_system_refuses_are_refused() {
 #[test]
 fn the_shipped_policies_can_be_served() {
     for path in shipped().chain(worked_examples()) {
-        let loaded = load(&PolicyFiles::for_policy(&path), path.to_str().unwrap());
+        let loaded = load(&PolicyFiles::for_command(&path), path.to_str().unwrap());
         let compiled = loaded.unwrap_or_else(|problems| panic!("{}", render(&problems)));
         let problems: Vec<Problem> = compiled
             .problems

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::client::{RawClient, Response};
+use crate::support::command::crawlgate;
 use crate::support::origin::ScriptedOrigin;
 use crate::support::proxy::TestProxy;
 use crate::support::wait::{TIMEOUT, wait_until};
@@ -205,6 +208,110 @@ fn the_built_in_policy_cannot_be_reloaded() {
     wait_until("the log says so", || {
         gate.stderr().contains("stays active: it has no file")
     });
+}
+
+/// Makes a pipe at this path, in place of a file.
+fn replace_with_pipe(path: &Path) {
+    let pipe = path.with_extension("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    std::fs::rename(&pipe, path).unwrap();
+}
+
+/// No file of a running proxy may make it wait or fill its memory.
+#[test]
+fn files_that_have_no_end_are_refused() {
+    let mut gate = TestProxy::start(CONFIG, &policy("one", "deny"));
+    let path = gate.file("policy.yaml");
+    let list = "policy: 1\nname: l\nlists: { l: { kind: hosts, file: l.txt } }\n\
+                rules: [{ id: l, forbid: { in: l } }]\n";
+    let mut failures = 0;
+    let mut refuse = |gate: &TestProxy, cause: &str| {
+        failures += 1;
+        wait_until(cause, || {
+            gate.counter("crawlgate_policy_reloads_total{result=\"failure\"}") == failures
+        });
+        let answer = gate.admin("POST /api/v1/reload");
+        failures += 1;
+        assert_eq!(answer.status, 422, "{cause}: {answer}");
+        assert!(answer.body.contains(cause), "{cause}: {answer}");
+    };
+    replace_with_pipe(&path);
+    refuse(&gate, "not a regular file");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    refuse(&gate, "not a regular file");
+    std::fs::remove_file(&path).unwrap();
+    // Takes no room on the disk.
+    let huge = std::fs::File::create(&path).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    refuse(&gate, "larger than 256 MiB");
+    let huge = std::fs::File::create(gate.file("l.txt")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    gate.write("policy.yaml", list);
+    refuse(&gate, "larger than 256 MiB");
+    std::fs::remove_file(gate.file("l.txt")).unwrap();
+    replace_with_pipe(&gate.file("l.txt"));
+    refuse(&gate, "not a regular file");
+
+    gate.write("policy.yaml", &policy("two", "deny"));
+    wait_until("a repaired file is read", || {
+        gate.admin("GET /readyz").body.contains("ok policy: two@")
+    });
+    gate.signal("TERM");
+    assert_eq!(gate.exit_within(TIMEOUT), Some(0));
+}
+
+/// Commands may still read a pipe, as `check <(generate)` does.
+#[test]
+fn a_pipe_is_checked_but_not_run() {
+    let folder = crate::support::temp_dir::TempDir::new();
+    folder.write("crawlgate.yaml", CONFIG);
+    let path = folder.path().join("p.yaml");
+    replace_with_pipe(&path);
+    let writer = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            // Read twice: to detect its kind, and to check it.
+            for _ in 0..2 {
+                std::fs::write(&path, policy("one", "deny")).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    });
+    let output = crawlgate(folder.path(), "explain http://a.test/ --policy p.yaml", "");
+    assert!(output.code == 0, "{output:?}");
+    let _ = crawlgate(folder.path(), "explain http://a.test/ --policy p.yaml", "");
+    writer.join().unwrap();
+    let run = "run --config crawlgate.yaml --policy p.yaml";
+    let output = crawlgate(folder.path(), run, "");
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.stderr.contains("not a regular file"), "{output:?}");
+}
+
+/// A list that takes long to compile: nothing else waits for it.
+#[test]
+fn a_slow_reload_is_shown_and_does_not_delay_the_end() {
+    let config = format!("{CONFIG}timeouts: {{ drain: 1s }}\n");
+    let mut gate = TestProxy::start(&config, &policy("one", "deny"));
+    let hosts: String = (0..4_000_000).map(|n| format!("h{n}.test\n")).collect();
+    gate.write("l.txt", &hosts);
+    gate.write(
+        "policy.yaml",
+        "policy: 1\nname: l\nlists: { l: { kind: hosts, file: l.txt } }\n\
+         rules: [{ id: l, forbid: { in: l } }]\n",
+    );
+    wait_until("it is read", || {
+        gate.metric("crawlgate_policy_reload_start_timestamp_seconds") > 1e9
+    });
+    let ready = gate.admin("GET /readyz");
+    assert_eq!(ready.status, 200);
+    let begun = Instant::now();
+    gate.signal("TERM");
+    assert_eq!(gate.exit_within(TIMEOUT), Some(0));
+    let ended = begun.elapsed();
+    assert!(ended < Duration::from_secs(2), "{ended:?}");
+    assert!(!gate.stderr().contains("policy l@"), "{}", gate.stderr());
 }
 
 /// Concurrent requests: each gets its response, and few attempts serve all of them.
