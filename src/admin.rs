@@ -37,8 +37,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::metrics::Metrics;
 
 use body::StreamEnd;
-use connections::Eviction;
-pub use connections::{AdminConnection, AdminConnections};
+pub use connections::{AdminConnection, AdminConnections, Eviction};
 use decisions::DecisionsApi;
 use guard::AdminGuard;
 use health::Readiness;

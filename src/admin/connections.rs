@@ -59,7 +59,7 @@ pub struct AdminConnection {
 }
 
 /// Resolves to `Ok` when the connection must be closed, to make room for another one.
-pub(super) type Eviction = oneshot::Receiver<()>;
+pub type Eviction = oneshot::Receiver<()>;
 
 impl AdminConnections {
     pub(super) fn new(max_connections: usize) -> Self {
@@ -71,7 +71,7 @@ impl AdminConnections {
     }
 
     /// Returns a place for a connection, if necessary that of another one.
-    pub(super) async fn admit(
+    pub async fn admit(
         &self,
         client: IpAddr,
         local: SocketAddr,

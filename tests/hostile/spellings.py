@@ -98,6 +98,7 @@ def path_spellings(path: str) -> dict[str, str]:
         "NUL": path + "%00.html",
         "escaped twice": f"/{escape(first, doubly=True)}{rest}",
         "dots escaped twice": "/x/%252e%252e" + path,
+        "escapes of their digits": f"/%25{escape(f'{ord(first):02x}')}{rest}",
     }
 
 

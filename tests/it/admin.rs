@@ -421,7 +421,11 @@ async fn a_long_reload_is_answered_in_time() {
     let (reloads, _reloader) = ReloadHandle::new(Clock::from_runtime());
     let mut apis = default_apis();
     apis.policy.reloads = reloads;
-    let admin = AdminServer::new(AdminGuard::new([], None), apis);
+    let admin = AdminServer::new(
+        AdminGuard::new([], None),
+        apis,
+        AdminServer::MAX_CONNECTIONS,
+    );
     let local: SocketAddr = "127.0.0.1:3129".parse().unwrap();
     let request = Request::builder()
         .method(Method::POST)
@@ -431,7 +435,9 @@ async fn a_long_reload_is_answered_in_time() {
         .unwrap();
     // A connection lasts for 30 s.
     let limit = Duration::from_secs(29);
-    let answer = tokio::time::timeout(limit, admin.handle(request, local)).await;
+    let admitted = admin.connections().admit(local.ip(), local).await;
+    let (connection, _eviction) = admitted.expect("a place");
+    let answer = tokio::time::timeout(limit, admin.handle(request, &connection)).await;
     let answer = answer.expect("an answer");
     assert_eq!(answer.status(), 202);
     let body = answer.into_body().collect().await.unwrap().to_bytes();

@@ -3,11 +3,15 @@
 //! `CRAWLGATE_FUZZ_SECONDS` sets the time of each target, `CRAWLGATE_FUZZ_SEED` another seed. A failing input is printed and
 //! written to a file that `cargo fuzz` accepts.
 
+mod client_hello;
 mod corpus;
 mod decide;
+mod head;
+mod ledger_file;
 mod patterns;
 mod policy_source;
 mod robots;
+mod url;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -68,6 +72,26 @@ fn one(target: &str, run: fn(&[u8]), input: &[u8]) {
 #[test]
 fn robots_files() {
     fuzz("robots", robots::run);
+}
+
+#[test]
+fn urls() {
+    fuzz("url", url::run);
+}
+
+#[test]
+fn request_heads() {
+    fuzz("head", head::run);
+}
+
+#[test]
+fn client_hellos() {
+    fuzz("client_hello", client_hello::run);
+}
+
+#[test]
+fn ledger_files() {
+    fuzz("ledger_file", ledger_file::run);
 }
 
 #[test]

@@ -42,12 +42,11 @@ impl LaxReading {
     pub(super) fn path(self, path: &str) -> String {
         let decoded = match self {
             Self::Decoded => decode(path, DecodingDepth::Once, is_decoded_in_path),
-            Self::WithoutParameters => decode(
-                &remove_parameters(path),
-                DecodingDepth::Once,
-                is_decoded_in_path,
-            ),
-            Self::DecodedTwice => decode(path, DecodingDepth::Twice, is_decoded_in_path),
+            Self::WithoutParameters => {
+                let path = remove_parameters(path);
+                decode(&path, DecodingDepth::Once, is_decoded_in_path)
+            }
+            Self::DecodedTwice => decode_twice(path, is_decoded_in_path),
         };
         // A C string ends at NUL. A backslash separates segments on Windows.
         let end = decoded.find('\0').unwrap_or(decoded.len());
@@ -58,11 +57,12 @@ impl LaxReading {
     /// Returns a canonical query in this reading. Reserved characters stay escaped, since decoded
     /// they would separate other parameters.
     pub(super) fn query(self, query: &str) -> String {
-        let depth = match self {
-            Self::Decoded | Self::WithoutParameters => DecodingDepth::Once,
-            Self::DecodedTwice => DecodingDepth::Twice,
-        };
-        decode(query, depth, is_unreserved)
+        match self {
+            Self::Decoded | Self::WithoutParameters => {
+                decode(query, DecodingDepth::Once, is_unreserved)
+            }
+            Self::DecodedTwice => decode_twice(query, is_unreserved),
+        }
     }
 }
 
@@ -87,6 +87,12 @@ enum DecodingDepth {
     Once,
     /// `%41` and `%2541`
     Twice,
+}
+
+/// Decodes escapes of escapes, in the order in which two servers would: `%25%34%31`, too.
+fn decode_twice(text: &str, is_decoded: fn(u8) -> bool) -> String {
+    let once = decode(text, DecodingDepth::Twice, is_decoded);
+    decode(&once, DecodingDepth::Twice, is_decoded)
 }
 
 /// Decodes the escapes of some bytes, which are all ASCII.
@@ -200,6 +206,8 @@ mod tests {
             ("/a%2541", "", "", "/aA"),
             ("/%252e%252e/x", "", "", "/x"),
             ("/%25252e/x", "", "", ""),
+            ("/%25%34%31", "/%2541", "/%2541", "/A"),
+            ("/%3%35", "/%35", "/%35", "/5"),
             ("/%3Fa%23", "", "", ""),
         ] {
             let expected = [decoded, without_parameters, decoded_twice];
