@@ -14,9 +14,12 @@
 //! - Escapes follow section 2.2.2: `%62` is `b`, `%7e` is `~`, and a byte that is not allowed in
 //!   URLs equals its escape. Reserved characters are compared as written, except that `:`, `/`,
 //!   `@`, `[` and `]` after the `?` of a rule equal their escapes.
-//! - `Crawl-delay`, `Request-rate` and `Sitemap` are stored; they never end a list of user agents.
-//!   Other extensions are in [`extension`]. Unknown keys are counted and dropped.
+//! - `Crawl-delay`, `Request-rate` and `Sitemap` are stored; they never end a list of user agents for
+//!   rules. A Crawl-delay and a Request-rate address the agents right above them. Other extensions
+//!   are in [`extension`]. Unknown keys are counted and dropped.
 
+mod delays;
+mod directive_agents;
 mod escape;
 pub mod extension;
 pub mod fetch_outcome;

@@ -18,12 +18,12 @@ fn groups_are_chosen_as_for_crawl_delay() {
         Duration::from_secs(hour * 3_600)
     }
     for (agent, at, seconds) in [
-        ("a", hour(12), Some(15)),
+        ("a", hour(12), Some(10)),
         ("a", hour(7), Some(60)),
         ("a", hour(22), Some(20)),
         ("a", hour(30 * 24 + 5), Some(20)),
         ("b", hour(12), Some(15)),
-        ("c", hour(0), Some(5)),
+        ("c", hour(0), None),
         ("other", hour(0), Some(5)),
         ("d", hour(0), None),
     ] {

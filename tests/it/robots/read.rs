@@ -81,7 +81,7 @@ fn crawl_delays() {
     let parsed = RobotsFile::parse(body);
     for (agent, delay) in [
         ("a", Some(3000)),
-        ("b", Some(2500)),
+        ("b", Some(1000)),
         ("c", None),
         ("d", None),
     ] {
@@ -91,6 +91,58 @@ fn crawl_delays() {
             "{agent}"
         );
     }
+}
+
+/// A Crawl-delay and a Request-rate bind only the agents right above them, while the rules of the same lists are shared
+/// (RFC 9309 section 2.2.4).
+#[test]
+fn a_delay_binds_only_the_agents_right_above_it() {
+    let yandex = "User-agent: Yandex\nCrawl-delay: 60\n\nUser-agent: *\nDisallow: /admin\n";
+    let slow = "User-agent: *\nCrawl-delay: 1\n\nUser-agent: slowbot\nCrawl-delay: 120\n";
+    let rate = "User-agent: Bing\nRequest-rate: 1/60\n\nUser-agent: *\nDisallow: /admin\n";
+    let both = "User-agent: a\nCrawl-delay: 5\nRequest-rate: 1/9\nUser-agent: b\nSitemap: /s\nUser-agent: c\n\
+                Unknown: x\nCrawl-delay: 7\nUser-agent: d\nContent-Usage: train-ai=n\nUser-agent: e\nCrawl-delay: 3\n\
+                User-agent: f\nDisallow: /f\nCrawl-delay: 4\nCrawl-delay: 2\nUser-agent: A\nCrawl-delay: 6\n";
+    let invalid = "User-agent: a\nCrawl-delay: none\nUser-agent: b\nRequest-rate: -\nUser-agent: *\nCrawl-delay: 9\n";
+    for (file, agent, delay, interval) in [
+        (yandex, "otherbot", None, None),
+        (yandex, "yandex", Some(60), None),
+        (slow, "otherbot", Some(1), None),
+        (slow, "slowbot", Some(120), None),
+        (rate, "otherbot", None, None),
+        (rate, "bing", None, Some(60)),
+        (both, "a", Some(6), Some(9)),
+        (both, "b", Some(7), None),
+        (both, "c", Some(7), None),
+        (both, "d", None, None),
+        (both, "e", Some(3), None),
+        (both, "f", Some(4), None),
+        (both, "g", None, None),
+        (invalid, "a", None, None),
+        (invalid, "b", None, None),
+        (invalid, "c", Some(9), None),
+    ] {
+        let parsed = RobotsFile::parse(file.as_bytes());
+        let found = (
+            parsed.crawl_delay(agent),
+            parsed.request_interval(agent, || Duration::ZERO),
+        );
+        let expected = (
+            delay.map(Duration::from_secs),
+            interval.map(Duration::from_secs),
+        );
+        assert_eq!(found, expected, "{agent}\n{file}");
+    }
+    let shared = RobotsFile::parse(yandex.as_bytes());
+    assert_eq!(
+        shared
+            .decide("yandex", "/admin")
+            .deciding_line
+            .unwrap()
+            .line,
+        5,
+        "no rule ends the list"
+    );
 }
 
 #[test]

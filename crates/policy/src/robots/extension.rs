@@ -10,7 +10,7 @@
 //!   the Content-Usage lines in a group those with the longest matching path apply, regardless of
 //!   Allow and Disallow; all matching Content-Signal lines apply. If several lines apply, the
 //!   strictest preference for each purpose wins.
-//! - Such a line ends a list of user agents, but for these lines only.
+//! - A usage line ends a list of user agents, but not for Allow and Disallow.
 //! - `Visit-time: 0600-0845` belongs to its group; `Clean-param: sid&sort /shop/` and
 //!   `Host: example.com` to the site.
 
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
 use super::pattern::{RobotsPattern, UrlForm, matches_rest};
-use super::rules::{AgentLine, TextSpan, agents_with_token};
+use super::rules::{AgentLine, TextSpan};
 use super::usage::{UsagePreference, UsageSyntax, find_preference, parse_statement};
 
 pub(super) use builder::{ExtensionsBuilder, LineAcceptance};
@@ -84,7 +84,7 @@ impl ExtensionKind {
         }
     }
 
-    fn usage_syntax(self) -> Option<UsageSyntax> {
+    pub(super) fn usage_syntax(self) -> Option<UsageSyntax> {
         match self {
             Self::ContentUsage => Some(UsageSyntax::ContentUsage),
             Self::ContentSignal => Some(UsageSyntax::ContentSignal),
@@ -165,7 +165,7 @@ impl RobotsFile {
             query_decoded: decode_query_delimiters(&normal),
             normal: &normal,
         };
-        let group = extensions.group(&self.text, agent);
+        let group = self.directive_agents.group(&self.text, agent);
         let mut found = Vec::new();
         for scope in [LineScope::Site, LineScope::Group(group)] {
             for line in extensions.matching_usage_lines(scope, &url) {
@@ -179,10 +179,7 @@ impl RobotsFile {
     /// Returns the values of the Visit-time lines for a crawler: those of its group and of the
     /// site.
     pub fn visit_times(&self, agent: &str) -> Vec<ReportedLine<'_>> {
-        let Some(extensions) = self.extensions.as_deref() else {
-            return vec![];
-        };
-        let group = extensions.group(&self.text, agent);
+        let group = self.directive_agents.group(&self.text, agent);
         let scopes = [LineScope::Site, LineScope::Group(group)];
         self.collect_reported_lines(ExtensionKind::VisitTime, |line| {
             scopes.iter().any(|scope| scope.contains(line))
@@ -274,7 +271,7 @@ impl RobotsFile {
 struct ExtensionLine {
     extension: ExtensionKind,
     line: u32,
-    /// The list of user agents before the line; `None` before the first list.
+    /// The section of its user agents; `None` before the first list.
     section: Option<u32>,
     source: TextSpan,
     /// The value; for preferences, the part after the path.
@@ -287,8 +284,6 @@ struct ExtensionLine {
 #[derive(Debug)]
 pub(super) struct Extensions {
     lines: Box<[ExtensionLine]>,
-    /// The user-agent lines, numbered by the sections of extension lines.
-    agents: Box<[AgentLine]>,
 }
 
 /// The crawlers to which a line applies.
@@ -317,13 +312,6 @@ struct ExtensionUrlForms<'a> {
 }
 
 impl Extensions {
-    fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
-        match agents_with_token(&self.agents, text, agent.as_bytes()) {
-            [] => agents_with_token(&self.agents, text, b"*"),
-            own => own,
-        }
-    }
-
     /// Returns the usage lines that apply to a URL.
     fn matching_usage_lines<'a>(
         &'a self,
@@ -351,7 +339,7 @@ impl Extensions {
             .filter_map(|line| line.path.as_ref())
             .map(|path| size_of::<RobotsPattern>() + path.bytes.len())
             .sum();
-        size_of::<Self>() + size_of_val(&*self.lines) + size_of_val(&*self.agents) + paths
+        size_of::<Self>() + size_of_val(&*self.lines) + paths
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::extension::{self, Extensions, LineAcceptance};
+use super::delays::DelayLines;
+use super::directive_agents::{DirectiveAgents, DirectiveAgentsBuilder};
+use super::extension::{self, ExtensionKind, Extensions, LineAcceptance};
 use super::line::{LineKey, RobotsLine, RobotsLines};
 use super::product_token::{is_wildcard_agent, token_length};
 use super::request_rate::RequestRate;
@@ -23,6 +25,8 @@ pub struct RobotsFile {
     pub(super) table: RuleTable,
     sitemaps: Box<[TextSpan]>,
     pub(super) extensions: Option<Box<Extensions>>,
+    pub(super) delays: DelayLines,
+    pub(super) directive_agents: DirectiveAgents,
     directives: u32,
     unknown_lines: u32,
     truncation: Truncation,
@@ -45,11 +49,14 @@ impl RobotsFile {
         for line in RobotsLines::new(text) {
             parser.read_line(&line);
         }
+        let directive_agents = parser.finish_directive_agents();
         Self {
             text: Bytes::copy_from_slice(text),
             table: parser.rules.finish(text),
             sitemaps: parser.sitemaps.into(),
-            extensions: parser.extensions.finish(text),
+            directive_agents,
+            extensions: parser.extensions.finish(),
+            delays: parser.delays,
             directives: parser.directives,
             unknown_lines: parser.unknown_lines,
             truncation,
@@ -94,6 +101,8 @@ impl RobotsFile {
             + self.text.len()
             + self.table.memory_size()
             + size_of_val(&*self.sitemaps)
+            + self.delays.memory_size()
+            + self.directive_agents.memory_size()
             + extensions
     }
 }
@@ -127,6 +136,8 @@ struct RobotsParser<'a> {
     rules: RuleTableBuilder,
     sitemaps: Vec<TextSpan>,
     extensions: extension::ExtensionsBuilder,
+    delays: DelayLines,
+    directive_agents: DirectiveAgentsBuilder,
     directives: u32,
     unknown_lines: u32,
 }
@@ -138,6 +149,8 @@ impl<'a> RobotsParser<'a> {
             rules: RuleTableBuilder::default(),
             sitemaps: vec![],
             extensions: extension::ExtensionsBuilder::default(),
+            delays: DelayLines::default(),
+            directive_agents: DirectiveAgentsBuilder::default(),
             directives: 0,
             unknown_lines: 0,
         }
@@ -146,7 +159,7 @@ impl<'a> RobotsParser<'a> {
     fn read_line(&mut self, line: &RobotsLine) {
         let acceptance = match line.key {
             LineKey::Unknown => LineAcceptance::Ignored,
-            LineKey::Extension(extension) => self.extensions.add(extension, line, self.text),
+            LineKey::Extension(extension) => self.read_extension(extension, line),
             LineKey::UserAgent
             | LineKey::Allow
             | LineKey::Disallow
@@ -164,7 +177,7 @@ impl<'a> RobotsParser<'a> {
             LineKey::Disallow => self.read_rule(line, RobotsAccess::Disallow, self.value_of(line)),
             LineKey::Sitemap => self.sitemaps.push(TextSpan::new(&line.value)),
             LineKey::CrawlDelay => self.read_crawl_delay(line),
-            LineKey::RequestRate => self.rules.add_rate(RequestRate::parse(self.value_of(line))),
+            LineKey::RequestRate => self.read_request_rate(line),
             LineKey::Extension(_) | LineKey::Unknown => {}
         }
     }
@@ -179,7 +192,7 @@ impl<'a> RobotsParser<'a> {
         let Range { start, .. } = line.value;
         let token = TextSpan::new(&(start..start + length));
         self.rules.add_agent(token);
-        self.extensions.add_agent(token);
+        self.directive_agents.add_agent(token);
     }
 
     /// Adds an Allow rule. As in Google's parser, `/index.htm` at the end also allows the
@@ -199,13 +212,42 @@ impl<'a> RobotsParser<'a> {
     fn read_rule(&mut self, line: &RobotsLine, access: RobotsAccess, pattern: &[u8]) {
         self.rules
             .add_rule(line.number, TextSpan::new(&line.source), access, pattern);
-        self.extensions.end_agent_list();
+        self.directive_agents.end_list();
     }
 
+    /// Adds a Crawl-delay line. Before the first user-agent line it is ignored.
     fn read_crawl_delay(&mut self, line: &RobotsLine) {
-        if let Some(delay) = parse_seconds(self.value_of(line)) {
-            self.rules.add_delay(delay);
+        let delay = parse_seconds(self.value_of(line));
+        if let Some((section, delay)) = self.directive_agents.section().zip(delay) {
+            self.delays.delays.push((section, delay));
         }
+        // An invalid line ends the list, too: its author meant the agents above it.
+        self.directive_agents.end_list();
+    }
+
+    /// Adds a Request-rate line. Before the first user-agent line it is ignored.
+    fn read_request_rate(&mut self, line: &RobotsLine) {
+        let rate = RequestRate::parse(self.value_of(line));
+        if let Some((section, rate)) = self.directive_agents.section().zip(rate) {
+            self.delays.rates.push((section, rate));
+        }
+        self.directive_agents.end_list();
+    }
+
+    fn read_extension(&mut self, extension: ExtensionKind, line: &RobotsLine) -> LineAcceptance {
+        let section = self.directive_agents.section();
+        if extension.usage_syntax().is_some() {
+            self.directive_agents.end_list();
+        }
+        self.extensions.add(extension, line, section, self.text)
+    }
+
+    /// Returns the user agents; none if no line addresses them.
+    fn finish_directive_agents(&mut self) -> DirectiveAgents {
+        if self.delays.is_empty() && self.extensions.is_empty() {
+            return DirectiveAgents::default();
+        }
+        std::mem::take(&mut self.directive_agents).finish(self.text)
     }
 
     fn value_of(&self, line: &RobotsLine) -> &'a [u8] {

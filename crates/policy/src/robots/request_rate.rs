@@ -55,7 +55,7 @@ impl RobotsFile {
         agent: &str,
         wall: impl FnOnce() -> Duration,
     ) -> Option<Duration> {
-        if self.table.rates.is_empty() {
+        if self.delays.rates.is_empty() {
             return None;
         }
         let wall = wall();

@@ -8,12 +8,10 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::time::Duration;
 
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
 use super::pattern::{PatternEnd, RobotsPattern, UrlForm, matches_rest};
-use super::request_rate::RequestRate;
 
 /// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,32 +61,6 @@ impl RobotsFile {
             }),
             group: group.first().map(|agent| self.text_at(agent.token)),
         }
-    }
-
-    /// Returns the Crawl-delay of a crawler's group: the longest if there are several.
-    pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
-        let group = self.table.group(&self.text, agent);
-        group
-            .iter()
-            .filter_map(|agent| self.table.section(agent)?.delay)
-            .max()
-    }
-
-    /// Returns the Request-rate lines of a crawler's group.
-    pub(super) fn request_rates(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
-        let sections = self
-            .table
-            .group(&self.text, agent)
-            .iter()
-            .map(|agent| agent.section);
-        let rates = &*self.table.rates;
-        sections.flat_map(move |section| {
-            let start = rates.partition_point(|(of, _)| *of < section);
-            let rest = rates.get(start..).unwrap_or_default();
-            rest.iter()
-                .take_while(move |(of, _)| *of == section)
-                .map(|(_, rate)| *rate)
-        })
     }
 }
 
@@ -151,7 +123,6 @@ struct PrefixGroup {
 #[derive(Debug, Default)]
 struct RuleSection {
     prefix_groups: Range<u32>,
-    delay: Option<Duration>,
 }
 
 /// A user-agent line.
@@ -168,17 +139,25 @@ impl AgentLine {
 }
 
 /// Returns the user-agent lines with a token, from lines sorted by [`sort_agents`].
-pub(super) fn agents_with_token<'a>(
-    agents: &'a [AgentLine],
-    text: &[u8],
-    token: &[u8],
-) -> &'a [AgentLine] {
+fn agents_with_token<'a>(agents: &'a [AgentLine], text: &[u8], token: &[u8]) -> &'a [AgentLine] {
     let start = agents.partition_point(|agent| {
         lowercase_bytes(agent.token_text(text)).lt(lowercase_bytes(token))
     });
     let rest = agents.get(start..).unwrap_or_default();
     let length = rest.partition_point(|agent| agent.token_text(text).eq_ignore_ascii_case(token));
     rest.get(..length).unwrap_or_default()
+}
+
+/// Returns the user-agent lines for a crawler, else those for `*`, from sorted lines.
+pub(super) fn agent_group<'a>(
+    agents: &'a [AgentLine],
+    text: &[u8],
+    agent: &str,
+) -> &'a [AgentLine] {
+    match agents_with_token(agents, text, agent.as_bytes()) {
+        [] => agents_with_token(agents, text, b"*"),
+        own => own,
+    }
 }
 
 /// Sorts user-agent lines by token regardless of case, then by position. Duplicates in a section
@@ -202,17 +181,12 @@ pub(super) struct RuleTable {
     sections: Box<[RuleSection]>,
     /// Sorted by token regardless of case, then by position.
     agents: Box<[AgentLine]>,
-    /// The Request-rate lines with their sections, sorted by section.
-    pub(super) rates: Box<[(u32, RequestRate)]>,
 }
 
 impl RuleTable {
     /// Returns the user-agent lines for a crawler, else those for `*`.
     fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
-        match agents_with_token(&self.agents, text, agent.as_bytes()) {
-            [] => agents_with_token(&self.agents, text, b"*"),
-            own => own,
-        }
+        agent_group(&self.agents, text, agent)
     }
 
     fn section(&self, agent: &AgentLine) -> Option<&RuleSection> {
@@ -308,7 +282,6 @@ impl RuleTable {
             + size_of_val(&*self.prefix_groups)
             + size_of_val(&*self.sections)
             + size_of_val(&*self.agents)
-            + size_of_val(&*self.rates)
     }
 }
 
@@ -336,9 +309,9 @@ pub(super) struct RuleTableBuilder {
     patterns: Vec<u8>,
     /// The rules with their sections.
     rules: Vec<(u32, RobotsRule)>,
-    delays: Vec<Option<Duration>>,
+    /// The number of lists of user agents so far.
+    sections: usize,
     agents: Vec<AgentLine>,
-    rates: Vec<(u32, RequestRate)>,
     agent_list: AgentList,
 }
 
@@ -357,7 +330,7 @@ impl RuleTableBuilder {
     /// agent.
     pub(super) fn add_agent(&mut self, token: TextSpan) {
         if self.agent_list == AgentList::Closed {
-            self.delays.push(None);
+            self.sections += 1;
             self.agent_list = AgentList::Open;
         }
         if !token.is_empty() {
@@ -377,7 +350,7 @@ impl RuleTableBuilder {
         access: RobotsAccess,
         pattern: &[u8],
     ) {
-        if self.delays.is_empty() {
+        if self.sections == 0 {
             return;
         }
         self.agent_list = AgentList::Closed;
@@ -399,23 +372,8 @@ impl RuleTableBuilder {
         self.rules.push((self.current_section(), rule));
     }
 
-    /// Adds a Crawl-delay line. The longest of a section counts. Before the first list it is
-    /// ignored.
-    pub(super) fn add_delay(&mut self, delay: Duration) {
-        if let Some(last) = self.delays.last_mut() {
-            *last = (*last).max(Some(delay));
-        }
-    }
-
-    /// Adds a valid Request-rate line. Before the first list it is ignored.
-    pub(super) fn add_rate(&mut self, rate: Option<RequestRate>) {
-        if let Some(rate) = rate.filter(|_| !self.delays.is_empty()) {
-            self.rates.push((self.current_section(), rate));
-        }
-    }
-
     fn current_section(&self) -> u32 {
-        saturating_u32(self.delays.len().saturating_sub(1))
+        saturating_u32(self.sections.saturating_sub(1))
     }
 
     /// Builds the table. `text` is the file that the spans point into.
@@ -434,15 +392,11 @@ impl RuleTableBuilder {
         let mut layout = TableLayout {
             patterns: &patterns,
             prefix_groups: vec![],
-            sections: vec![],
+            sections: std::iter::repeat_with(RuleSection::default)
+                .take(self.sections)
+                .collect(),
             open_groups: vec![],
         };
-        layout
-            .sections
-            .extend(self.delays.into_iter().map(|delay| RuleSection {
-                delay,
-                ..RuleSection::default()
-            }));
         for (n, (section, rule)) in self.rules.iter().enumerate() {
             layout.add(n, *section as usize, rule);
         }
@@ -451,7 +405,6 @@ impl RuleTableBuilder {
             sections: layout.sections.into(),
             rules: self.rules.into_iter().map(|(_, rule)| rule).collect(),
             agents: sort_agents(self.agents, text),
-            rates: self.rates.into(),
             patterns,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::robots::line::RobotsLine;
 use crate::robots::pattern::RobotsPattern;
-use crate::robots::rules::{AgentLine, TextSpan, sort_agents};
+use crate::robots::rules::TextSpan;
 
 use super::{ExtensionKind, ExtensionLine, Extensions, MAX_LINES};
 
@@ -12,17 +12,6 @@ pub(crate) struct ExtensionsBuilder {
     lines: Vec<ExtensionLine>,
     /// The number of usage lines.
     usage_count: usize,
-    agents: Vec<AgentLine>,
-    sections: u32,
-    agent_list: ExtensionAgentList,
-}
-
-/// The state of the current list of user agents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ExtensionAgentList {
-    #[default]
-    Closed,
-    Open,
 }
 
 /// The result of adding a line.
@@ -33,39 +22,17 @@ pub(crate) enum LineAcceptance {
 }
 
 impl ExtensionsBuilder {
-    /// Adds a user-agent line.
-    pub(crate) fn add_agent(&mut self, token: TextSpan) {
-        if self.agent_list == ExtensionAgentList::Closed {
-            self.sections = self.sections.saturating_add(1);
-            self.agent_list = ExtensionAgentList::Open;
-        }
-        if !token.is_empty() {
-            self.agents.push(AgentLine {
-                token,
-                section: self.sections,
-            });
-        }
-    }
-
-    /// Ends the list of user agents at an Allow or Disallow line.
-    pub(crate) fn end_agent_list(&mut self) {
-        self.agent_list = ExtensionAgentList::Closed;
-    }
-
-    /// Adds an extension line.
+    /// Adds an extension line. `section` is that of its user agents; `None` before the first list.
     pub(crate) fn add(
         &mut self,
         extension: ExtensionKind,
         line: &RobotsLine,
+        section: Option<u32>,
         text: &[u8],
     ) -> LineAcceptance {
-        let section = (self.sections > 0).then_some(self.sections);
         let value = text.get(line.value.clone()).unwrap_or_default();
         let (path, skipped) = match extension.usage_syntax() {
-            Some(_) => {
-                self.agent_list = ExtensionAgentList::Closed;
-                parse_path(value)
-            }
+            Some(_) => parse_path(value),
             None => (PathScope::All, 0),
         };
         let path = match path {
@@ -99,16 +66,17 @@ impl ExtensionsBuilder {
         room
     }
 
-    /// Finishes the collection; `None` if there are no extension lines. `text` is the file that the
-    /// spans point into.
-    pub(crate) fn finish(self, text: &[u8]) -> Option<Box<Extensions>> {
-        if self.lines.is_empty() {
-            return None;
-        }
-        Some(Box::new(Extensions {
-            lines: self.lines.into(),
-            agents: sort_agents(self.agents, text),
-        }))
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Finishes the collection; `None` if there are no extension lines.
+    pub(crate) fn finish(self) -> Option<Box<Extensions>> {
+        (!self.lines.is_empty()).then(|| {
+            Box::new(Extensions {
+                lines: self.lines.into(),
+            })
+        })
     }
 }
 
