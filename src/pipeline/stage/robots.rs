@@ -23,6 +23,7 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
 use crate::robots::{RobotsAccess, RobotsDecision};
+use crate::urls::target::{LaxReading, UrlTarget};
 
 use super::pace::Pacing;
 use super::usage::RobotsUsageStatement;
@@ -149,7 +150,7 @@ fn apply(
         EffectiveRobots::Unknown => return Err(unreachable_refusal(&state)),
         EffectiveRobots::Known(state) => {
             let agent = evaluation.robots_agent();
-            check_rules(state, agent, evaluation.facts().target.path_and_query())?;
+            check_rules(state, agent, &evaluation.facts().target)?;
             let statements = usage::read_statements(evaluation, state, agent);
             usage::check_denied_uses(option, &statements)?;
             *usage = statements
@@ -200,15 +201,27 @@ fn effective_robots(state: &RobotsState, on_unreachable: OnUnreachable) -> Effec
     }
 }
 
-fn check_rules(state: &RobotsState, agent: &str, url: &str) -> Result<(), Refusal> {
+/// Applies the rules to the URL and to its reading by servers that decode escapes and merge slashes.
+fn check_rules(state: &RobotsState, agent: &str, target: &UrlTarget) -> Result<(), Refusal> {
     let Some(rules) = state.file() else {
         return Ok(());
     };
-    let decision = rules.decide(agent, url);
-    match decision.access {
-        RobotsAccess::Disallow => Err(disallowed_refusal(&decision)),
-        RobotsAccess::Allow => Ok(()),
+    let decision = rules.decide(agent, target.path_and_query());
+    if decision.access == RobotsAccess::Disallow {
+        return Err(disallowed_refusal(&decision));
     }
+    if let Some(reading) = target.reading(LaxReading::Decoded)
+        && let Some(decision) = rules.refusal_of_reading(agent, reading.path_and_query())
+    {
+        let refusal = disallowed_refusal(&decision);
+        let detail = format!(
+            "{}; {} read the URL as one that it forbids",
+            refusal.detail.as_deref().unwrap_or_default(),
+            LaxReading::Decoded.servers()
+        );
+        return Err(refusal.with_detail(detail));
+    }
+    Ok(())
 }
 
 /// Returns the time between requests that the file requests, at most the policy's cap. It applies to pages, so only

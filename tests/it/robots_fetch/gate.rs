@@ -47,6 +47,30 @@ pub(super) fn get_as(gate: &TestProxy, url: &str, agent: &str) -> Response {
     get_with(gate.proxy, url, &fields)
 }
 
+/// A reading of a URL by lax servers is forbidden like the URL, but not by a rule for the whole site.
+#[test]
+fn robots_txt_applies_to_readings_of_urls() {
+    let file =
+        "User-agent: *\nDisallow: /private\n\nUser-agent: guest\nDisallow: /\nAllow: //open\n";
+    let origin = ScriptedOrigin::respond(move |request| match request.path() == "/robots.txt" {
+        true => response(200, "Content-Type: text/plain\r\n", file),
+        false => response(200, "Content-Type: text/html\r\n", "page"),
+    });
+    let gate = gate("{}", "");
+    for path in ["//private/1", "/%2fprivate/1", "/a/..%2fprivate"] {
+        get_as(&gate, &origin.url("a.test", path), "").check(
+            451,
+            &[
+                "crawl-reason: robots_txt",
+                "line=2",
+                "decode escapes and merge slashes",
+            ],
+        );
+    }
+    get_as(&gate, &origin.url("a.test", "//open"), "guest").check(200, &["page"]);
+    get_as(&gate, &origin.url("a.test", "/x//y"), "").check(200, &["page"]);
+}
+
 #[test]
 fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
     let origin = site();

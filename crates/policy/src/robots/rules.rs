@@ -50,9 +50,31 @@ impl RobotsFile {
     /// longest pattern wins, Allow among equals, and the first line among equal rules.
     /// `/robots.txt` is always allowed.
     pub fn decide(&self, agent: &str, path_and_query: &str) -> RobotsDecision<'_> {
+        let (group, rule) = self.best_rule(agent, path_and_query);
+        self.decision(group, rule)
+    }
+
+    /// Decides a reading of a URL by lax servers, for a URL that is allowed as written; `None` if that
+    /// does not forbid it. A rule for the whole site does not count, since an Allow may name the URL
+    /// as it is written.
+    pub fn refusal_of_reading(
+        &self,
+        agent: &str,
+        path_and_query: &str,
+    ) -> Option<RobotsDecision<'_>> {
+        let (group, rule) = self.best_rule(agent, path_and_query);
+        rule.filter(|rule| rule.access == RobotsAccess::Disallow && rule.octets > 1)
+            .map(|rule| self.decision(group, Some(rule)))
+    }
+
+    fn best_rule(&self, agent: &str, path_and_query: &str) -> (&[AgentLine], Option<&RobotsRule>) {
         let group = self.table.group(&self.text, agent);
         let url = Some(path_and_query).filter(|url| !is_robots_txt(url));
         let rule = url.and_then(|url| self.table.best_match(group, url.as_bytes()));
+        (group, rule)
+    }
+
+    fn decision(&self, group: &[AgentLine], rule: Option<&RobotsRule>) -> RobotsDecision<'_> {
         RobotsDecision {
             access: rule.map_or(RobotsAccess::Allow, |rule| rule.access),
             deciding_line: rule.map(|rule| DecidingLine {
