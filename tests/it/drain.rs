@@ -149,7 +149,7 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
     wait_until("it drains", || gate.stderr().contains("SIGTERM"));
     let begun = Instant::now();
     gate.signal("INT");
-    gate.exit_within(TIMEOUT);
+    assert_eq!(gate.exit_within(TIMEOUT), Some(0));
     let ended = begun.elapsed();
     assert!(ended < Duration::from_millis(1_500), "{ended:?}");
     let log = gate.stderr();

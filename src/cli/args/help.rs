@@ -287,7 +287,7 @@ $CRAWLGATE_LOG sets the log level on standard error: off, error, warn, info (the
 debug, trace.
 
 Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is in use), or
-ended by force because something did not end in time";
+did not end in time after a signal";
 
 pub(super) const DEMO_HELP: &str = "\
 Example:

@@ -21,9 +21,9 @@ use crate::config::settings::DrainConfig;
 use crate::metrics::log::DecisionLog;
 
 /// The time after a second signal in which an orderly end is possible.
-const HURRIED_END: Duration = Duration::from_millis(600);
+const HURRIED_END: Duration = Duration::from_millis(700);
 /// The time in which the logs must be written before the process is ended.
-const FLUSH_TIMEOUT: Duration = Duration::from_millis(300);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 /// The time after the drain in which the ledger, the logs and all else must be closed. Each has a shorter limit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
 /// The maximum number of signals that wait for the proxy. More of the same have no effect.
@@ -58,8 +58,8 @@ pub(super) fn start(
     let (sender, receiver) = mpsc::channel(MAX_PENDING);
     let name = thread::Builder::new().name("signals".into());
     name.spawn(move || {
-        runtime.block_on(handlers.forward(sender, drain));
-        end_process(&flush);
+        let exit = runtime.block_on(handlers.forward(sender, drain));
+        end_process(&flush, exit);
     })?;
     Ok(receiver)
 }
@@ -80,15 +80,17 @@ impl SignalHandlers {
         })
     }
 
-    /// Forwards signals. Returns when the process must end at once.
-    async fn forward(mut self, proxy: mpsc::Sender<ProcessSignal>, drain: DrainConfig) {
+    /// Forwards signals. Returns when the process must end at once, with the exit code: a second signal asks for that.
+    async fn forward(mut self, proxy: mpsc::Sender<ProcessSignal>, drain: DrainConfig) -> Exit {
         self.forward_until_stop(&proxy).await;
         let limit = drain.delay + drain.timeout + CLOSE_TIMEOUT;
         let second = tokio::time::timeout(limit, self.forward_until_stop(&proxy)).await;
-        if second.is_ok() {
-            tracing::warn!("a second signal: running requests are cut off");
-            tokio::time::sleep(HURRIED_END).await;
+        if second.is_err() {
+            return Exit::CannotRun;
         }
+        tracing::warn!("a second signal: running requests are cut off");
+        tokio::time::sleep(HURRIED_END).await;
+        Exit::Success
     }
 
     /// Forwards signals up to one that stops the proxy.
@@ -110,7 +112,7 @@ impl SignalHandlers {
 }
 
 /// Ends the process, whatever its other threads do.
-fn end_process(flush: &Arc<FinalFlush>) {
+fn end_process(flush: &Arc<FinalFlush>, exit: Exit) {
     tracing::error!(
         "the process is ended: something does not end in time, and its last changes may be lost"
     );
@@ -124,5 +126,5 @@ fn end_process(flush: &Arc<FinalFlush>) {
         let _ = done.send(());
     });
     let _ = flushed.recv_timeout(FLUSH_TIMEOUT);
-    process::exit(Exit::CannotRun as i32);
+    process::exit(exit as i32);
 }
