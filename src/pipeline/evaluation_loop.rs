@@ -45,7 +45,7 @@ pub(super) trait PipelineStages {
 
     /// Runs the stages, up to the acquisition of the host's slot.
     async fn run(
-        &self,
+        &mut self,
         evaluation: &mut Evaluation<Self::Facts>,
         arrival: &mut Option<Arrival>,
     ) -> Result<ReadyToSend<Self::Addresses, Self::Inputs>, Self::Error>;
@@ -75,7 +75,7 @@ pub(super) struct ReadyToSend<V, B> {
 /// A refusal is final: if the wait itself ends in one (a timeout, a full queue, a stop, the shutdown), the request is
 /// not evaluated again.
 pub(super) fn run_until_permitted<S: PipelineStages>(
-    stages: &S,
+    stages: &mut S,
     facts: S::Facts,
     snapshot: Arc<PolicySnapshot>,
 ) -> impl Future<Output = PipelineResult<S::Facts, S::Addresses, S::Error>> {

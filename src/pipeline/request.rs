@@ -11,6 +11,7 @@ use super::destination::{AddressList, DestinationResolver};
 use super::evaluation::Evaluation;
 use super::evaluation_loop::{PipelineResult, PipelineStages, ReadyToSend, run_until_permitted};
 use super::facts::RequestFacts;
+use super::permit::BodyTimeouts;
 use super::refusal::Refusal;
 use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
@@ -38,6 +39,26 @@ pub trait IncomingRequest: Send + Sync {
     fn profile(&self) -> Profile;
 }
 
+/// The body of a request.
+pub trait IncomingBody: Send {
+    /// Reads the beginning of the body, with these timeouts, before the request takes a slot of its
+    /// host: a client that sends slowly must not hold one meanwhile. May be called more than once.
+    ///
+    /// # Errors
+    /// The refusal, if no valid body arrives in time.
+    fn read_ahead(
+        &mut self,
+        timeouts: BodyTimeouts,
+    ) -> impl Future<Output = Result<(), NotForwarded>> + Send;
+}
+
+/// A request without a body.
+impl IncomingBody for () {
+    async fn read_ahead(&mut self, _timeouts: BodyTimeouts) -> Result<(), NotForwarded> {
+        Ok(())
+    }
+}
+
 /// The cause if a request is not sent to its origin.
 #[derive(Debug)]
 pub enum NotForwarded {
@@ -45,6 +66,8 @@ pub enum NotForwarded {
     ServeRobots(Arc<RobotsState>),
     /// The proxy refuses it.
     Refuse(Box<Refusal>),
+    /// The client has left in the middle of its body.
+    ClientLeft,
 }
 
 impl From<Box<Refusal>> for NotForwarded {
@@ -75,8 +98,14 @@ pub struct RequestServices<'a, D, R> {
 ///
 /// # Errors
 /// The refusal of a request without a crawler or a target, which the policy does not see.
-pub async fn admit_request<I: IncomingRequest, D: DestinationResolver, R: RobotsProvider>(
+pub async fn admit_request<
+    I: IncomingRequest,
+    B: IncomingBody,
+    D: DestinationResolver,
+    R: RobotsProvider,
+>(
     request: &mut I,
+    body: &mut B,
     snapshot: Arc<PolicySnapshot>,
     services: &RequestServices<'_, D, R>,
 ) -> Result<RequestResult<D::Addresses>, Box<Refusal>> {
@@ -88,15 +117,21 @@ pub async fn admit_request<I: IncomingRequest, D: DestinationResolver, R: Robots
         admission: services.admission,
         profile: &profile,
     };
-    Ok(run_until_permitted(&RequestStages { services, wait }, facts, snapshot).await)
+    let mut stages = RequestStages {
+        body,
+        services,
+        wait,
+    };
+    Ok(run_until_permitted(&mut stages, facts, snapshot).await)
 }
 
-struct RequestStages<'a, D, R> {
+struct RequestStages<'a, B, D, R> {
+    body: &'a mut B,
     services: &'a RequestServices<'a, D, R>,
     wait: WaitContext<'a>,
 }
 
-impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
+impl<B, D: DestinationResolver, R: RobotsProvider> RequestStages<'_, B, D, R> {
     /// Evaluates the rules on a URL, with its record in the ledger. The rules come first since they choose the
     /// form of the URL that the ledger knows.
     fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
@@ -109,7 +144,9 @@ impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
     }
 }
 
-impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages<'_, D, R> {
+impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
+    for RequestStages<'_, B, D, R>
+{
     type Facts = RequestFacts;
     type Addresses = D::Addresses;
     type Inputs = RobotsAllowance;
@@ -138,7 +175,7 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
     }
 
     async fn run(
-        &self,
+        &mut self,
         evaluation: &mut Evaluation,
         arrival: &mut Option<Arrival>,
     ) -> Result<ReadyToSend<D::Addresses, RobotsAllowance>, NotForwarded> {
@@ -171,6 +208,7 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
             RobotsVerdict::Allow(allowance) => allowance,
             RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
         };
+        self.body.read_ahead(evaluation.body_timeouts()).await?;
         let pacing = RequestPacing::new(evaluation, allowance.spacing, &self.wait);
         let slot = pace::acquire_slot(&pacing, &addresses, admission, arrival).await?;
         if arrival.is_some() {

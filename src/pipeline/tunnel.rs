@@ -57,10 +57,11 @@ pub async fn admit_tunnel<D: DestinationResolver>(
     snapshot: Arc<PolicySnapshot>,
     services: &TunnelServices<'_, D>,
 ) -> TunnelResult<D::Addresses> {
-    run_until_permitted(services, facts, snapshot).await
+    let mut stages = services;
+    run_until_permitted(&mut stages, facts, snapshot).await
 }
 
-impl<D: DestinationResolver> PipelineStages for TunnelServices<'_, D> {
+impl<D: DestinationResolver> PipelineStages for &TunnelServices<'_, D> {
     type Facts = TunnelFacts;
     type Addresses = D::Addresses;
     type Inputs = ();
@@ -79,7 +80,7 @@ impl<D: DestinationResolver> PipelineStages for TunnelServices<'_, D> {
     }
 
     async fn run(
-        &self,
+        &mut self,
         evaluation: &mut TunnelEvaluation,
         arrival: &mut Option<Arrival>,
     ) -> Result<ReadyToSend<D::Addresses, ()>, Box<Refusal>> {

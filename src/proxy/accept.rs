@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -279,6 +279,7 @@ async fn serve_http<O: ConnectionHandler>(
             if std::mem::replace(&mut last_stage, stage) < stage {
                 served.as_mut().graceful_shutdown();
             }
+            state.allowance.renew();
             served.as_mut().poll(cx)
         })
         .await
@@ -344,16 +345,19 @@ fn handle_request<O: ConnectionHandler>(
 ) -> impl Future<Output = Result<Response<O::ResBody>, ServiceError<O::Error>>> {
     let open = state.begin();
     let last = state.is_last();
+    let is_old = request.version() == Version::HTTP_10;
     let connect = request.method() == Method::CONNECT;
     if connect {
         pending_upgrade.set(hyper::upgrade::on(&mut request));
     }
     async move {
         if !last && request.body().is_end_stream() {
-            return handler
-                .handle_request(request, open, connection)
-                .await
-                .map_err(ServiceError::Hangup);
+            let response = handler.handle_request(request, open, connection);
+            let mut response = response.await.map_err(ServiceError::Hangup)?;
+            if is_old {
+                announce_http10_close(&mut response);
+            }
+            return Ok(response);
         }
         // Boxed because few requests need it, and hyper moves the whole future for each request.
         let mut response = Box::pin(handle_watched(handler, request, open, connection)).await?;
@@ -363,7 +367,23 @@ fn handle_request<O: ConnectionHandler>(
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        if is_old && !is_tunnel {
+            announce_http10_close(&mut response);
+        }
         Ok(response)
+    }
+}
+
+/// Announces that an HTTP/1.0 connection closes after a response that says so, or whose length is
+/// unknown (RFC 9112 section 9.3). hyper would announce `keep-alive` as well.
+fn announce_http10_close<B: Body>(response: &mut Response<B>) {
+    let body = response.body();
+    let ends_by_closing = !body.is_end_stream() && body.size_hint().exact().is_none();
+    if ends_by_closing || response.headers().contains_key(CONNECTION) {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+        *response.version_mut() = Version::HTTP_10;
     }
 }
 

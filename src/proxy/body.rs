@@ -3,10 +3,10 @@
 //! There is one enum per direction, so that nothing is boxed. A body that ends too early is an
 //! error, never a clean end: hyper then aborts the message, so the other side notices.
 
+mod upload;
+
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,6 +21,20 @@ use hyper::body::Incoming;
 use super::document::{DocumentBody, OutgoingBody};
 use super::head::timer::LazyTimer;
 use super::pool::{ConnectionPool, OriginConnection};
+
+pub use upload::{RequestUpload, UploadProgress, UploadStream, UploadWatch};
+
+/// The number of parts that are passed on in one poll. Then the timers are polled and other tasks
+/// run: a body of tiny parts that is never dry must not keep its task to itself.
+const PARTS_PER_POLL: u32 = 256;
+
+/// The number of parts without a pause after which the runtime may be late with timers, so that the
+/// clock is read instead.
+const BUSY_PARTS: u32 = 16;
+
+/// The number of polls in a row that may read as much as they can and find no data in it. The
+/// extensions and trailers of chunks are shorter.
+const MAX_EMPTY_POLLS: u8 = 4;
 
 /// The cause of a failed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +69,8 @@ impl BodyError {
 pub struct ResponseBody<G> {
     content: BodyContent,
     observer: G,
+    /// An error that is reported after everything before it was sent.
+    failed: Option<BodyError>,
 }
 
 #[derive(Debug)]
@@ -97,7 +113,11 @@ impl<G: BodyObserver> ResponseBody<G> {
 
     /// Finishes a body without data at once: hyper never polls it.
     fn new(content: BodyContent, observer: G) -> Self {
-        let mut body = Self { content, observer };
+        let mut body = Self {
+            content,
+            observer,
+            failed: None,
+        };
         if body.is_over() {
             body.finish();
         }
@@ -121,7 +141,7 @@ impl<G: BodyObserver> ResponseBody<G> {
     fn is_over(&self) -> bool {
         match &self.content {
             BodyContent::Full(bytes) => bytes.is_none(),
-            BodyContent::Streamed(download) => download.incoming.is_end_stream(),
+            BodyContent::Streamed(download) => download.is_over(),
             BodyContent::Document(document) => document.is_over(),
         }
     }
@@ -136,6 +156,9 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(error) = this.failed.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let next = match &mut this.content {
             BodyContent::Full(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
             BodyContent::Streamed(download) => {
@@ -149,7 +172,14 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
             Some(Ok(frame)) => this
                 .observer
                 .on_sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
-            Some(Err(error)) => this.observer.on_error(*error),
+            Some(Err(error)) => {
+                this.observer.on_error(*error);
+                // hyper drops what it has not sent when it gets an error, even the head. After
+                // `Pending` it sends all it can.
+                this.failed = Some(*error);
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             None => {}
         }
         // hyper does not poll a body again that reports its end.
@@ -169,7 +199,7 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
             BodyContent::Full(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
-            BodyContent::Streamed(download) => download.incoming.size_hint(),
+            BodyContent::Streamed(download) => download.size_hint(),
             BodyContent::Document(document) => document.size_hint(),
         }
     }
@@ -186,11 +216,26 @@ pub struct ResponseDownload {
     pool_handle: PoolHandle,
     idle_timer: LazyTimer,
     total_timer: LazyTimer,
+    parts: PartCounter,
+    /// The number of polls in a row that read as much as they could and found no data.
+    empty_polls: u8,
+    /// The data that arrived together with the head.
+    first: FirstPart,
     /// The number of bytes that may still arrive; `max_body` for responses without a length.
     remaining: u64,
     reuse: ConnectionReuse,
     /// The host's slot, released with the last byte.
     slot: Option<HostSlot>,
+}
+
+/// The part of a body that was read before the response was answered.
+#[derive(Debug)]
+enum FirstPart {
+    /// Nothing was read, or what was read is passed on.
+    Unread,
+    Data(Bytes),
+    /// The body is empty.
+    End,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,6 +285,9 @@ impl ResponseDownload {
             pool_handle,
             idle_timer: LazyTimer::new(times.idle),
             total_timer: LazyTimer::new(times.total),
+            parts: PartCounter::default(),
+            empty_polls: 0,
+            first: FirstPart::Unread,
             remaining: u64::MAX,
             reuse: ConnectionReuse::Allowed,
             slot: Some(slot),
@@ -268,7 +316,7 @@ impl ResponseDownload {
 
     /// Returns the next part, for a body that is not forwarded.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
-        if self.incoming.is_end_stream() {
+        if self.is_over() {
             self.release();
             return None;
         }
@@ -277,21 +325,71 @@ impl ResponseDownload {
 
     /// Returns `true` if the whole body has arrived.
     pub(crate) fn is_over(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.incoming.is_end_stream() && !matches!(self.first, FirstPart::Data(_))
     }
 
     /// Returns the size of the rest, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let rest = self.incoming.size_hint();
+        match (&self.first, rest.exact()) {
+            (FirstPart::Data(first), Some(rest)) => SizeHint::with_exact(first.len() as u64 + rest),
+            (FirstPart::Unread | FirstPart::End | FirstPart::Data(_), _) => rest,
+        }
+    }
+
+    /// Reads what has arrived together with the head, so that a body that is broken there is
+    /// noticed before the head is sent. Does not wait.
+    ///
+    /// # Errors
+    /// Returns an error if the body is broken at once.
+    pub(crate) fn read_first_part(&mut self) -> Result<(), BodyError> {
+        if self.incoming.is_end_stream() {
+            return Ok(());
+        }
+        // The body is polled again when it is sent, and registers the waker of that task.
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match self.poll_part(&mut cx) {
+            Poll::Ready(Some(part)) => self.first = FirstPart::Data(part?),
+            Poll::Ready(None) => self.first = FirstPart::End,
+            Poll::Pending => {}
+        }
+        Ok(())
     }
 
     pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        match std::mem::replace(&mut self.first, FirstPart::Unread) {
+            FirstPart::Unread => {}
+            FirstPart::Data(part) => return Poll::Ready(Some(Ok(part))),
+            FirstPart::End => return Poll::Ready(None),
+        }
+        if self.parts.poll_next(cx).is_ready()
+            && let Poll::Ready(next) = self.poll_part(cx)
+        {
+            return Poll::Ready(next);
+        }
+        if self.parts.take_busy() && self.total_timer.is_past(self.pool_handle.clock.now()) {
+            return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
+        }
+        if self.empty_polls > MAX_EMPTY_POLLS {
+            return Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete))));
+        }
+        // The total time can expire because the client reads slowly, which is not a failure of the
+        // origin. The idle time expires only if the origin is silent.
+        if self.total_timer.poll_once(cx).is_ready() {
+            return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
+        }
+        ready!(self.idle_timer.poll(cx));
+        Poll::Ready(Some(Err(self.origin_failed(BodyError::Idle))))
+    }
+
+    /// Polls the body for its next part, without timers.
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
-            match self.poll_incoming(cx) {
-                Poll::Ready(Some(Ok(frame))) => {
+            match ready!(self.poll_incoming(cx)) {
+                Some(Ok(frame)) => {
                     self.idle_timer.record_progress();
                     // Trailers are dropped: their fields are not filtered, and crawlers do not ask
                     // for them.
@@ -308,21 +406,12 @@ impl ResponseDownload {
                     }
                     return Poll::Ready(Some(data));
                 }
-                Poll::Ready(Some(Err(_))) => {
+                Some(Err(_)) => {
                     return Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete))));
                 }
-                Poll::Ready(None) => {
+                None => {
                     self.release();
                     return Poll::Ready(None);
-                }
-                Poll::Pending => {
-                    // The total time can expire because the client reads slowly, which is not a
-                    // failure of the origin. The idle time expires only if the origin is silent.
-                    if self.total_timer.poll_once(cx).is_ready() {
-                        return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
-                    }
-                    ready!(self.idle_timer.poll(cx));
-                    return Poll::Ready(Some(Err(self.origin_failed(BodyError::Idle))));
                 }
             }
         }
@@ -336,12 +425,21 @@ impl ResponseDownload {
         if let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) {
             return Poll::Ready(next);
         }
-        if let Some(connection) = &mut self.connection
-            && connection.poll_drive(cx).is_ready()
-        {
+        let Some(connection) = &mut self.connection else {
+            return Pin::new(&mut self.incoming).poll_frame(cx);
+        };
+        let ended = connection.poll_drive(cx).is_ready();
+        let was_interrupted = connection.allowance.was_interrupted();
+        if ended {
             self.connection = None;
         }
-        Pin::new(&mut self.incoming).poll_frame(cx)
+        let next = Pin::new(&mut self.incoming).poll_frame(cx);
+        self.empty_polls = if next.is_pending() && was_interrupted {
+            self.empty_polls + 1
+        } else {
+            0
+        };
+        next
     }
 
     fn check_limit(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
@@ -387,176 +485,23 @@ impl ResponseDownload {
     }
 }
 
-/// The body of a request on its way to the origin.
-#[derive(Debug)]
-pub enum RequestUpload {
-    /// No body.
-    Empty,
-    /// The client's body, up to a limit.
-    Streamed(Box<UploadStream>),
-}
+/// The number of parts that arrived without a pause.
+#[derive(Debug, Default)]
+struct PartCounter(u32);
 
-/// A client's body, counted and timed.
-#[derive(Debug)]
-pub struct UploadStream {
-    incoming: Incoming,
-    remaining: u64,
-    idle_timer: LazyTimer,
-    total_timer: LazyTimer,
-    watch: UploadWatch,
-}
-
-/// Reports which side an upload waits for: the origin's response timeout runs only while the upload
-/// does not wait for the client.
-#[derive(Clone, Debug, Default)]
-pub struct UploadWatch {
-    state: Arc<AtomicU8>,
-    bytes: Arc<AtomicU64>,
-}
-
-/// The progress of an upload since the previous check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UploadProgress {
-    /// No progress: the origin reads no more, or has the whole body.
-    Nothing,
-    /// Bytes were passed on.
-    Advanced,
-    /// The upload waits for the client.
-    AwaitingClient,
-}
-
-impl UploadWatch {
-    /// Returns the progress since the previous call.
-    pub fn take_progress(&self) -> UploadProgress {
-        let advanced = UploadProgress::Advanced as u8;
-        match self
-            .state
-            .compare_exchange(advanced, UploadProgress::Nothing as u8, Relaxed, Relaxed)
-        {
-            Ok(_) => UploadProgress::Advanced,
-            Err(state) if state == UploadProgress::AwaitingClient as u8 => {
-                UploadProgress::AwaitingClient
-            }
-            Err(_) => UploadProgress::Nothing,
+impl PartCounter {
+    /// Pending after [`PARTS_PER_POLL`] parts; then the task is woken at once.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0 += 1;
+        if self.0 <= PARTS_PER_POLL {
+            return Poll::Ready(());
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
-    fn set_progress(&self, progress: UploadProgress) {
-        self.state.store(progress as u8, Relaxed);
-    }
-
-    /// Returns the counter of bytes passed on to the origin.
-    pub fn byte_counter(&self) -> &Arc<AtomicU64> {
-        &self.bytes
-    }
-}
-
-impl RequestUpload {
-    /// Creates the upload of the client's body, of at most `limit` bytes.
-    pub fn new(incoming: Incoming, limit: u64, times: BodyTimeLimits) -> Self {
-        if incoming.is_end_stream() {
-            return Self::Empty;
-        }
-        Self::Streamed(Box::new(UploadStream {
-            incoming,
-            remaining: limit,
-            idle_timer: LazyTimer::new(times.idle),
-            total_timer: LazyTimer::new(times.total),
-            watch: UploadWatch::default(),
-        }))
-    }
-
-    /// Returns a watch of the upload, unless there is no body.
-    pub fn watch(&self) -> Option<UploadWatch> {
-        match self {
-            Self::Empty => None,
-            Self::Streamed(upload) => Some(upload.watch.clone()),
-        }
-    }
-
-    /// Returns `true` if there is no body.
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Empty)
-    }
-}
-
-impl HttpBody for RequestUpload {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
-            Self::Empty => Poll::Ready(None),
-            Self::Streamed(upload) => {
-                let next = upload.poll_data(cx);
-                upload.watch.set_progress(if next.is_pending() {
-                    UploadProgress::AwaitingClient
-                } else {
-                    UploadProgress::Advanced
-                });
-                next.map(|next| next.map(|r| r.map(Frame::data)))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Empty => true,
-            Self::Streamed(upload) => upload.incoming.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Empty => SizeHint::with_exact(0),
-            Self::Streamed(upload) => upload.incoming.size_hint(),
-        }
-    }
-}
-
-impl UploadStream {
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        loop {
-            match Pin::new(&mut self.incoming).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    self.idle_timer.record_progress();
-                    let Ok(data) = frame.into_data() else {
-                        continue;
-                    };
-                    let Some(remaining) = self.remaining.checked_sub(data.len() as u64) else {
-                        return Poll::Ready(Some(Err(BodyError::TooLarge)));
-                    };
-                    self.remaining = remaining;
-                    self.watch.bytes.fetch_add(data.len() as u64, Relaxed);
-                    return Poll::Ready(Some(Ok(data)));
-                }
-                Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(upload_error(&error))));
-                }
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {
-                    if self.total_timer.poll_once(cx).is_pending() {
-                        ready!(self.idle_timer.poll(cx));
-                    }
-                    return Poll::Ready(Some(Err(BodyError::Idle)));
-                }
-            }
-        }
-    }
-}
-
-/// Distinguishes a client that left, which gets no response, from one that violates the framing,
-/// which gets a 400.
-fn upload_error(error: &hyper::Error) -> BodyError {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
-    match source.map(std::io::Error::kind) {
-        Some(UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe) => {
-            BodyError::ClientLeft
-        }
-        Some(_) | None => BodyError::Incomplete,
+    /// Starts to count anew. Returns `true` if many parts arrived without a pause.
+    fn take_busy(&mut self) -> bool {
+        std::mem::take(&mut self.0) > BUSY_PARTS
     }
 }

@@ -85,7 +85,7 @@ pub(super) async fn run_stage(
         let buffer = &mut read.get_or_insert_default().buffer;
         match prefix::buffer_body(buffer, &mut download, evaluation.max_buffer())
             .await
-            .map_err(|error| broken_body_refusal(error, url_detail))?
+            .map_err(|error| broken_body_refusal(error, Stage::Document, url_detail))?
         {
             BufferExtent::Whole => {
                 if let Some(hash) = content_hash::hash_buffer(buffer, coding) {
@@ -123,7 +123,7 @@ pub(super) async fn run_stage(
             let buffer = read.take().map(|read| read.buffer);
             let prefix = prefix::resume_prefix(buffer, &mut download, coding, &plan, &source)
                 .await
-                .map_err(|error| broken_body_refusal(error, url_detail))?;
+                .map_err(|error| broken_body_refusal(error, Stage::Document, url_detail))?;
             let encoding = prefix.encoding.unwrap_or(encoding_rs::UTF_8);
             read = Some(prefix);
             encoding
@@ -155,7 +155,13 @@ async fn read_facts(
     let prefix = match coding {
         Ok(coding) => prefix::read_prefix(download, coding, &plan, &source)
             .await
-            .map_err(|error| broken_body_refusal(error, evaluation.url_detail(Stage::Document)))?,
+            .map_err(|error| {
+                broken_body_refusal(
+                    error,
+                    Stage::Document,
+                    evaluation.url_detail(Stage::Document),
+                )
+            })?,
         Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
     };
     metrics.record_document(prefix.outcome());
@@ -192,7 +198,11 @@ fn check_not_partial(head: &Parts) -> Result<(), UnsupportedCoding> {
 }
 
 /// Returns the refusal for an origin's body that broke off before any of it was sent to the client.
-fn broken_body_refusal(error: BodyError, url_detail: UrlRetention) -> Box<Refusal> {
+pub(super) fn broken_body_refusal(
+    error: BodyError,
+    stage: Stage,
+    url_detail: UrlRetention,
+) -> Box<Refusal> {
     let (reason, failure) = match error {
         BodyError::Incomplete | BodyError::ClientLeft => {
             (Reason::UpstreamProtocol, Some(FailureKind::Temporary))
@@ -200,7 +210,7 @@ fn broken_body_refusal(error: BodyError, url_detail: UrlRetention) -> Box<Refusa
         BodyError::Idle => (Reason::UpstreamTimeout, Some(FailureKind::Temporary)),
         BodyError::TooLarge => (Reason::BodyTooLarge, None),
     };
-    let refusal = Refusal::new(reason, Stage::Document);
+    let refusal = Refusal::new(reason, stage);
     Box::new(Refusal {
         error: Some(error.as_str()),
         failure: failure.or(refusal.failure),

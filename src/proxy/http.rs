@@ -1,14 +1,14 @@
 //! Serves one HTTP request: from hyper's request to the response, and the record of both.
 
-mod early_end;
+mod caught_panic;
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
-use http::{HeaderValue, Request, Response, request, response};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
+use http::{HeaderMap, HeaderValue, Request, Response, request, response};
 use hyper::body::Incoming;
 
 use crate::metrics::labels::ResponseSource;
@@ -21,10 +21,11 @@ use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
-use crate::pipeline::permit::Permit;
+use crate::pipeline::permit::{BodyTimeouts, Permit};
 use crate::pipeline::refusal::{Refusal, RefusalForm};
 use crate::pipeline::request::{
-    IncomingRequest, Ledger, NotForwarded, RequestResult, RequestServices, admit_request,
+    IncomingBody, IncomingRequest, Ledger, NotForwarded, RequestResult, RequestServices,
+    admit_request,
 };
 use crate::pipeline::response::{ResponseAnnotations, evaluate_response};
 use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
@@ -33,7 +34,9 @@ use crate::pipeline::stage::outcome::{self, OutcomeRecorder};
 use crate::pipeline::stage::recrawl;
 use crate::urls::target::UrlTarget;
 
-use super::body::{BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload};
+use super::body::{
+    BodyError, BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload, UploadWatch,
+};
 use super::connect::ConnectionContext;
 use super::destination::{AddressVetter, VettedAddresses};
 use super::document::{self, OutgoingBody};
@@ -49,8 +52,7 @@ use super::timing::{self, WaitTimes};
 use super::tunnel::TunnelLimiter;
 use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamResponse};
 
-use early_end::discard_body;
-pub(crate) use early_end::{CaughtPanic, catch_panic};
+pub(crate) use caught_panic::{CaughtPanic, catch_panic};
 
 /// The service that answers requests, with everything that it needs.
 #[derive(Debug)]
@@ -186,6 +188,8 @@ enum ExchangeOutcome {
 enum LocalReply {
     Response(Box<Response<Bytes>>),
     Refused(BoxedRefusal),
+    /// The client has left in the middle of its request.
+    None,
 }
 
 /// A request on its way through the proxy.
@@ -195,7 +199,9 @@ struct Exchange<'a> {
     /// The request's head; the parts that are sent on are taken out of it.
     parts: &'a mut request::Parts,
     /// The request's body, until it is sent on.
-    body: Option<Incoming>,
+    upload: RequestUpload,
+    /// A watch of the request's body, if there is one.
+    upload_watch: Option<UploadWatch>,
     preferences: ReplyPreferences,
     forward_mode: ForwardMode,
     /// The snapshot that the request was evaluated under last.
@@ -256,6 +262,19 @@ impl IncomingRequest for Exchange<'_> {
     }
 }
 
+impl IncomingBody for RequestUpload {
+    async fn read_ahead(&mut self, times: BodyTimeouts) -> Result<(), NotForwarded> {
+        Self::read_ahead(self, times).await.map_err(|error| {
+            let error = UpstreamError::Upload(error);
+            if error.is_client_left() {
+                NotForwarded::ClientLeft
+            } else {
+                NotForwarded::Refuse(Box::new(error.into()))
+            }
+        })
+    }
+}
+
 impl<'a> Exchange<'a> {
     fn new(
         service: &'a ProxyService,
@@ -268,11 +287,20 @@ impl<'a> Exchange<'a> {
         record.set_client(context.caller.address());
         let preferences = ReplyPreferences::from_headers(&parts.headers);
         preferences.record_parent_span(&mut record);
+        let upload = RequestUpload::new(
+            body,
+            service.max_request_body,
+            service.body_time_limits,
+            parts.headers.contains_key(EXPECT),
+            recorder.clock(),
+        );
+        let upload_watch = upload.watch();
         Self {
             service,
             context,
             parts,
-            body: Some(body),
+            upload,
+            upload_watch,
             preferences,
             forward_mode: ForwardMode::ToOrigin,
             snapshot: service.active_policy.load(),
@@ -280,16 +308,13 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Runs all stages, and reads the body of a request that is refused before it is sent.
+    /// Runs all stages, and reads the body of a request that is not sent.
     async fn run(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
-        let refusal = match self.run_stages().await {
-            Ok(outcome) => return Ok(outcome),
-            Err(refusal) => refusal,
-        };
-        match self.body.take() {
-            Some(body) => Err(Box::pin(discard_body(refusal, self.parts, body)).await),
-            None => Err(refusal),
+        let outcome = self.run_stages().await;
+        if !self.upload.is_empty() {
+            Box::pin(self.upload.discard()).await;
         }
+        outcome
     }
 
     /// Runs all stages, each of which may refuse the request.
@@ -299,17 +324,17 @@ impl<'a> Exchange<'a> {
         let service = self.service;
         let services = service.request_services();
         let snapshot = Arc::clone(&self.snapshot);
-        let result = admit_request(self, snapshot, &services).await?;
+        let mut upload = std::mem::take(&mut self.upload);
+        let result = admit_request(self, &mut upload, snapshot, &services).await;
+        self.upload = upload;
+        let result = result?;
         let (permit, mut forwarded) = match self.take_permit(result) {
             Ok(admitted) => admitted,
             Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
             Err(LocalReply::Refused(refusal)) => return Err(refusal),
+            Err(LocalReply::None) => return Ok(ExchangeOutcome::ClientLeft),
         };
-        let Some(body) = self.body.take() else {
-            // A request is sent once.
-            return Err(forwarded.evaluation.refuse(internal_error(Stage::Upstream)));
-        };
-        let call = self.build_upstream_request(body, &mut forwarded.evaluation);
+        let call = self.build_upstream_request(&mut forwarded.evaluation);
         let result = service.upstream.send(permit, call, forwarded.sent_at).await;
         let response = match self.record_origin_response(result, &mut forwarded) {
             Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
@@ -358,6 +383,7 @@ impl<'a> Exchange<'a> {
             Err(NotForwarded::ServeRobots(known)) => Err(LocalReply::Response(Box::new(
                 local_reply::known_robots_txt(&known),
             ))),
+            Err(NotForwarded::ClientLeft) => Err(LocalReply::None),
             Err(NotForwarded::Refuse(refusal)) => {
                 let admission = &self.service.admission_queue;
                 outcome::record_early_refusal(&evaluation, &refusal, admission);
@@ -367,11 +393,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Makes the request that the origin gets.
-    fn build_upstream_request(
-        &mut self,
-        body: Incoming,
-        evaluation: &mut Evaluation,
-    ) -> UpstreamRequest {
+    fn build_upstream_request(&mut self, evaluation: &mut Evaluation) -> UpstreamRequest {
         self.record.enter_stage(Stage::Upstream);
         let target = &evaluation.facts().target;
         let mut headers = std::mem::take(&mut self.parts.headers);
@@ -397,14 +419,10 @@ impl<'a> Exchange<'a> {
         if recrawl::add_conditions(evaluation, &mut headers) {
             evaluation.add_own_conditions();
         }
-        let body = RequestUpload::new(
-            body,
-            self.service.max_request_body,
-            self.service
-                .body_time_limits
-                .with_overrides(evaluation.body_timeouts()),
-        );
-        if let Some(watch) = body.watch() {
+        let mut body = std::mem::take(&mut self.upload);
+        // The client may have waited for its host's turn in the middle of its body.
+        body.restart_timers(evaluation.body_timeouts());
+        if let Some(watch) = &self.upload_watch {
             self.record
                 .set_upload_meter(Arc::clone(watch.byte_counter()));
         }
@@ -472,6 +490,10 @@ impl<'a> Exchange<'a> {
             download.set_limit(limit);
         }
         download.set_timeouts(evaluation.body_timeouts());
+        if let Err(error) = download.read_first_part() {
+            self.record.set_upstream_error(error.as_str());
+            return Err(broken_at_once(error, evaluation));
+        }
         Ok(PendingResponse {
             head,
             body: OutgoingBody::Streamed(download),
@@ -582,8 +604,11 @@ impl<'a> Exchange<'a> {
             preferences,
             snapshot,
             mut record,
+            upload_watch,
             ..
         } = self;
+        // RFC 9112 section 9.6: hyper closes the connection if the request's body is unread.
+        let closes = upload_watch.is_some_and(|upload| !upload.is_received());
         let outcome =
             outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(record.stage()))));
         match outcome {
@@ -593,6 +618,9 @@ impl<'a> Exchange<'a> {
                 outcome_recorder,
             })) => {
                 preferences.add_trace_headers(&mut head.headers, &record);
+                if closes {
+                    announce_close(&mut head.headers);
+                }
                 record.set_sent_status(head.status.as_u16(), ResponseSource::Origin);
                 let observer = origin_observer(record, outcome_recorder, open);
                 let body = ResponseBody::streamed(body, observer);
@@ -600,13 +628,19 @@ impl<'a> Exchange<'a> {
             }
             Ok(ExchangeOutcome::Local(mut response)) => {
                 preferences.add_trace_headers(response.headers_mut(), &record);
+                if closes {
+                    announce_close(response.headers_mut());
+                }
                 Ok(local_response(response, &parts.method, record, open))
             }
             Ok(ExchangeOutcome::ClientLeft) => Err(Hangup),
             Err(refusal) => {
                 let response =
                     service.refusal_response(&refusal, &preferences, &snapshot, &mut record);
-                let response = response.ok_or(Hangup)?;
+                let mut response = response.ok_or(Hangup)?;
+                if closes {
+                    announce_close(response.headers_mut());
+                }
                 Ok(local_response(response, &parts.method, record, open))
             }
         }
@@ -665,6 +699,19 @@ fn options_response() -> Response<Bytes> {
 
 fn internal_error(stage: Stage) -> Refusal {
     Refusal::new(Reason::InternalError, stage)
+}
+
+fn announce_close(headers: &mut HeaderMap) {
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Returns the refusal of a response whose body is broken where its head ends.
+fn broken_at_once(error: BodyError, evaluation: &Evaluation) -> BoxedRefusal {
+    let stage = match error {
+        BodyError::TooLarge => Stage::Response,
+        BodyError::Incomplete | BodyError::ClientLeft | BodyError::Idle => Stage::Upstream,
+    };
+    document::broken_body_refusal(error, stage, evaluation.url_detail(stage))
 }
 
 fn unreadable_response() -> BoxedRefusal {

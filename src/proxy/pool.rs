@@ -7,6 +7,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ use crate::model::certificate_verification::CertificateVerification;
 use super::body::RequestUpload;
 use super::destination::VettedAddresses;
 use super::head::timer::LazyTimer;
-use super::origin_tls::OriginStream;
+use super::read_allowance::ReadAllowance;
+use super::upstream::LimitedStream;
 
 const SHARDS: usize = 16;
 /// The time for which a connection above `idle_per_host` is kept, in case the burst that opened it
@@ -47,7 +49,9 @@ pub struct OriginConnection {
     /// The sender of requests.
     pub sender: SendRequest<RequestUpload>,
     /// The future that reads and writes the socket; must be polled while a request is in progress.
-    pub driver: Connection<OriginStream, RequestUpload>,
+    pub driver: Connection<LimitedStream, RequestUpload>,
+    /// The number of bytes that one poll may read.
+    pub(crate) allowance: Arc<ReadAllowance>,
     /// The address that was dialled.
     pub address: SocketAddr,
     /// The scheme, host and port of the origin: `https://host/`.
@@ -60,6 +64,7 @@ pub struct OriginConnection {
 impl OriginConnection {
     /// Drives the connection; ready when it has ended.
     pub fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.allowance.renew();
         Pin::new(&mut self.driver).poll(cx).map(|_| ())
     }
 

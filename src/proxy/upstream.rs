@@ -5,6 +5,8 @@
 //! requests can be sent, and the permit's target is what is written to the wire.
 
 mod error;
+mod limited_stream;
+mod upload_pace;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -36,8 +38,11 @@ use super::head::timer::LazyTimer;
 use super::negative_cache::NegativeConnectCache;
 use super::origin_tls::{ClientHelloKind, OriginStream, OriginTcp, OriginTls};
 use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledConnection};
+use super::read_allowance::{MAX_READ, ReadAllowance};
 
 pub use error::UpstreamError;
+pub use limited_stream::LimitedStream;
+use upload_pace::UploadPace;
 
 /// Below this idle time, an origin hardly ever closes a connection just as it is used.
 const MAX_FRESH_IDLE: Duration = Duration::from_millis(500);
@@ -119,6 +124,7 @@ impl UpstreamClient {
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
             .max_headers(limits.fields)
+            .max_buf_size(limits.head.max(MAX_READ))
             .max_header_size(limits.head);
         Self {
             pool: Arc::new(ConnectionPool::new(limits.pool)),
@@ -157,7 +163,8 @@ impl UpstreamClient {
         // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
         let reused = self.pool.take(dispatch.pool_key(), &dispatch.vetted, now);
-        // For a second attempt, if the origin closes the connection before it responds.
+        // For a second attempt, if the origin closes the connection before it responds, or left
+        // surplus bytes on it.
         let sendable = reused.as_ref().zip(request.as_ref().ok());
         let copy = sendable.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
         async move {
@@ -193,7 +200,11 @@ impl UpstreamClient {
                     match unsent.or(copy.filter(|_| error.may_repeat())) {
                         Some(request) => Box::pin(self.resend(dispatch, *request, error)).await,
                         // An origin may close an idle connection at any time.
-                        None if MAX_FRESH_IDLE <= idle_for && error.may_repeat() => Err(error),
+                        None if MAX_FRESH_IDLE <= idle_for
+                            && matches!(error, UpstreamError::Closed) =>
+                        {
+                            Err(error)
+                        }
                         None => Err(record_failure(&mut dispatch.slot, error)),
                     }
                 }
@@ -305,6 +316,8 @@ impl UpstreamClient {
                 (stream, address, Some(handshake))
             }
         };
+        let allowance = Arc::<ReadAllowance>::default();
+        let stream = LimitedStream::new(stream, Arc::clone(&allowance));
         let (sender, driver) = self
             .builder
             .handshake(stream)
@@ -313,6 +326,7 @@ impl UpstreamClient {
         let connection = OriginConnection {
             sender,
             driver,
+            allowance,
             address,
             base: to.target.base().into(),
             verify: to.verify,
@@ -405,53 +419,58 @@ impl UpstreamClient {
 async fn exchange_head(
     mut connection: Box<OriginConnection>,
     mut sending: Pin<&mut impl Future<Output = SendResult>>,
-    watch: Option<UploadWatch>,
+    upload: Option<UploadWatch>,
     slot: &HostSlot,
     wait: ResponseWait,
     clock: &Clock,
 ) -> Result<(Response<Incoming>, Box<OriginConnection>), ExchangeFailure> {
     let mut since = wait.since;
-    let driver = &mut connection.driver;
-    let timer = &mut connection.response_timer;
-    timer.set_length(wait.timeout);
+    connection.response_timer.set_length(wait.timeout);
+    // Boxed because few requests have a body.
+    let mut upload = upload.map(|watch| Box::new(UploadPace::new(watch)));
     let mut head = SendState::Unsent;
     let answered = poll_fn(|cx| {
         if let Poll::Ready(answer) = sending.as_mut().poll(cx) {
-            return Poll::Ready(Some(answer));
+            return Poll::Ready(Ok(answer));
         }
         // The end of the connection shows in the response, which is polled again below.
-        let _ = Pin::new(&mut *driver).poll(cx);
+        let _ = connection.poll_drive(cx);
         // The connection writes a head in the same poll in which it accepts it.
         if std::mem::replace(&mut head, SendState::Sent) == SendState::Unsent {
             slot.record_sent();
         }
         match sending.as_mut().poll(cx) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Ready(result) => Poll::Ready(Ok(result)),
             Poll::Pending => {
-                match watch
-                    .as_ref()
-                    .map_or(UploadProgress::Nothing, UploadWatch::take_progress)
-                {
-                    UploadProgress::Nothing => {}
-                    UploadProgress::Advanced => since = clock.now(),
-                    // The body has its own timeouts.
-                    UploadProgress::AwaitingClient => return Poll::Pending,
+                if let Some(upload) = &mut upload {
+                    match upload.take_progress() {
+                        UploadProgress::Nothing => {}
+                        UploadProgress::Advanced => since = clock.now(),
+                        // The body has its own timeouts.
+                        UploadProgress::AwaitingClient => {
+                            let slow = upload.poll_too_slow(slot, clock, cx);
+                            return slow.map(|()| Err(UpstreamError::Upload(BodyError::Idle)));
+                        }
+                    }
                 }
-                timer.poll_since(since, cx).map(|()| None)
+                connection
+                    .response_timer
+                    .poll_since(since, cx)
+                    .map(|()| Err(UpstreamError::Timeout))
             }
         }
     });
     match answered.await {
-        Some(Ok(response)) => Ok((response, connection)),
-        Some(Err(mut failed)) => {
+        Ok(Ok(response)) => Ok((response, connection)),
+        Ok(Err(mut failed)) => {
             let unsent = failed.take_message().map(Box::new);
             Err(ExchangeFailure {
                 error: failed.into_error().into(),
                 unsent,
             })
         }
-        None => Err(ExchangeFailure {
-            error: UpstreamError::Timeout,
+        Err(error) => Err(ExchangeFailure {
+            error,
             unsent: None,
         }),
     }

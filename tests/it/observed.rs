@@ -107,8 +107,12 @@ fn a_client_that_leaves_while_it_uploads_is_no_failure_of_the_origin() {
     let gate = gate("{ decisions: stderr }");
     let (origin, first) = silent_origin();
     for framing in [
-        "Content-Length: 5000\r\n\r\nabc",
-        "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        // More than is read before the origin is contacted.
+        format!("Content-Length: 50000\r\n\r\n{}", "x".repeat(20_000)),
+        format!(
+            "Transfer-Encoding: chunked\r\n\r\n5000\r\n{}\r\n",
+            "x".repeat(0x5000)
+        ),
     ] {
         let before = gate.stderr().matches("\"method\":\"POST\"").count();
         let mut stream = TcpStream::connect(gate.proxy).expect("it listens");

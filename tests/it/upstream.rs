@@ -3,11 +3,14 @@
 //! Every origin and name server is scripted and counts what it gets.
 
 mod broken;
+mod closing;
 mod dial;
 mod egress;
+mod endless;
 mod names;
 mod pool;
 mod times;
+mod uploads;
 
 use std::net::SocketAddr;
 

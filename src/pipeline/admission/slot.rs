@@ -182,6 +182,14 @@ impl HostSlot {
         }
     }
 
+    /// Returns `true` if other requests wait for this host or its address.
+    pub fn has_waiters(&self) -> bool {
+        [&self.lease, &self.address_lease]
+            .into_iter()
+            .flatten()
+            .any(|lease| self.admission.queues.has_waiters(lease.key()))
+    }
+
     /// Returns the rest of a backoff that the host has entered since this slot was granted, for requests that wait
     /// with their slot: for their address, or to be sent again.
     pub fn remaining_backoff(&self) -> Option<Duration> {

@@ -21,6 +21,7 @@ use super::scan::{
 };
 use super::service_state::ServiceState;
 use super::timer::LazyTimer;
+use crate::proxy::read_allowance::MAX_READ;
 
 /// The head reader's events.
 pub trait HeadEvents {
@@ -309,19 +310,28 @@ impl<E: HeadEvents> HeadReader<E> {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let most = usize::try_from(remaining).unwrap_or(usize::MAX);
+        // hyper parses chunks byte by byte, so one read of them is enough for a poll.
+        let is_unparsed = remaining > u64::MAX / 2;
+        let room = if is_unparsed { MAX_READ / 4 } else { MAX_READ };
+        let most = usize::try_from(remaining).unwrap_or(usize::MAX).min(room);
         if !self.buffer.is_empty() {
             let count = self.pass_on(most, out);
             self.record_passed(remaining, count);
             return Poll::Ready(Ok(()));
         }
+        ready!(self.service.allowance.poll_available(cx));
         let Poll::Ready(received) = self.stream.poll_recv(cx, &mut (&mut *out).limit(most)) else {
             ready!(self.poll_silence(cx));
             return Poll::Ready(Ok(()));
         };
         match received? {
             0 => self.mode = ReaderMode::Closing(CloseState::Closed),
-            received => self.record_passed(remaining, received),
+            received => {
+                self.service
+                    .allowance
+                    .spend(if is_unparsed { MAX_READ } else { received });
+                self.record_passed(remaining, received);
+            }
         }
         Poll::Ready(Ok(()))
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use crate::proxy::read_allowance::ReadAllowance;
+
 /// No request is in service: the next head may be passed on, and bytes that hyper writes are a
 /// response of its own.
 const IDLE: u8 = 0;
@@ -18,6 +20,8 @@ const ENDING: u8 = 2;
 pub struct ServiceState {
     state: AtomicU8,
     last: AtomicBool,
+    /// The number of bytes that one poll of the connection may read.
+    pub(crate) allowance: ReadAllowance,
 }
 
 impl ServiceState {

@@ -1,10 +1,10 @@
 //! A timer that costs nothing while data moves.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use tokio::task::coop::has_budget_remaining;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Sleep, sleep, sleep_until};
 
 /// The number of parts into which the length is divided.
@@ -86,6 +86,14 @@ impl LazyTimer {
             .poll(cx)
     }
 
+    /// Returns `true` if the time of [`Self::poll_once`] is over. For tasks that are never idle: the
+    /// runtime may be late with its timers then.
+    pub(crate) fn is_past(&self, now: Instant) -> bool {
+        self.sleep
+            .as_ref()
+            .is_some_and(|timer| timer.sleep.deadline().into_std() <= now)
+    }
+
     /// Ready when the timer has expired.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.length / PARTS;
@@ -135,11 +143,10 @@ impl TrackedSleep {
         if is_armed && !self.sleep.is_elapsed() {
             return Poll::Pending;
         }
-        // Without budget, the runtime returns `Pending` before it registers the waker (tokio's
-        // `coop`).
-        let has_budget = has_budget_remaining();
-        let sleep = self.sleep.as_mut().poll(cx);
-        self.waker = (has_budget && sleep.is_pending()).then(|| cx.waker().clone());
+        // A task that always has something to read has no budget left when its timers are polled
+        // (tokio's `coop`). Without budget the runtime would not look at the timer.
+        let sleep = pin!(unconstrained(self.sleep.as_mut())).poll(cx);
+        self.waker = sleep.is_pending().then(|| cx.waker().clone());
         sleep
     }
 }

@@ -2,13 +2,15 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use bytes::BufMut;
 use hyper_rustls::MaybeHttpsStream;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::proxy::coalesce::{self, WriteCoalescing};
+use crate::proxy::read_allowance::MAX_READ;
 
 use super::OriginStream;
 
@@ -56,7 +58,16 @@ impl AsyncRead for OriginTcp {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(cx, out)
+        if out.remaining() <= MAX_READ {
+            return Pin::new(&mut self.tcp).poll_read(cx, out);
+        }
+        loop {
+            ready!(self.tcp.poll_read_ready(cx))?;
+            match self.tcp.try_read_buf(&mut (&mut *out).limit(MAX_READ)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return Poll::Ready(received.map(|_| ())),
+            }
+        }
     }
 }
 

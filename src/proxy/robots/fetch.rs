@@ -306,7 +306,8 @@ fn hop_outcome(error: HopError, hop: usize) -> RobotsFetchOutcome {
             | UpstreamError::Closed
             | UpstreamError::Upload(_)
             | UpstreamError::Protocol(_)
-            | UpstreamError::HeadTooLarge => RobotsFetchOutcome::Broken,
+            | UpstreamError::HeadTooLarge
+            | UpstreamError::TooManyInterim => RobotsFetchOutcome::Broken,
         },
         HopError::Framing => RobotsFetchOutcome::Broken,
     }

@@ -11,6 +11,8 @@ use crate::proxy::dial::DialError;
 use crate::proxy::negative_cache::REFUSED_TTL;
 use crate::proxy::origin_tls::TlsError;
 
+use super::limited_stream::TooManyInterim;
+
 /// The cause if an origin gave no response.
 #[derive(Debug)]
 pub enum UpstreamError {
@@ -28,6 +30,8 @@ pub enum UpstreamError {
     Protocol(hyper::Error),
     /// The response head exceeds the limit.
     HeadTooLarge,
+    /// The origin sent more interim responses (1xx) than allowed.
+    TooManyInterim,
     /// The request was not repeated because the host is in backoff for this time.
     BackingOff(Duration),
 }
@@ -40,6 +44,9 @@ impl From<hyper::Error> for UpstreamError {
         }
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
+        }
+        if is_interim_flood(&error) {
+            return Self::TooManyInterim;
         }
         // TLS 1.3 allows an origin to refuse after the handshake, and alerts can arrive at any
         // time.
@@ -55,15 +62,23 @@ impl From<hyper::Error> for UpstreamError {
     }
 }
 
+fn is_interim_flood(error: &hyper::Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<std::io::Error>())
+        .and_then(std::io::Error::get_ref)
+        .is_some_and(|source| source.is::<TooManyInterim>())
+}
+
 fn is_reset(error: &hyper::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
     source.is_some()
 }
 
 impl UpstreamError {
-    /// Returns `true` if the origin may not have seen the request.
+    /// Returns `true` if the error on a used connection may be due to what came before the request:
+    /// the origin closed the connection, or left surplus bytes on it.
     pub(super) fn may_repeat(&self) -> bool {
-        matches!(self, Self::Closed)
+        matches!(self, Self::Closed | Self::Protocol(_))
     }
 
     /// Returns `true` if the client left in the middle of its request, which is not a failure.
@@ -81,7 +96,8 @@ impl UpstreamError {
             | Self::Timeout
             | Self::Closed
             | Self::Protocol(_)
-            | Self::HeadTooLarge => true,
+            | Self::HeadTooLarge
+            | Self::TooManyInterim => true,
         }
     }
 
@@ -91,7 +107,9 @@ impl UpstreamError {
     fn failure_kind(&self) -> Option<FailureKind> {
         match self {
             Self::Dial(_) | Self::Timeout | Self::Closed => Some(FailureKind::Temporary),
-            Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge => Some(FailureKind::Permanent),
+            Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge | Self::TooManyInterim => {
+                Some(FailureKind::Permanent)
+            }
             Self::Upload(_) | Self::BackingOff(_) => None,
         }
     }
@@ -107,7 +125,7 @@ impl UpstreamError {
             Self::Timeout => "http_response_timeout",
             Self::Closed => "connection_terminated",
             Self::Upload(_) => "http_request_error",
-            Self::Protocol(_) => "http_protocol_error",
+            Self::Protocol(_) | Self::TooManyInterim => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
             Self::BackingOff(_) => "destination_unavailable",
         }
@@ -142,6 +160,7 @@ impl From<UpstreamError> for Refusal {
                 (Reason::UpstreamProtocol, None, Some(parse_code(error)))
             }
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
+            UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
         };
         let failure = if error.is_origin_fault() {

@@ -269,9 +269,14 @@ async fn a_policy_change_during_resolution_evaluates_again() {
             outcome,
             evaluation,
             ..
-        } = admit_request(&mut KnownRequest(asked), bench.active_policy.load(), &way)
-            .await
-            .unwrap();
+        } = admit_request(
+            &mut KnownRequest(asked),
+            &mut (),
+            bench.active_policy.load(),
+            &way,
+        )
+        .await
+        .unwrap();
         assert_eq!(
             matches!(outcome, Err(NotForwarded::Refuse(_))),
             refused,

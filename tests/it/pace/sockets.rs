@@ -170,7 +170,8 @@ fn a_departed_client_causes_no_fetch() {
     }
     let mut client = RawClient::connect(gate.proxy);
     client.send(format!(
-        "POST http://a.test:{port}/gone HTTP/1.1\r\nHost: a.test:{port}\r\nContent-Length: 9\r\n\r\nunread"
+        "POST http://a.test:{port}/gone HTTP/1.1\r\nHost: a.test:{port}\r\nContent-Length: 20009\r\n\r\n{}unread",
+        "x".repeat(20_000)
     ));
     gate.wait_for_metric("crawlgate_held_requests", 1.0);
     drop(client);

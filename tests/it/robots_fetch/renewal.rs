@@ -56,6 +56,7 @@ impl RenewalPipeline {
             Ok(_) => "go",
             Err(NotForwarded::ServeRobots(_)) => "robots.txt",
             Err(NotForwarded::Refuse(refusal)) => refusal.reason.as_str(),
+            Err(NotForwarded::ClientLeft) => "left",
         }
     }
 
@@ -70,6 +71,7 @@ impl RenewalPipeline {
         };
         admit_request(
             &mut KnownRequest(asked),
+            &mut (),
             self.active_policy.load(),
             &services,
         )

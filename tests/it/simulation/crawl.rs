@@ -366,6 +366,7 @@ async fn ask(
     };
     match admit_request(
         &mut KnownRequest(asked),
+        &mut (),
         crawl.active_policy.load(),
         &services,
     )
@@ -375,6 +376,7 @@ async fn ask(
     {
         Ok(permit) => Ok(permit.redeem().2),
         Err(NotForwarded::ServeRobots(_)) => unreachable!("the policy does not obey"),
+        Err(NotForwarded::ClientLeft) => unreachable!("there is no body"),
         Err(NotForwarded::Refuse(refusal)) => Err(refusal.retry_after.expect("only for some time")),
     }
 }

@@ -301,9 +301,14 @@ impl TestPipeline {
         fields: &[(&str, &str)],
     ) -> RequestResult<StaticAddresses> {
         let mut request = KnownRequest(request_facts(crawler, url, fields));
-        admit_request(&mut request, self.active_policy.load(), &self.services())
-            .await
-            .unwrap()
+        admit_request(
+            &mut request,
+            &mut (),
+            self.active_policy.load(),
+            &self.services(),
+        )
+        .await
+        .unwrap()
     }
 
     pub(crate) async fn ask(&self, url: &str) -> Admission {
@@ -324,6 +329,7 @@ impl TestPipeline {
         let outcome = match result.outcome {
             Ok(permit) => Ok(permit.redeem().2),
             Err(NotForwarded::ServeRobots(_)) => panic!("no test requests a robots.txt"),
+            Err(NotForwarded::ClientLeft) => panic!("no test has a body"),
             Err(NotForwarded::Refuse(refusal)) => Err(refusal),
         };
         Admission {

@@ -691,6 +691,16 @@ fn a_body_inside_tls_is_read_and_dropped_with_its_refusal() {
 }
 
 #[test]
+fn a_large_body_inside_tls_ends_the_connection_and_the_refusal_says_so() {
+    let gate = gate();
+    let mut inside = Inside::open(gate.proxy, "a.test", &trusting(&gate));
+    inside.send("POST /private/ HTTP/1.1\r\nHost: a.test\r\nContent-Length: 80000\r\n\r\nhello");
+    let (head, _) = inside.answer();
+    check(&head, 451, &["crawl-rule: private", "connection: close"]);
+    inside.ended();
+}
+
+#[test]
 fn without_an_authority_tunnels_to_intercept_are_refused() {
     let policy = "policy: 1\nname: p\noptions: { disposition: allow, robots: { obey: false } }\nrules:\n  \
                   - { id: see, when: { host: a.test }, set: { tls: intercept } }\n";

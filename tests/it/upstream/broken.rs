@@ -3,10 +3,10 @@
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use crate::support::proxy::TestProxy;
+use crate::support::proxy::{CONFIG, TestProxy};
 
 use super::times::check_broken;
-use super::{Refused, check_refused, gate, get};
+use super::{POLICY, Refused, check_refused, gate, get};
 use crate::support::client::RawClient;
 use crate::support::origin::ScriptedOrigin;
 use crate::support::wait::wait_until;
@@ -142,4 +142,75 @@ fn an_origin_that_closes_before_its_response_is_reported_with_the_cause() {
         // The connection was new: the origin may have acted on the request.
         assert_eq!(origin.requests().len(), 1, "{begun:?} {resets}");
     }
+}
+
+/// A proxy that logs its decisions.
+fn logging_gate() -> TestProxy {
+    TestProxy::start(CONFIG, POLICY)
+}
+
+#[test]
+fn a_body_that_is_broken_in_the_first_packet_is_refused() {
+    let broken = Refused {
+        status: 502,
+        reason: "upstream_protocol",
+        error: "http_response_incomplete",
+        code: None,
+    };
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let extension = format!("5;{}\r\nhello\r\n", "x".repeat(20_000));
+    for (case, body) in [
+        ("no size", "zz\r\nhello\r\n"),
+        ("a negative size", "-5\r\nhello\r\n"),
+        ("a size that overflows", "10000000000000000\r\nhello\r\n"),
+        ("a long extension", &extension),
+    ] {
+        let response = format!("{chunked}{body}");
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(&response);
+            connection.wait_for_close();
+        });
+        let gate = logging_gate();
+        check_refused(&get(gate.proxy, &origin.url("a.test", "/")), broken, case);
+        let line = &gate.decisions(1)[0];
+        assert_eq!(line["sent_status"], 502, "{case}: {line}");
+        assert_eq!(line["reason"], "upstream_protocol", "{case}: {line}");
+        assert_eq!(line["origin_status"], 200, "{case}: {line}");
+        assert_eq!(line["error"], "http_response_incomplete", "{case}: {line}");
+    }
+}
+
+#[test]
+fn what_arrived_before_a_broken_part_is_sent() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection
+            .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n");
+        connection.wait_for_close();
+    });
+    let gate = logging_gate();
+    let (answer, end) = ask(&gate, &origin, "1.1").read_to_end();
+    check_broken((answer, end), "a bad second chunk");
+    let line = &gate.decisions(1)[0];
+    assert_eq!(line["sent_status"], 200, "{line}");
+    assert_eq!(line["bytes"], 5, "{line}");
+    assert_eq!(line["error"], "http_response_incomplete", "{line}");
+}
+
+#[test]
+fn a_response_is_sent_before_its_body_begins() {
+    let (go, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let origin = ScriptedOrigin::start(move |connection| {
+        connection.read_head();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+        let _ = wait.lock().unwrap().recv();
+        connection.send("hello");
+    });
+    let gate = gate(HOSTS, "");
+    let mut client = ask(&gate, &origin, "1.1");
+    assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    go.send(()).unwrap();
+    assert_eq!(client.read_bytes(5), b"hello");
 }

@@ -147,6 +147,29 @@ fn a_connection_with_unasked_bytes_is_not_used_again() {
 }
 
 #[test]
+fn a_request_that_meets_surplus_bytes_is_repeated_once() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send(OK);
+        if connection.number == 0 {
+            // The surplus of the first response arrives after the second request.
+            connection.read_head();
+            connection.send(format!("surplus\r\n\r\n{OK}"));
+        }
+        connection.serve_ok();
+    });
+    let gate = gate(HOSTS, "");
+    for _ in 0..2 {
+        let answer = get(gate.proxy, &origin.url("a.test", "/"));
+        assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+        // A connection that was in use a moment ago is used without the means to repeat.
+        sleep(Duration::from_millis(600));
+    }
+    let connections: Vec<usize> = origin.requests().iter().map(|r| r.connection).collect();
+    assert_eq!(connections, [0, 0, 1]);
+}
+
+#[test]
 fn an_origin_that_closes_in_between_is_no_error() {
     let origin = ScriptedOrigin::start(|connection| {
         connection.read_head();

@@ -146,7 +146,8 @@ fn a_client_that_does_not_send_its_body_gets_a_408() {
             "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n{begun}"
         ));
         check_refused(&client.read_rest(), want, framing);
-        wait_until("the origin is let go", || origin.ended_connections() == 1);
+        // The beginning of the body has not arrived.
+        assert_eq!(origin.connections(), 0, "{framing}");
     }
 }
 
@@ -158,9 +159,11 @@ fn a_client_whose_body_drips_gets_a_408() {
         error: "http_request_error",
         code: None,
     };
-    for (framing, drop) in [
-        ("Content-Length: 1000", "."),
-        ("Transfer-Encoding: chunked", "1\r\n.\r\n"),
+    let beginning = "x".repeat(20_000);
+    for (framing, beginning, drop) in [
+        ("Content-Length: 1000", "", "."),
+        ("Content-Length: 30000", &*beginning, "."),
+        ("Transfer-Encoding: chunked", "", "1\r\n.\r\n"),
     ] {
         let origin = ScriptedOrigin::start(|connection| {
             connection.read_head();
@@ -174,14 +177,18 @@ fn a_client_whose_body_drips_gets_a_408() {
         let url = origin.url("a.test", "/");
         let port = origin.port;
         client.send(format!(
-            "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n"
+            "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n{beginning}"
         ));
         for _ in 0..60 {
             sleep(Duration::from_millis(10));
             client.send(drop);
         }
         check_refused(&client.read_rest(), want, framing);
-        wait_until("the origin is let go", || origin.ended_connections() == 1);
+        if beginning.is_empty() {
+            assert_eq!(origin.connections(), 0, "{framing}");
+        } else {
+            wait_until("the origin is let go", || origin.ended_connections() == 1);
+        }
     }
 }
 
