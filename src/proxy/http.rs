@@ -460,6 +460,8 @@ impl<'a> Exchange<'a> {
             Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
             Err(UnknownTransferCoding) => return Err(unreadable_response()),
         }
+        // Before the evaluation, so that the policy sees what the client will see.
+        header_filter::remove_nominated_fields(&mut head.headers);
         self.record.enter_stage(Stage::Response);
         let evaluation = &mut forwarded.evaluation;
         let verdict = evaluate_response(

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONTENT_LENGTH, HOST, HeaderMap, HeaderName, MAX_FORWARDS, REFERER, TRANSFER_ENCODING, UPGRADE,
+    USER_AGENT,
+};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Version};
@@ -141,6 +144,7 @@ pub fn parse_request(
     tunnel: Option<&EnclosingTunnel>,
 ) -> Result<RequestTarget, Refusal> {
     check_host(parts)?;
+    check_single_fields(&parts.headers)?;
     if via.is_named_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
     }
@@ -183,6 +187,7 @@ pub fn parse_connect(
     tunnel: Option<&EnclosingTunnel>,
 ) -> Result<HostTarget, Refusal> {
     check_host(parts)?;
+    check_single_fields(&parts.headers)?;
     if via.is_named_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
     }
@@ -223,6 +228,27 @@ fn refusal(reason: Reason) -> Refusal {
 
 fn bad_request(detail: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     refusal(Reason::BadRequest).with_detail(detail)
+}
+
+/// The fields that robots.txt and rules are evaluated on, of which a message has one at most (RFC
+/// 9110 section 5.3).
+const SINGLE_FIELDS: [HeaderName; 3] = [
+    USER_AGENT,
+    REFERER,
+    HeaderName::from_static("sec-fetch-dest"),
+];
+
+/// Refuses a field that occurs twice: one value would be evaluated, and the origin may use the
+/// other.
+fn check_single_fields(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
+    match SINGLE_FIELDS.iter().find(is_repeated) {
+        Some(name) => Err(bad_request(format!("more than one {name} field"))),
+        None => Ok(()),
+    }
 }
 
 /// Checks the `Host` fields (RFC 9112 section 3.2): exactly one in HTTP/1.1, at most one in
