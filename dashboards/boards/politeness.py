@@ -3,7 +3,7 @@
 from .grafana import Board, heading, heat, lines, number, quantiles, share
 
 # Results of a fetch after which robots.txt is unavailable: the last known one is used; without one, requests are refused.
-UNREACHABLE = "limited|server_error|prohibited|refused|tls|dns|timeout|broken|coding|held"
+UNREACHABLE = "limited|server_error|elsewhere|prohibited|refused|tls|dns|timeout|broken|coding|held|redirect_unreachable"
 FETCHES = "sum(rate(crawlgate_robots_fetches_total{@}[~]))"
 ALL = "sum(rate(crawlgate_decisions_total{@}[~]))"
 

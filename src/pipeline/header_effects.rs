@@ -120,7 +120,13 @@ impl<'a> RequestEffects<'a> {
             .and_then(|names| self.chosen_value(names))
         {
             for name in names {
+                remove_with_underscores(headers, name);
                 headers.remove(name);
+            }
+        }
+        for (name, values) in &self.effects.set {
+            if self.chosen_value(values).is_some() {
+                remove_with_underscores(headers, name);
             }
         }
         self.insert(&self.effects.set, headers);
@@ -172,6 +178,19 @@ impl<'a> RequestEffects<'a> {
 
     fn chosen_value<T>(self, chosen: &'a PreparedOption<T>) -> Option<&'a T> {
         chosen.current(self.policy, self.trail)
+    }
+}
+
+/// Removes the fields that origins by way of CGI or WSGI do not distinguish from `name`: those with
+/// `_` for its `-`.
+fn remove_with_underscores(headers: &mut HeaderMap, name: &HeaderName) {
+    let is_same = |other: &&HeaderName| {
+        other.as_str().contains('_')
+            && other.as_str().replace('_', "-") == name.as_str().replace('_', "-")
+    };
+    let same: Vec<HeaderName> = headers.keys().filter(is_same).cloned().collect();
+    for name in same {
+        headers.remove(name);
     }
 }
 

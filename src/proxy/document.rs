@@ -9,7 +9,7 @@
 
 mod buffer;
 mod charset;
-mod coding;
+pub(in crate::proxy) mod coding;
 mod content_hash;
 mod document_body;
 mod entities;

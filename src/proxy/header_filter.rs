@@ -35,9 +35,50 @@ fn is_hop_by_hop(name: &str) -> bool {
 /// Returns `true` for request fields that reveal the crawler's network to origins, or that the
 /// proxy itself handles.
 fn is_for_proxy(name: &str) -> bool {
-    matches!(name, "expect" | "forwarded" | "priority" | "warcprox-meta")
-        || name.starts_with("x-forwarded-")
+    matches!(
+        name,
+        "expect" | "forwarded" | "priority" | "warcprox-meta" | "x-real-ip" | "true-client-ip"
+    ) || name.starts_with("x-forwarded-")
+        || name.starts_with("proxy-")
+        || replaces_url(name)
         || is_trace_context(name)
+}
+
+/// Returns `true` for request fields that some servers (IIS, Symfony) read instead of the URL. The
+/// crawler would get another page than the policy has evaluated.
+fn replaces_url(name: &str) -> bool {
+    matches!(name, "x-original-url" | "x-rewrite-url")
+}
+
+/// Returns `true` for request fields with `-` that the proxy evaluates, sets or frames by, and
+/// forwards.
+fn is_relied_on(name: &str) -> bool {
+    matches!(
+        name,
+        "accept-encoding"
+            | "content-length"
+            | "if-match"
+            | "if-modified-since"
+            | "if-none-match"
+            | "if-range"
+            | "if-unmodified-since"
+            | "max-forwards"
+            | "sec-fetch-dest"
+            | "user-agent"
+    )
+}
+
+/// Returns `true` for request fields that are not forwarded.
+///
+/// CGI and WSGI do not distinguish `_` from `-`. A field with `_` would pass as another field that
+/// is removed, or compete with one that the proxy relies on.
+fn is_removed_from_request(name: &str) -> bool {
+    let is_removed = |name: &str| is_hop_by_hop(name) || is_for_proxy(name) || is_crawl_field(name);
+    if !name.contains('_') {
+        return is_removed(name);
+    }
+    let name = name.replace('_', "-");
+    is_removed(&name) || is_relied_on(&name)
 }
 
 /// Returns `true` for trace context. The proxy does not forward it: the crawled site has no
@@ -58,8 +99,26 @@ fn bypasses_proxy(name: &str) -> bool {
     name == "alt-svc"
 }
 
-/// Fields that a `Connection` field cannot remove: they route and frame a message.
-const NEVER_NOMINATED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, VIA];
+/// Returns `true` for fields that a `Connection` field cannot remove: they route and frame a
+/// message, or are intended for all recipients (RFC 9110 section 7.6.1), and the proxy evaluates
+/// them. The other side would otherwise not see what was evaluated.
+fn is_never_nominated(name: &str) -> bool {
+    matches!(
+        name,
+        "host"
+            | "via"
+            | "transfer-encoding"
+            | "user-agent"
+            | "referer"
+            | "sec-fetch-dest"
+            | "location"
+            | "link"
+            | "x-robots-tag"
+            | "etag"
+            | "last-modified"
+            | "retry-after"
+    ) || name.starts_with("content-")
+}
 
 /// The name of this proxy in `Via` fields.
 #[derive(Clone, Debug)]
@@ -109,9 +168,8 @@ fn via_value(version: &str, pseudonym: &str) -> HeaderValue {
 
 /// Turns a client's header fields into those of the request to the origin.
 pub fn filter_request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
-    remove_fields(headers, |name| {
-        is_hop_by_hop(name) || is_for_proxy(name) || is_crawl_field(name)
-    });
+    remove_nominated_fields(headers);
+    remove_fields(headers, is_removed_from_request);
     via.append(headers, version);
     let agrees = headers
         .get(HOST)
@@ -177,7 +235,8 @@ pub fn normalize_framing(
     Ok(ResponseFraming::Unambiguous)
 }
 
-/// Turns an origin's header fields into those of the response to the client.
+/// Turns an origin's header fields into those of the response to the client. Those that `Connection`
+/// names have been removed before the response was evaluated.
 pub fn filter_response(
     headers: &mut HeaderMap,
     status: StatusCode,
@@ -234,34 +293,35 @@ fn rewritten_location(
     HeaderValue::from_str(&format!("{}{fragment}", target.as_str())).ok()
 }
 
-/// Removes the fields that `is_removed` selects, and those that `Connection` names.
+/// Removes the fields that `is_removed` selects.
 fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
-    let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
-    removed.extend(
-        headers
-            .keys()
-            .filter(|name| is_removed(name.as_str()))
-            .cloned(),
-    );
-    if removed.contains(&CONNECTION) {
-        removed.extend(nominated_fields(headers));
-    }
+    let removed: SmallVec<[HeaderName; 8]> = headers
+        .keys()
+        .filter(|name| is_removed(name.as_str()))
+        .cloned()
+        .collect();
     for name in removed {
         headers.remove(name);
     }
 }
 
-/// Returns the fields that `Connection` names (RFC 9110 section 7.6.1), except those that frame or
-/// route a message.
-fn nominated_fields(headers: &HeaderMap) -> Vec<HeaderName> {
+/// Removes the fields that `Connection` names (RFC 9110 section 7.6.1), except those of
+/// [`is_never_nominated`].
+pub fn remove_nominated_fields(headers: &mut HeaderMap) {
+    if !headers.contains_key(CONNECTION) {
+        return;
+    }
     let options = headers
         .get_all(CONNECTION)
         .iter()
         .flat_map(|v| v.as_bytes().split(|b| *b == b','));
-    let names = options.filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok());
-    names
-        .filter(|name| !NEVER_NOMINATED.contains(name))
-        .collect()
+    let names: Vec<HeaderName> = options
+        .filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok())
+        .filter(|name| !is_never_nominated(name.as_str()))
+        .collect();
+    for name in names {
+        headers.remove(name);
+    }
 }
 
 /// Keeps only one of several `Content-Type` fields, the one that the policy evaluates: the last

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
-use http::{HeaderMap, HeaderValue, Request, Response, request, response};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
 use hyper::body::Incoming;
 
 use crate::metrics::labels::ResponseSource;
@@ -412,10 +412,15 @@ impl<'a> Exchange<'a> {
         evaluation.effects().apply_to_request(&mut headers);
         document::prepare_request(&mut headers, evaluation);
         let received = std::mem::take(&mut self.parts.uri).into_parts();
-        let uri = received
-            .path_and_query
-            .filter(|path| path.as_str() == target.path_and_query())
-            .map(Into::into);
+        let is_rewritten = evaluation.facts().rewritten_from().is_some();
+        let uri = if self.forward_mode == ForwardMode::ToServer && !is_rewritten {
+            Some(Uri::from_static("*"))
+        } else {
+            received
+                .path_and_query
+                .filter(|path| path.as_str() == target.path_and_query())
+                .map(Into::into)
+        };
         if recrawl::add_conditions(evaluation, &mut headers) {
             evaluation.add_own_conditions();
         }
@@ -473,6 +478,8 @@ impl<'a> Exchange<'a> {
             Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
             Err(UnknownTransferCoding) => return Err(unreadable_response()),
         }
+        // Before the evaluation, so that the policy sees what the client will see.
+        header_filter::remove_nominated_fields(&mut head.headers);
         self.record.enter_stage(Stage::Response);
         let evaluation = &mut forwarded.evaluation;
         let verdict = evaluate_response(

@@ -5,9 +5,13 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONTENT_LENGTH, HOST, HeaderMap, HeaderName, MAX_FORWARDS, REFERER, TRANSFER_ENCODING, UPGRADE,
+    USER_AGENT,
+};
 use http::request::Parts;
-use http::{Method, Uri, Version};
+use http::uri::PathAndQuery;
+use http::{Method, Version};
 use parking_lot::Mutex;
 
 use crate::metrics::record::RequestRecord;
@@ -32,6 +36,9 @@ pub struct RequestTarget {
 pub enum ForwardMode {
     /// The request is forwarded.
     ToOrigin,
+    /// The request is forwarded as `OPTIONS *`: it is about the server, not about a resource (RFC
+    /// 9110 section 9.3.7). The policy evaluates the root path of its host.
+    ToServer,
     /// The request is evaluated and then answered by the proxy: OPTIONS whose `Max-Forwards` ends
     /// here (RFC 9110 section 7.6.2).
     AnswerLocally,
@@ -137,6 +144,7 @@ pub fn parse_request(
     tunnel: Option<&EnclosingTunnel>,
 ) -> Result<RequestTarget, Refusal> {
     check_host(parts)?;
+    check_single_fields(&parts.headers)?;
     if via.is_named_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
     }
@@ -146,17 +154,26 @@ pub fn parse_request(
     check_upgrade(parts)?;
     let target = match tunnel {
         Some(tunnel) => tunnel_target(parts, tunnel)?,
-        None => absolute_target(&parts.uri)?,
+        None => absolute_target(parts)?,
     };
     let ends_here = parts.method == Method::OPTIONS && max_forwards(&parts.headers) == Some(0);
     Ok(RequestTarget {
         target,
         forward_mode: if ends_here {
             ForwardMode::AnswerLocally
+        } else if concerns_server(parts) {
+            ForwardMode::ToServer
         } else {
             ForwardMode::ToOrigin
         },
     })
+}
+
+/// Returns `true` for OPTIONS of `*`, or of a URL with neither path nor query (RFC 9112 section
+/// 3.2.4), to which the head reader has added an empty query.
+fn concerns_server(parts: &Parts) -> bool {
+    let is_server = |path: &PathAndQuery| matches!(path.as_str(), "*" | "?");
+    parts.method == Method::OPTIONS && parts.uri.path_and_query().is_some_and(is_server)
 }
 
 /// Parses the target of a CONNECT. Its `Host` field is ignored: many clients omit the port or the
@@ -170,6 +187,7 @@ pub fn parse_connect(
     tunnel: Option<&EnclosingTunnel>,
 ) -> Result<HostTarget, Refusal> {
     check_host(parts)?;
+    check_single_fields(&parts.headers)?;
     if via.is_named_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
     }
@@ -210,6 +228,27 @@ fn refusal(reason: Reason) -> Refusal {
 
 fn bad_request(detail: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     refusal(Reason::BadRequest).with_detail(detail)
+}
+
+/// The fields that robots.txt and rules are evaluated on, of which a message has one at most (RFC
+/// 9110 section 5.3).
+const SINGLE_FIELDS: [HeaderName; 3] = [
+    USER_AGENT,
+    REFERER,
+    HeaderName::from_static("sec-fetch-dest"),
+];
+
+/// Refuses a field that occurs twice: one value would be evaluated, and the origin may use the
+/// other.
+fn check_single_fields(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
+    match SINGLE_FIELDS.iter().find(is_repeated) {
+        Some(name) => Err(bad_request(format!("more than one {name} field"))),
+        None => Ok(()),
+    }
 }
 
 /// Checks the `Host` fields (RFC 9112 section 3.2): exactly one in HTTP/1.1, at most one in
@@ -256,7 +295,8 @@ fn check_upgrade(parts: &Parts) -> Result<(), Refusal> {
     }
 }
 
-fn absolute_target(uri: &Uri) -> Result<UrlTarget, Refusal> {
+fn absolute_target(parts: &Parts) -> Result<UrlTarget, Refusal> {
+    let uri = &parts.uri;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(bad_request(
             "a proxy request requires the whole URL in the request line: GET http://host/path",
@@ -268,7 +308,10 @@ fn absolute_target(uri: &Uri) -> Result<UrlTarget, Refusal> {
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(refusal(Reason::SchemeDenied));
     }
-    let path = uri.path_and_query().map_or("/", |p| p.as_str());
+    let path = match uri.path_and_query() {
+        Some(path) if !concerns_server(parts) => path.as_str(),
+        Some(_) | None => "/",
+    };
     let mut text = String::with_capacity(scheme.len() + authority.as_str().len() + path.len() + 3);
     for part in [scheme, "://", authority.as_str(), path] {
         text.push_str(part);
@@ -284,7 +327,8 @@ fn tunnel_target(parts: &Parts, tunnel: &EnclosingTunnel) -> Result<UrlTarget, R
         .uri
         .path_and_query()
         .map(|path| path.as_str())
-        .filter(|path| path.starts_with('/'));
+        .filter(|path| path.starts_with('/'))
+        .or(concerns_server(parts).then_some("/"));
     let path =
         path.ok_or_else(|| bad_request("a request inside a tunnel requires a path: GET /path"))?;
     let target = UrlTarget::parse(&[&tunnel.origin, path].concat())

@@ -88,7 +88,7 @@ pub struct UpstreamRequest {
     /// The filtered fields, including `Host` with the permit's target.
     pub headers: HeaderMap,
     pub body: RequestUpload,
-    /// The path and query as received, if they are in canonical form.
+    /// The path and query as received, if they are in canonical form; or `*`.
     pub uri: Option<Uri>,
 }
 

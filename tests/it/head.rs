@@ -151,7 +151,7 @@ async fn heads_that_could_be_read_in_two_ways_are_refused_in_full() {
         ("GET  / HTTP/1.1\r\n\r\n", 400, "space"),
         ("GET /a b HTTP/1.1\r\n\r\n", 400, "space"),
         ("GET\t/ HTTP/1.1\r\n\r\n", 400, "request line"),
-        ("GET / HTTP/1.2\r\n\r\n", 400, "version"),
+        ("GET / HTTP/1.10\r\n\r\n", 400, "version"),
         ("GET /a\x01 HTTP/1.1\r\n\r\n", 400, "control"),
         // hyper refuses these, and would say nothing.
         (

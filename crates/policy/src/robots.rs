@@ -7,7 +7,7 @@
 //! Choices where the standard leaves one, or where real files differ:
 //! - Lenient like Google's parser: a missing colon between two words, common misspellings of
 //!   `Disallow` and `User-agent`, keys by their prefix, any of CR, LF and CRLF, a byte order mark
-//!   or its beginning, 16,663 bytes a line; `Allow: /dir/index.html` allows `/dir/` too. A pattern
+//!   or its beginning, UTF-16 with such a mark, 16,663 bytes a line; `Allow: /dir/index.html` allows `/dir/` too. A pattern
 //!   that starts with neither `/` nor `*` matches nothing.
 //! - Product tokens may contain digits (`MJ12bot`). Text after a token on its line (`Foo/1.0`,
 //!   `Foo Bar`) is ignored.

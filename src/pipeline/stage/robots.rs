@@ -366,6 +366,7 @@ fn fetch_failure_refusal(state: &RobotsState) -> Refusal {
         | RobotsFetchOutcome::UnsupportedRedirect
         | RobotsFetchOutcome::ProhibitedRedirect
         | RobotsFetchOutcome::Tls
-        | RobotsFetchOutcome::NotAdmitted => unreachable_refusal(state),
+        | RobotsFetchOutcome::NotAdmitted
+        | RobotsFetchOutcome::RedirectUnreachable => unreachable_refusal(state),
     }
 }

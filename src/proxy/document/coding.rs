@@ -23,7 +23,7 @@ pub(super) const SUPPORTED: &str = "gzip, deflate";
 
 /// The content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ContentCoding {
+pub(in crate::proxy) enum ContentCoding {
     /// No coding.
     Identity,
     /// `gzip` or `x-gzip`.
@@ -52,13 +52,19 @@ impl ContentCoding {
             return Ok(Self::Identity);
         };
         match named.next() {
-            None if coding.eq_ignore_ascii_case(b"gzip")
-                || coding.eq_ignore_ascii_case(b"x-gzip") =>
-            {
-                Ok(Self::Gzip)
-            }
-            None if coding.eq_ignore_ascii_case(b"deflate") => Ok(Self::Deflate),
-            None | Some(_) => Err(UnsupportedCoding),
+            None => Self::from_name(coding).ok_or(UnsupportedCoding),
+            Some(_) => Err(UnsupportedCoding),
+        }
+    }
+
+    /// Returns the coding with a name; `None` if it is not supported.
+    pub(in crate::proxy) fn from_name(name: &[u8]) -> Option<Self> {
+        if name.eq_ignore_ascii_case(b"gzip") || name.eq_ignore_ascii_case(b"x-gzip") {
+            Some(Self::Gzip)
+        } else if name.eq_ignore_ascii_case(b"deflate") {
+            Some(Self::Deflate)
+        } else {
+            None
         }
     }
 }
@@ -68,11 +74,11 @@ const GZIP_MAGIC: u8 = 0x1f;
 
 /// The compressed data is invalid. The bytes decoded before the error are correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ContentDecodeError;
+pub(in crate::proxy) struct ContentDecodeError;
 
 /// A decoder of one content coding.
 #[derive(Debug)]
-pub(super) struct ContentDecoder {
+pub(in crate::proxy) struct ContentDecoder {
     state: DecoderState,
     out: Vec<u8>,
 }
@@ -100,10 +106,10 @@ enum StreamTrailer {
 }
 
 /// The consumer of the decoded bytes; breaks when it needs no more.
-pub(super) type DecodedSink<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+pub(in crate::proxy) type DecodedSink<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 impl ContentDecoder {
-    pub(super) fn new(coding: ContentCoding) -> Self {
+    pub(in crate::proxy) fn new(coding: ContentCoding) -> Self {
         let state = match coding {
             ContentCoding::Identity => DecoderState::Identity,
             ContentCoding::Gzip => DecoderState::GzipHeader(Vec::new()),
@@ -119,7 +125,7 @@ impl ContentDecoder {
     ///
     /// # Errors
     /// Returns an error if the data is invalid.
-    pub(super) fn feed(
+    pub(in crate::proxy) fn feed(
         &mut self,
         mut input: &[u8],
         sink: DecodedSink<'_>,
@@ -135,7 +141,7 @@ impl ContentDecoder {
     }
 
     /// Returns `true` if the body may end here.
-    pub(super) fn may_end(&self) -> bool {
+    pub(in crate::proxy) fn may_end(&self) -> bool {
         match &self.state {
             DecoderState::Identity | DecoderState::GzipNext | DecoderState::Finished => true,
             DecoderState::GzipHeader(header) => header.is_empty(),

@@ -13,6 +13,8 @@ use super::scan::HeadError;
 pub(super) struct RequestLine {
     pub(super) target: Range<usize>,
     pub(super) needs_encoding: bool,
+    /// `true` for OPTIONS of a URL with neither path nor query.
+    pub(super) concerns_server: bool,
     pub(super) is_connect: bool,
     pub(super) version: HttpVersion,
 }
@@ -21,6 +23,8 @@ pub(super) struct RequestLine {
 pub(super) enum HttpVersion {
     Http10,
     Http11,
+    /// HTTP/1.2 to HTTP/1.9, processed as HTTP/1.1 (RFC 9110 section 2.5). hyper refuses them.
+    Later,
 }
 
 /// The effect of a field on the bytes after its head.
@@ -42,16 +46,12 @@ pub(super) fn parse_request_line(
     let malformed = HeadError::Malformed("a request line that is not METHOD SP TARGET SP HTTP/1.1");
     let (method, rest) = split_token(line);
     let rest = rest.strip_prefix(b" ").ok_or(malformed)?;
-    let (target, version) = if let Some(target) = rest.strip_suffix(b" HTTP/1.1") {
-        (target, HttpVersion::Http11)
-    } else if let Some(target) = rest.strip_suffix(b" HTTP/1.0") {
-        (target, HttpVersion::Http10)
-    } else if rest.contains(&b' ') {
-        return Err(HeadError::Malformed(
-            "a version other than HTTP/1.1 and HTTP/1.0",
-        ));
-    } else {
-        return Err(malformed);
+    let Some((target, version)) = split_version(rest) else {
+        return Err(if rest.contains(&b' ') {
+            HeadError::Malformed("a version other than HTTP/1.1 and HTTP/1.0")
+        } else {
+            malformed
+        });
     };
     if method.is_empty() || target.is_empty() {
         return Err(malformed);
@@ -63,9 +63,30 @@ pub(super) fn parse_request_line(
     Ok(RequestLine {
         needs_encoding: check_target(target)?,
         target: target_start..target_start + target.len(),
+        concerns_server: method == b"OPTIONS" && is_bare_origin(target),
         is_connect: method == b"CONNECT",
         version,
     })
+}
+
+/// Returns `true` for `scheme://authority`.
+fn is_bare_origin(target: &[u8]) -> bool {
+    memchr::memmem::find(target, b"://").is_some_and(|at| {
+        let rest = target.get(at + 3..).unwrap_or_default();
+        memchr::memchr2(b'/', b'?', rest).is_none() && !rest.is_empty()
+    })
+}
+
+/// Splits off the version at the end of a request line.
+fn split_version(rest: &[u8]) -> Option<(&[u8], HttpVersion)> {
+    let (minor, before) = rest.split_last()?;
+    let version = match minor {
+        b'1' => HttpVersion::Http11,
+        b'0' => HttpVersion::Http10,
+        b'2'..=b'9' => HttpVersion::Later,
+        _ => return None,
+    };
+    Some((before.strip_suffix(b" HTTP/1.")?, version))
 }
 
 /// Parses a field line (RFC 9112 section 5) without control characters.

@@ -229,7 +229,7 @@ impl<E: HeadEvents> HeadReader<E> {
         let bytes = out.filled();
         let progress = self.scan.advance(bytes, self.settings.limits);
         if let Ok(ScanProgress::Complete(head)) = &progress
-            && !head.needs_encoding
+            && !head.needs_rewrite()
             && head.bytes.start == 0
             && let Some(remaining) = head
                 .follows
@@ -270,8 +270,8 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Puts a complete head at the front of the buffer, in the form for hyper.
     fn prepare(&mut self, head: &RequestHead) {
         let mut length = head.bytes.len();
-        if head.needs_encoding {
-            let bytes = encode_target(&self.buffer, head);
+        if head.needs_rewrite() {
+            let bytes = rewrite_request_line(&self.buffer, head);
             length = bytes.len();
             self.buffer.splice(..head.bytes.end, bytes);
         } else {
@@ -394,15 +394,26 @@ fn pass_through_mode(remaining: u64) -> ReaderMode {
     }
 }
 
-/// Returns the head with those bytes of its target percent-encoded that hyper would refuse.
-fn encode_target(buffer: &[u8], head: &RequestHead) -> Vec<u8> {
+/// Returns the head with those bytes of its target percent-encoded that hyper would refuse, with
+/// HTTP/1.1 for a later version, and with an empty query where OPTIONS means the whole server: the
+/// sign by which `request_target` recognizes it.
+fn rewrite_request_line(buffer: &[u8], head: &RequestHead) -> Vec<u8> {
+    const VERSION: &[u8] = b" HTTP/1.1";
     let before = buffer.get(head.bytes.start..head.target.start);
     let target = buffer.get(head.target.clone());
     let after = buffer.get(head.target.end..head.bytes.end);
     let mut bytes = Vec::with_capacity(head.bytes.len() + 2 * head.target.len());
     bytes.extend_from_slice(before.unwrap_or_default());
     push_encoded(target.unwrap_or_default(), &mut bytes);
-    bytes.extend_from_slice(after.unwrap_or_default());
+    if head.concerns_server {
+        bytes.push(b'?');
+    }
+    let mut after = after.unwrap_or_default();
+    if head.has_later_version {
+        bytes.extend_from_slice(VERSION);
+        after = after.get(VERSION.len()..).unwrap_or_default();
+    }
+    bytes.extend_from_slice(after);
     bytes
 }
 

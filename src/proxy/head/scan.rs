@@ -74,6 +74,11 @@ pub struct RequestHead {
     pub target: Range<usize>,
     /// `true` if the target has bytes that hyper refuses and that must be percent-encoded.
     pub needs_encoding: bool,
+    /// `true` if the version is HTTP/1.2 or later, for which HTTP/1.1 must be written.
+    pub has_later_version: bool,
+    /// `true` for OPTIONS of a URL with neither path nor query, which means the whole server (RFC
+    /// 9112 section 3.2.4). hyper would add the path `/`.
+    pub concerns_server: bool,
     /// The bytes that follow the head.
     pub follows: FollowingBytes,
 }
@@ -242,8 +247,17 @@ impl HeadScanner {
             bytes: start..self.line,
             target: request.target.clone(),
             needs_encoding: request.needs_encoding,
+            has_later_version: request.version == HttpVersion::Later,
+            concerns_server: request.concerns_server,
             follows,
         })
+    }
+}
+
+impl RequestHead {
+    /// Returns `true` if hyper needs another request line than the received one.
+    pub fn needs_rewrite(&self) -> bool {
+        self.needs_encoding || self.has_later_version || self.concerns_server
     }
 }
 

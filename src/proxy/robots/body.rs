@@ -1,149 +1,136 @@
-//! Reads the body of a robots.txt file, up to the size limit before and after decoding.
+//! Reads the body of a robots.txt file, up to the size limit, and undoes its content codings, up to
+//! the same limit.
+//!
+//! Origins name codings that they have not applied, or that are none (`utf-8`, `aws-chunked`).
+//! Browsers ignore such a coding, so nobody notices there. Here the whole host would be
+//! unavailable, so it is ignored, too, if the bytes read as a robots.txt.
 
-use std::io::{self, Write};
+use std::ops::ControlFlow;
 
-use flate2::write::MultiGzDecoder;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
 
 use crate::proxy::body::{BodyError, ResponseDownload};
+use crate::proxy::document::coding::{ContentCoding, ContentDecoder};
 use crate::robots::MAX_FILE_BYTES;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
-/// A supported content coding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RobotsCoding {
-    Identity,
-    Gzip,
-}
+/// The maximum number of codings that are undone.
+const MAX_CODINGS: usize = 4;
+/// The keys by which a text is recognized as a robots.txt.
+const KEYS: [&[u8]; 4] = [b"user-agent", b"disallow", b"allow", b"sitemap"];
 
-/// Reads a body. One byte more than the limit is kept, so that a longer file can be recognized; the
-/// rest is not read.
+/// Reads a body and undoes the codings that `headers` name. One byte more than the limit is kept,
+/// so that a longer file can be recognized; the rest is not read.
+///
+/// # Errors
+/// Returns the outcome of the fetch, if the body is incomplete or cannot be decoded.
 pub(super) async fn read_body(
     mut download: Box<ResponseDownload>,
-    coding: RobotsCoding,
+    headers: &HeaderMap,
 ) -> Result<Vec<u8>, RobotsFetchOutcome> {
-    let mut text = RobotsBodyReader::new(coding);
-    while text.space() == BufferSpace::Some {
+    let mut body = LimitedText::default();
+    while !body.is_full() {
         match download.next().await {
-            Some(Ok(part)) => text.push(&part)?,
+            Some(Ok(part)) => body.push(&part),
             Some(Err(BodyError::Idle)) => return Err(RobotsFetchOutcome::Timeout),
             Some(Err(BodyError::Incomplete | BodyError::ClientLeft | BodyError::TooLarge)) => {
                 return Err(RobotsFetchOutcome::Broken);
             }
-            None => return text.finish(),
+            None => break,
         }
     }
-    Ok(text.into_truncated())
+    decode(body, &codings(headers)).ok_or(RobotsFetchOutcome::UnsupportedCoding)
 }
 
-/// A body that is being read.
-enum RobotsBodyReader {
-    Identity(LimitedBuffer),
-    Gzip(Box<MultiGzDecoder<LimitedBuffer>>, CompressedBytes),
+/// Returns the names of the codings, in the order in which they were applied.
+fn codings(headers: &HeaderMap) -> Vec<&[u8]> {
+    headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"))
+        .collect()
 }
 
-/// The number of bytes before decoding. The same limit applies to it: text rarely grows by
-/// compression.
-struct CompressedBytes(usize);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BufferSpace {
-    Some,
-    None,
+/// Undoes codings until the text reads as a robots.txt. One that cannot be undone is ignored, but
+/// then the text must read as one in the end; otherwise the result is `None`.
+fn decode(body: LimitedText, codings: &[&[u8]]) -> Option<Vec<u8>> {
+    let mut text = body;
+    let mut must_be_recognized = codings.len() > MAX_CODINGS;
+    for coding in codings.iter().rev().take(MAX_CODINGS) {
+        if text.bytes.is_empty() || reads_as_robots_txt(&text.bytes) {
+            return Some(text.bytes);
+        }
+        match ContentCoding::from_name(coding).and_then(|coding| text.decode(coding)) {
+            Some(decoded) => text = decoded,
+            None => must_be_recognized = true,
+        }
+    }
+    (!must_be_recognized || reads_as_robots_txt(&text.bytes)).then_some(text.bytes)
 }
 
-impl RobotsBodyReader {
-    fn new(coding: RobotsCoding) -> Self {
-        match coding {
-            RobotsCoding::Identity => Self::Identity(LimitedBuffer::default()),
-            RobotsCoding::Gzip => Self::Gzip(
-                Box::new(MultiGzDecoder::new(LimitedBuffer::default())),
-                CompressedBytes(0),
-            ),
-        }
-    }
-
-    /// Adds a part of the body. Bytes that cannot be decoded are an error, unless the buffer is
-    /// full already.
-    fn push(&mut self, part: &[u8]) -> Result<(), RobotsFetchOutcome> {
-        match self {
-            Self::Identity(text) => {
-                // Bytes above the limit are not used.
-                let _ = text.write_all(part);
-                Ok(())
-            }
-            Self::Gzip(decoder, compressed) => {
-                compressed.0 = compressed.0.saturating_add(part.len());
-                let decoded = decoder.write_all(part);
-                let full = decoder.get_ref().space() == BufferSpace::None;
-                if full {
-                    Ok(())
-                } else {
-                    decoded.map_err(|_| RobotsFetchOutcome::UnsupportedCoding)
-                }
-            }
-        }
-    }
-
-    fn space(&self) -> BufferSpace {
-        match self {
-            Self::Identity(text) => text.space(),
-            Self::Gzip(_, CompressedBytes(bytes)) if *bytes > MAX_FILE_BYTES => BufferSpace::None,
-            Self::Gzip(decoder, _) => decoder.get_ref().space(),
-        }
-    }
-
-    /// Completes a body that has ended.
-    fn finish(self) -> Result<Vec<u8>, RobotsFetchOutcome> {
-        match self {
-            Self::Identity(text) => Ok(text.0),
-            Self::Gzip(mut decoder, _) => {
-                decoder
-                    .try_finish()
-                    .map_err(|_| RobotsFetchOutcome::UnsupportedCoding)?;
-                Ok(std::mem::take(decoder.get_mut()).0)
-            }
-        }
-    }
-
-    /// Returns the beginning of a body that exceeds the limit.
-    fn into_truncated(self) -> Vec<u8> {
-        match self {
-            Self::Identity(text) => text.0,
-            Self::Gzip(mut decoder, _) => std::mem::take(decoder.get_mut()).0,
-        }
-    }
+/// Returns `true` if a line has one of the [`KEYS`].
+fn reads_as_robots_txt(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    text.split(|b| matches!(b, b'\r' | b'\n')).any(|line| {
+        let colon = memchr::memchr(b':', line).unwrap_or(0);
+        let key = line.get(..colon).unwrap_or_default().trim_ascii();
+        KEYS.iter().any(|known| key.eq_ignore_ascii_case(known))
+    })
 }
 
-/// A buffer with a size limit. A decoder that writes more gets an error.
+/// A text with a size limit.
 #[derive(Debug, Default)]
-struct LimitedBuffer(Vec<u8>);
-
-impl LimitedBuffer {
-    fn space(&self) -> BufferSpace {
-        if self.0.len() > MAX_FILE_BYTES {
-            BufferSpace::None
-        } else {
-            BufferSpace::Some
-        }
-    }
+struct LimitedText {
+    bytes: Vec<u8>,
+    end: TextEnd,
 }
 
-impl Write for LimitedBuffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = (MAX_FILE_BYTES + 1).saturating_sub(self.0.len());
-        if room == 0 {
-            return if bytes.is_empty() {
-                Ok(0)
-            } else {
-                Err(io::ErrorKind::FileTooLarge.into())
-            };
-        }
-        let part = bytes.get(..room).unwrap_or(bytes);
-        self.0.extend_from_slice(part);
-        Ok(part.len())
+/// The cause of the end of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum TextEnd {
+    /// It is whole.
+    #[default]
+    Whole,
+    /// It was cut off, before or after decoding.
+    Limit,
+}
+
+impl LimitedText {
+    /// Returns `true` if one byte more than the limit is in it.
+    fn is_full(&self) -> bool {
+        self.end == TextEnd::Limit
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    fn push(&mut self, part: &[u8]) {
+        let room = (MAX_FILE_BYTES + 1).saturating_sub(self.bytes.len());
+        self.bytes.extend(part.iter().take(room));
+        if self.bytes.len() > MAX_FILE_BYTES {
+            self.end = TextEnd::Limit;
+        }
+    }
+
+    /// Undoes a coding; `None` if the bytes are not in it.
+    fn decode(&self, coding: ContentCoding) -> Option<Self> {
+        let mut decoder = ContentDecoder::new(coding);
+        let mut text = Self::default();
+        let result = decoder.feed(&self.bytes, &mut |part| {
+            text.push(part);
+            match text.end {
+                TextEnd::Whole => ControlFlow::Continue(()),
+                TextEnd::Limit => ControlFlow::Break(()),
+            }
+        });
+        let is_whole = result.is_ok() && decoder.may_end();
+        match (text.end, self.end) {
+            (TextEnd::Limit, _) => Some(text),
+            (TextEnd::Whole, TextEnd::Whole) => is_whole.then_some(text),
+            (TextEnd::Whole, TextEnd::Limit) => (result.is_ok()).then_some(Self {
+                end: TextEnd::Limit,
+                ..text
+            }),
+        }
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, ETAG,
-    EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
-    LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, HeaderMap,
+    HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, USER_AGENT,
 };
 use http::{Method, Response, StatusCode, Version, response};
 
@@ -28,7 +27,7 @@ use crate::robots::freshness::CacheFields;
 use crate::robots::state::{RobotsBodyType, RobotsFetchResult, RobotsValidators};
 use crate::urls::target::UrlTarget;
 
-use super::body::{RobotsCoding, read_body};
+use super::body::read_body;
 
 /// The share of the remaining time for which a fetch waits for its host's turn. The rest is for the
 /// response, so that a fetch without a turn is not taken for one that timed out.
@@ -136,45 +135,51 @@ impl RobotsFetcher {
         let Ok(first) = UrlTarget::parse(&format!("{}robots.txt", target.base())) else {
             return RobotsFetch::failed(RobotsFetchOutcome::UnsupportedRedirect);
         };
-        match tokio::time::timeout(
-            self.timeout,
-            self.follow_redirects(first, request, validators),
-        )
-        .await
-        {
+        let mut at = first.clone();
+        let fetch = self.follow_redirects(&mut at, request, validators);
+        let fetch = match tokio::time::timeout(self.timeout, fetch).await {
             Ok(Ok(fetch)) => fetch,
             Ok(Err(FetchFailure { outcome, fault })) => RobotsFetch {
                 fault,
                 ..RobotsFetch::failed(outcome)
             },
             Err(_) => RobotsFetch::failed(RobotsFetchOutcome::Timeout),
+        };
+        if at.base() == first.base() {
+            return fetch;
+        }
+        // The failure is that of another server.
+        RobotsFetch {
+            outcome: fetch.outcome.after_redirect(),
+            fault: None,
+            ..fetch
         }
     }
 
-    /// Follows redirects. Each hop may use http or https; the exemption from certificate
-    /// verification covers only the first host.
+    /// Follows redirects; `target` is then the last URL. Each hop may use http or https; the
+    /// exemption from certificate verification covers only the first host.
     async fn follow_redirects(
         &self,
-        first: UrlTarget,
+        target: &mut UrlTarget,
         request: &RobotsFetchRequest,
         validators: RobotsValidators<'_>,
     ) -> Result<RobotsFetch, FetchFailure> {
         let began = self.clock.now();
-        let mut target = first.clone();
-        for hop in 0..=MAX_REDIRECTS {
+        let first = target.clone();
+        let mut redirect = FetchRedirect::No;
+        for _ in 0..=MAX_REDIRECTS {
             let verify = if target.base() == first.base() {
                 request.verify
             } else {
                 CertificateVerification::On
             };
-            let validators = if hop == 0 {
-                validators
-            } else {
-                RobotsValidators::default()
+            let validators = match redirect {
+                FetchRedirect::No => validators,
+                FetchRedirect::Yes => RobotsValidators::default(),
             };
             let call = UpstreamRequest {
                 method: Method::GET,
-                headers: self.request_headers(&target, request, validators),
+                headers: self.request_headers(target, request, validators),
                 body: RequestUpload::Empty,
                 uri: None,
             };
@@ -183,25 +188,21 @@ impl RobotsFetcher {
                 .saturating_sub(self.clock.now().saturating_duration_since(began));
             let max_wait = remaining * ADMISSION_SHARE.0 / ADMISSION_SHARE.1;
             let permit = request
-                .acquire_permit(&target, verify, &*self.address_vetter, max_wait)
+                .acquire_permit(target, verify, &*self.address_vetter, max_wait)
                 .await;
             let result = match permit {
                 Ok(permit) => self.send_request(permit, call).await,
                 Err(error) => Err(HopError::NotSent(error)),
             };
-            let response = result.map_err(|error| hop_failure(error, hop))?;
+            let response = result.map_err(FetchFailure::from)?;
             let Some(location) = redirect_location(&response) else {
-                let moved = if hop == 0 {
-                    FetchRedirect::No
-                } else {
-                    FetchRedirect::Yes
-                };
                 return Ok(RobotsFetch {
-                    redirect: moved,
-                    ..read_response(target, response, validators).await
+                    redirect,
+                    ..read_response(target.clone(), response, validators).await
                 });
             };
-            target = redirect_target(&target, location)?;
+            redirect = FetchRedirect::Yes;
+            *target = redirect_target(target, location)?;
         }
         Err(RobotsFetchOutcome::TooManyRedirects.into())
     }
@@ -269,27 +270,26 @@ impl From<RobotsFetchOutcome> for FetchFailure {
     }
 }
 
-/// Converts the failure of a hop. After a redirect, an address that must not be dialled and a name
-/// that does not exist are faults of the redirect.
-fn hop_failure(error: HopError, hop: usize) -> FetchFailure {
-    let fault = match &error {
-        HopError::Upstream(UpstreamError::Tls(error)) if hop == 0 => Some(error.fault()),
-        HopError::Upstream(_) | HopError::NotSent(_) | HopError::Framing => None,
-    };
-    FetchFailure {
-        outcome: hop_outcome(error, hop),
-        fault,
+impl From<HopError> for FetchFailure {
+    fn from(error: HopError) -> Self {
+        let fault = match &error {
+            HopError::Upstream(UpstreamError::Tls(error)) => Some(error.fault()),
+            HopError::Upstream(_) | HopError::NotSent(_) | HopError::Framing => None,
+        };
+        Self {
+            outcome: hop_outcome(error),
+            fault,
+        }
     }
 }
 
-fn hop_outcome(error: HopError, hop: usize) -> RobotsFetchOutcome {
+fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
     match error {
         HopError::NotSent(RobotsPermitError::WaitTooLong) => RobotsFetchOutcome::NotAdmitted,
         HopError::NotSent(RobotsPermitError::Destination(error)) => match error {
             DestinationError::Prohibited(_) | DestinationError::PortDenied => {
                 RobotsFetchOutcome::ProhibitedRedirect
             }
-            DestinationError::NoSuchName(_) if hop > 0 => RobotsFetchOutcome::UnsupportedRedirect,
             DestinationError::NoSuchName(_)
             | DestinationError::LookupFailed(_)
             | DestinationError::LookupTimeout(_) => RobotsFetchOutcome::Dns,
@@ -357,13 +357,13 @@ async fn read_response(
         }
         status => RobotsFetchOutcome::from_status(status.as_u16()),
     };
-    let (outcome, body) = match (outcome, parse_coding(&head.headers)) {
-        (RobotsFetchOutcome::File, Some(coding)) => match read_body(download, coding).await {
-            Ok(body) => (RobotsFetchOutcome::File, body),
+    let (outcome, body) = if outcome == RobotsFetchOutcome::File {
+        match read_body(download, &head.headers).await {
+            Ok(body) => (outcome, body),
             Err(outcome) => (outcome, vec![]),
-        },
-        (RobotsFetchOutcome::File, None) => (RobotsFetchOutcome::UnsupportedCoding, vec![]),
-        (other, _) => (other, vec![]),
+        }
+    } else {
+        (outcome, vec![])
     };
     RobotsFetch {
         outcome,
@@ -371,21 +371,5 @@ async fn read_response(
         head: Some(head),
         body,
         ..RobotsFetch::failed(outcome)
-    }
-}
-
-fn parse_coding(headers: &HeaderMap) -> Option<RobotsCoding> {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    let Some(coding) = codings.next() else {
-        return Some(RobotsCoding::Identity);
-    };
-    if codings.next().is_some() {
-        return None;
-    }
-    let coding = coding.as_bytes().trim_ascii();
-    match coding.to_ascii_lowercase().as_slice() {
-        b"" | b"identity" => Some(RobotsCoding::Identity),
-        b"gzip" | b"x-gzip" => Some(RobotsCoding::Gzip),
-        _ => None,
     }
 }

@@ -166,7 +166,7 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
             "a head at {at} that is not as hyper is to see it"
         );
         assert!(
-            !head.needs_encoding,
+            !head.needs_rewrite(),
             "a head at {at} that is not as hyper is to see it"
         );
         let text = String::from_utf8_lossy(&handed[at..at + head.bytes.end]).to_ascii_lowercase();
@@ -187,6 +187,8 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
 
 /// Returns `true` if `handed` is what was sent, up to some point, except for encoded bytes and empty lines before heads.
 fn is_faithful(sent: &[u8], handed: &[u8], starts: &[usize]) -> bool {
+    let all = sent;
+    let sent_before = |rest: &[u8]| &all[..all.len() - rest.len()];
     let mut sent = sent;
     let mut left = handed;
     while let Some((byte, rest)) = left.split_first() {
@@ -197,6 +199,15 @@ fn is_faithful(sent: &[u8], handed: &[u8], starts: &[usize]) -> bool {
             (sent, left) = (&sent[1..], rest);
         } else if let Some(rest) = encoded.and_then(|e| left.strip_prefix(&e[..])) {
             (sent, left) = (&sent[1..], rest);
+        } else if *byte == b'1'
+            && matches!(sent.first(), Some(b'2'..=b'9'))
+            && sent_before(sent).ends_with(b" HTTP/1.")
+        {
+            // A later version is handed over as HTTP/1.1.
+            (sent, left) = (&sent[1..], rest);
+        } else if left.starts_with(b"? HTTP/1.") && sent.starts_with(b" HTTP/1.") {
+            // OPTIONS of a whole server.
+            left = rest;
         } else {
             return false;
         }

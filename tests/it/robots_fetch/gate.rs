@@ -184,6 +184,27 @@ fn a_refused_connection_has_its_own_reason() {
     answer.check(502, &["crawl-reason: upstream_connect"]);
 }
 
+/// The crawled host lives; what fails is the server that it redirects to.
+#[test]
+fn a_redirect_to_a_dead_server_is_not_blamed_on_the_host() {
+    let port = closed_port();
+    let origin = ScriptedOrigin::respond(move |request| match request.path() {
+        "/robots.txt" => response(
+            302,
+            &format!("Location: http://a.test:{port}/robots.txt\r\n"),
+            "",
+        ),
+        _ => response(200, "", "page"),
+    });
+    let gate = gate("{}", "");
+    for path in ["/1", "/robots.txt"] {
+        get_as(&gate, &origin.url("a.test", path), "").check(
+            503,
+            &["crawl-reason: robots_unreachable", "redirect_unreachable"],
+        );
+    }
+}
+
 #[test]
 fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
     let origin = site();

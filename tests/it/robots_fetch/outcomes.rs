@@ -7,7 +7,7 @@ use crawlgate::pipeline::robots_fetch::RobotsProvider;
 use crawlgate::robots::RobotsAccess;
 use crawlgate::robots::state::{RobotsRules, RobotsState};
 use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 
 use super::fetcher::{TestFetcher, target};
 use crate::support::origin::{ReceivedRequest, Reply, ScriptedOrigin, response};
@@ -54,6 +54,27 @@ async fn check(name: &str, reply: Reply, expected: &str) {
     assert_eq!((came.as_str(), requests), (expected, 1), "{name}");
 }
 
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(vec![], Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(vec![], Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The file in UTF-16 with a byte order mark.
+fn utf16(to_bytes: impl Fn(u16) -> [u8; 2]) -> Vec<u8> {
+    "\u{feff}"
+        .encode_utf16()
+        .chain(FILE.encode_utf16())
+        .flat_map(to_bytes)
+        .collect()
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(vec![], Compression::default());
     encoder.write_all(bytes).unwrap();
@@ -66,7 +87,7 @@ async fn statuses() {
         (200, "rules file 1080m"),
         (206, "rules file 1080m"),
         (300, "allow all odd_status 1080m"),
-        (301, "allow all odd_status 1080m"),
+        (301, "unknown elsewhere 1m"),
         (400, "allow all absent 1080m"),
         (401, "allow all absent 1080m"),
         (403, "allow all absent 1080m"),
@@ -77,7 +98,12 @@ async fn statuses() {
         (500, "unknown server_error 1m"),
         (503, "unknown server_error 1m"),
         (599, "unknown server_error 1m"),
-        (760, "allow all odd_status 1080m"),
+        // RFC 9110 section 15: an invalid status is processed as a 5xx.
+        (600, "unknown server_error 1m"),
+        (760, "unknown server_error 1m"),
+        (999, "unknown server_error 1m"),
+        // Nobody asked for a 304.
+        (304, "unknown server_error 1m"),
     ] {
         check(
             &status.to_string(),
@@ -136,20 +162,119 @@ async fn bodies() {
             "unknown coding 1m",
         ),
         (
-            "gzip that is none",
+            "gzip that is plain text",
             response(200, gz, FILE),
+            "rules file 1080m",
+        ),
+        (
+            "gzip that is another text",
+            response(200, gz, "<html>nothing to see</html>"),
             "unknown coding 1m",
+        ),
+        (
+            "gzip of nothing",
+            response(200, gz, ""),
+            "no rules file 1080m",
+        ),
+        (
+            "br of nothing",
+            response(200, &coding("br"), ""),
+            "no rules file 1080m",
+        ),
+        (
+            "deflate",
+            response(200, &coding("deflate"), zlib(FILE.as_bytes())),
+            "rules file 1080m",
+        ),
+        (
+            "deflate without zlib",
+            response(200, &coding("Deflate"), deflate(FILE.as_bytes())),
+            "rules file 1080m",
+        ),
+        (
+            "deflate cut",
+            response(200, &coding("deflate"), &zlib(FILE.as_bytes())[..12]),
+            "unknown coding 1m",
+        ),
+        (
+            "deflate bomb",
+            response(200, &coding("deflate"), zlib(long.as_bytes())),
+            "rules file 1080m",
         ),
         ("gzip bomb", response(200, gz, bomb), "rules file 1080m"),
         (
             "br",
-            response(200, &coding("br"), FILE),
+            response(200, &coding("br"), b"\x8b\x0d\x80User\x03"),
             "unknown coding 1m",
         ),
         (
-            "gzip twice",
-            response(200, &coding("gzip, gzip"), &zipped),
+            "br that is plain text",
+            response(200, &coding("br"), FILE),
+            "rules file 1080m",
+        ),
+        (
+            "aws-chunked",
+            response(200, &coding("aws-chunked"), FILE),
+            "rules file 1080m",
+        ),
+        (
+            "none",
+            response(200, &coding("none"), "  ALLOW : /\r\nDisallow: /x\r\n"),
+            "no rules file 1080m",
+        ),
+        (
+            "utf-8 of another text",
+            response(200, &coding("utf-8"), "# disallow: /x\nhello"),
             "unknown coding 1m",
+        ),
+        (
+            "aws-chunked and gzip",
+            response(200, &coding("gzip, aws-chunked"), &zipped),
+            "rules file 1080m",
+        ),
+        (
+            "gzip once, named twice",
+            response(200, &coding("gzip, gzip"), &zipped),
+            "rules file 1080m",
+        ),
+        (
+            "gzip twice",
+            response(200, &coding("gzip, gzip"), gzip(&zipped)),
+            "rules file 1080m",
+        ),
+        (
+            "gzip twice, in two fields",
+            response(200, &[gz, gz].concat(), gzip(&zipped)),
+            "rules file 1080m",
+        ),
+        (
+            "deflate in gzip",
+            response(
+                200,
+                &coding("deflate, identity, gzip"),
+                gzip(&zlib(FILE.as_bytes())),
+            ),
+            "rules file 1080m",
+        ),
+        (
+            "many codings",
+            response(200, &coding("gzip, gzip, gzip, gzip, gzip"), FILE),
+            "rules file 1080m",
+        ),
+        (
+            "many real codings",
+            response(200, &coding("gzip, gzip, gzip, gzip, gzip"), gzip(b"hello")),
+            "unknown coding 1m",
+        ),
+        (
+            "UTF-16, little-endian",
+            response(200, "", utf16(u16::to_le_bytes)),
+            "rules file 1080m",
+        ),
+        (
+            "UTF-16, big-endian",
+            response(200, "", utf16(u16::to_be_bytes)),
+            "rules file 1080m",
         ),
         (
             "HTML page",
@@ -312,12 +437,17 @@ async fn redirects() {
         ("http://169.254.169.254/robots.txt", "unknown prohibited 1m"),
         (
             "http://nothing.local/robots.txt",
-            "allow all elsewhere 1080m",
+            "unknown redirect_unreachable 1m",
         ),
         // Asked, and nobody listens there.
-        ("https://b.test:1/robots.txt", "unknown refused 1m"),
-        ("ftp://b.test/robots.txt", "allow all elsewhere 1080m"),
-        ("http://[", "allow all elsewhere 1080m"),
+        (
+            "https://b.test:1/robots.txt",
+            "unknown redirect_unreachable 1m",
+        ),
+        // The site says that its rules are elsewhere, where they cannot be read.
+        ("ftp://b.test/robots.txt", "unknown elsewhere 1m"),
+        ("file:///robots.txt", "unknown elsewhere 1m"),
+        ("http://[", "unknown elsewhere 1m"),
     ] {
         let (came, requests) = fetched(move |_| location(place)).await;
         assert_eq!((came.as_str(), requests), (expected, 1), "{place}");

@@ -320,8 +320,11 @@ async fn an_unsolicited_304_is_not_a_file() {
         Reply::Bytes(b"HTTP/1.1 304 x\r\nETag: \"1\"\r\n\r\n".to_vec())
     });
     let gate = RenewalPipeline::new("{}");
-    assert_eq!(gate.ask(&origin.url("a.test", "/old")).await, "go");
-    assert_eq!(gate.fetcher.fetches("odd_status"), 1);
+    assert_eq!(
+        gate.ask(&origin.url("a.test", "/old")).await,
+        "robots_unreachable"
+    );
+    assert_eq!(gate.fetcher.fetches("server_error"), 1);
 }
 
 #[tokio::test]

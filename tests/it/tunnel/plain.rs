@@ -80,6 +80,37 @@ fn tunnels_with_http_are_not_limited_by_host() {
     });
 }
 
+/// Inside a tunnel the proxy stands for the origin, so `*` is its server: judged as the root path, passed on as it is.
+#[test]
+fn options_of_the_whole_server_passes_inside_a_tunnel() {
+    let origin = text_origin();
+    let gate = gate();
+    for target in ["*", &format!("http://a.test:{}", origin.port)] {
+        let mut client = RawClient::tunnel(gate.proxy, origin.port);
+        client.send(format!(
+            "OPTIONS {target} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+            origin.port
+        ));
+        client.read_response().check(200, &[]);
+    }
+    let lines: Vec<String> = origin
+        .heads()
+        .iter()
+        .map(|head| head.lines().next().unwrap().to_owned())
+        .collect();
+    assert_eq!(lines, ["OPTIONS * HTTP/1.1", "OPTIONS * HTTP/1.1"]);
+    // Only OPTIONS has this form, and another host stays another host.
+    for (method, host) in [("GET", "a.test"), ("OPTIONS", "b.test")] {
+        let mut client = RawClient::tunnel(gate.proxy, origin.port);
+        client.send(format!(
+            "{method} * HTTP/1.1\r\nHost: {host}:{}\r\n\r\n",
+            origin.port
+        ));
+        let status = client.read_response().status;
+        assert_eq!(status, if method == "GET" { 400 } else { 421 });
+    }
+}
+
 /// A host whose tunnels are undecided is no obstacle if each URL is visible.
 #[test]
 fn a_partly_refused_host_is_evaluated_by_url() {

@@ -15,13 +15,15 @@ pub enum RobotsFetchOutcome {
     Absent,
     /// 429.
     RateLimited,
-    /// 5xx.
+    /// 5xx, an invalid status from 600 (RFC 9110 section 15), and a 304 that was not requested.
     ServerError,
-    /// Any other status, including redirects without a target.
+    /// Any other status.
     UnexpectedStatus,
+    /// More redirects than a crawler has to follow. The file may be assumed to be absent (RFC 9309
+    /// section 2.3.1.2).
     TooManyRedirects,
-    /// A redirect to an invalid URL, a scheme other than `http` and `https`, or a name that does
-    /// not exist.
+    /// A redirect without a location, to an invalid URL, or to a scheme other than `http` and
+    /// `https`. The site has rules, and they cannot be read.
     UnsupportedRedirect,
     /// A redirect to a prohibited address or port.
     ProhibitedRedirect,
@@ -39,6 +41,9 @@ pub enum RobotsFetchOutcome {
     UnsupportedCoding,
     /// The request was not admitted by the host's pace in time.
     NotAdmitted,
+    /// A redirect led to a server that gave no complete answer: its name does not exist, or the
+    /// connection, the TLS handshake or the response failed. The host itself is not to blame.
+    RedirectUnreachable,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +80,7 @@ const fn row(
 }
 
 /// All outcomes, in the order of [`RobotsFetchOutcome`].
-pub const OUTCOMES: [FetchOutcomeRow; 17] = [
+pub const OUTCOMES: [FetchOutcomeRow; 18] = [
     row(RobotsFetchOutcome::File, "file", FetchEffect::Read),
     row(RobotsFetchOutcome::Page, "page", FetchEffect::AllowAll),
     row(
@@ -107,7 +112,7 @@ pub const OUTCOMES: [FetchOutcomeRow; 17] = [
     row(
         RobotsFetchOutcome::UnsupportedRedirect,
         "elsewhere",
-        FetchEffect::AllowAll,
+        FetchEffect::Unreachable,
     ),
     row(
         RobotsFetchOutcome::ProhibitedRedirect,
@@ -141,18 +146,47 @@ pub const OUTCOMES: [FetchOutcomeRow; 17] = [
         "held",
         FetchEffect::Unreachable,
     ),
+    row(
+        RobotsFetchOutcome::RedirectUnreachable,
+        "redirect_unreachable",
+        FetchEffect::Unreachable,
+    ),
 ];
 
 impl RobotsFetchOutcome {
-    /// Returns the outcome for a status alone. Redirects are followed and not passed to this
-    /// function.
+    /// Returns the outcome for a status alone. Redirects with a location are followed, and a 304
+    /// that was requested is [`Self::Unchanged`]; neither is passed to this function.
     pub fn from_status(status: u16) -> Self {
         match status {
             200..=299 => Self::File,
             429 => Self::RateLimited,
             400..=499 => Self::Absent,
-            500..=599 => Self::ServerError,
+            304 | 500.. => Self::ServerError,
+            301 | 302 | 303 | 307 | 308 => Self::UnsupportedRedirect,
             _ => Self::UnexpectedStatus,
+        }
+    }
+
+    /// Returns the outcome of a fetch that failed after a redirect.
+    #[must_use]
+    pub fn after_redirect(self) -> Self {
+        match self {
+            Self::Refused | Self::Tls | Self::Dns | Self::Timeout | Self::Broken => {
+                Self::RedirectUnreachable
+            }
+            Self::File
+            | Self::Page
+            | Self::Unchanged
+            | Self::Absent
+            | Self::RateLimited
+            | Self::ServerError
+            | Self::UnexpectedStatus
+            | Self::TooManyRedirects
+            | Self::UnsupportedRedirect
+            | Self::ProhibitedRedirect
+            | Self::UnsupportedCoding
+            | Self::NotAdmitted
+            | Self::RedirectUnreachable => self,
         }
     }
 

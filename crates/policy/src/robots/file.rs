@@ -42,9 +42,11 @@ pub enum Truncation {
 
 impl RobotsFile {
     /// Parses a file. Every input is valid, possibly without rules; more than [`MAX_FILE_BYTES`]
-    /// are cut off at the end of a line.
+    /// are cut off at the end of a line. UTF-16 with a byte order mark is converted to UTF-8.
     pub fn parse(body: &[u8]) -> Self {
-        let (text, truncation) = truncate(body);
+        let decoded = decode_utf16(body);
+        let text = decoded.as_deref().map_or(body, str::as_bytes);
+        let (text, truncation) = truncate(text, body.len());
         let mut parser = RobotsParser::new(text);
         for line in RobotsLines::new(text) {
             parser.read_line(&line);
@@ -118,14 +120,26 @@ impl fmt::Debug for RobotsFile {
     }
 }
 
-/// Returns the beginning of the body up to the last line that fits.
-fn truncate(body: &[u8]) -> (&[u8], Truncation) {
-    let Some(text) = body
-        .get(..MAX_FILE_BYTES)
-        .filter(|text| text.len() < body.len())
-    else {
-        return (body, Truncation::Complete);
+/// Returns the text of a file that begins with the byte order mark of UTF-16. Some editors save such
+/// files; without the conversion they would have no rules.
+fn decode_utf16(body: &[u8]) -> Option<String> {
+    let unit: fn([u8; 2]) -> u16 = match body {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => return None,
     };
+    let (pairs, _) = body.get(2..)?.as_chunks::<2>();
+    let units = pairs.iter().take(MAX_FILE_BYTES).map(|pair| unit(*pair));
+    let characters = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+    Some(characters.collect())
+}
+
+/// Returns the beginning of the text up to the last line that fits. `size` is that of the body.
+fn truncate(text: &[u8], size: usize) -> (&[u8], Truncation) {
+    if text.len().max(size) <= MAX_FILE_BYTES {
+        return (text, Truncation::Complete);
+    }
+    let text = text.get(..MAX_FILE_BYTES).unwrap_or(text);
     let end = memchr::memrchr2(b'\r', b'\n', text).map_or(0, |at| at + 1);
     (text.get(..end).unwrap_or_default(), Truncation::Truncated)
 }
@@ -299,6 +313,32 @@ mod tests {
         ] {
             assert_eq!(parse_seconds(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn utf_16_is_converted() {
+        let text = "User-agent: b\u{e9}\u{1f600}\nDisallow: /x\n";
+        let to_utf16 = |text: &str, to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            let marked = "\u{feff}".encode_utf16().chain(text.encode_utf16());
+            marked.flat_map(to_bytes).collect()
+        };
+        for to_bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+            let mut body = to_utf16(text, to_bytes);
+            assert_eq!(RobotsFile::parse(&body).text(), text.as_bytes());
+            // Half a character, and half a surrogate pair.
+            body.push(0xd8);
+            assert_eq!(RobotsFile::parse(&body).text(), text.as_bytes());
+            let lone = [body, vec![0; 3]].concat();
+            assert_eq!(RobotsFile::parse(&lone).directives(), 2);
+            let long = to_utf16(&"Disallow: /abc\n".repeat(30_000), to_bytes);
+            let parsed = RobotsFile::parse(&long);
+            assert_eq!(parsed.truncation(), Truncation::Truncated);
+            assert!(parsed.text().ends_with(b"/abc\n") && parsed.text().len() > 400_000);
+            let cut = RobotsFile::parse(long.get(..=MAX_FILE_BYTES).unwrap());
+            assert_eq!(cut.truncation(), Truncation::Truncated);
+            assert!(cut.text().ends_with(b"/abc\n"));
+        }
+        assert_eq!(RobotsFile::parse(b"\xff\xfe").directives(), 0);
     }
 
     #[test]

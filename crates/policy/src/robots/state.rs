@@ -229,13 +229,12 @@ impl RobotsState {
     ) -> Self {
         let last = before.and_then(|before| before.last_answer());
         let Some((last, RobotsRules::File(rules))) = last.map(|last| (last, &last.rules)) else {
-            // An unsolicited 304.
-            return Self::from_answer(
-                RobotsRules::AllowAll,
-                RobotsFetchOutcome::UnexpectedStatus,
-                fetched,
-                now,
-            );
+            // The validators were of a file that is no longer known.
+            let fetched = RobotsFetchResult {
+                outcome: RobotsFetchOutcome::ServerError,
+                ..*fetched
+            };
+            return Self::from_unreachable(before, &fetched, now);
         };
         let state = Self::from_answer(
             RobotsRules::File(Arc::clone(rules)),
@@ -412,7 +411,7 @@ mod tests {
                 ("allow all", "absent", 1080),
             );
         }
-        for status in [304, 300, 199, 600] {
+        for status in [300, 199] {
             check(
                 status,
                 text,
@@ -420,8 +419,16 @@ mod tests {
                 ("allow all", "odd_status", 1080),
             );
         }
+        for status in [301, 308] {
+            check(
+                status,
+                text,
+                RobotsBodyType::Other,
+                ("unknown", "elsewhere", 1),
+            );
+        }
         check(429, text, RobotsBodyType::Other, ("unknown", "limited", 1));
-        for status in [500, 502, 503, 599] {
+        for status in [304, 500, 502, 503, 599, 600, 999] {
             check(
                 status,
                 text,

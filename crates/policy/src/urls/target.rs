@@ -419,11 +419,5 @@ fn check_authority(authority: &str) -> Result<(), TargetError> {
     if authority.contains('%') {
         return Err(TargetError::Host("an escape in the host".into()));
     }
-    let is_name = !authority.starts_with('[');
-    let without_port = authority.ends_with("]:") || (is_name && authority.ends_with(':'));
-    if without_port {
-        Err(TargetError::Port)
-    } else {
-        Ok(())
-    }
+    Ok(())
 }
