@@ -28,6 +28,7 @@ use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
+use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 use families::MetricFamilies;
@@ -275,6 +276,13 @@ impl Metrics {
     pub fn record_robots_fetch(&self, outcome: RobotsFetchOutcome) {
         if let Some(families) = self.enabled_families() {
             families.robots_fetches.increment(outcome);
+        }
+    }
+
+    /// Counts a request for which robots.txt is obeyed.
+    pub fn record_robots_token(&self, source: RobotsTokenSource) {
+        if let Some(families) = self.enabled_families() {
+            families.robots_tokens.increment(source);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
 use crate::report::explanation;
 use crate::report::response::ProfileResponses;
+use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 
 use super::Exit;
 use super::args::{ExplainArgs, OutputFormat};
@@ -33,9 +34,14 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
     };
     let profile = args
         .profile
-        .or_else(|| crawler?.profile())
+        .or_else(|| crawler.as_ref()?.profile())
         .unwrap_or(Profile::Generic);
     let evaluation = OfflineEvaluation::new(&policy, &facts, profile);
+    let crawler = crawler.unwrap_or(Crawler::anonymous());
+    let user_agent = args.user_agent.as_deref();
+    // Without a User-Agent, the token is known only if the policy or the crawler's settings have it.
+    let agent = Some(evaluation.robots_agent(&crawler, user_agent.unwrap_or("")))
+        .filter(|agent| user_agent.is_some() || agent.source() != RobotsTokenSource::Default);
     let text = match args.format {
         OutputFormat::Text => {
             let detail = if args.all {
@@ -44,16 +50,17 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
                 OptionDetail::SetOnly
             };
             let colors = ConsoleColors::for_stdout();
-            text_report::render(&evaluation, &facts, detail, colors, text::output_width())
+            let width = text::output_width();
+            text_report::render(&evaluation, &facts, agent, detail, colors, width)
         }
-        OutputFormat::Json => format!(
-            "{:#}\n",
-            explanation::to_json(
-                &evaluation,
-                &facts,
-                &ProfileResponses::for_evaluation(&evaluation, &facts)
-            )
-        ),
+        OutputFormat::Json => {
+            let answers = ProfileResponses::for_evaluation(&evaluation, &facts);
+            let mut document = explanation::to_json(&evaluation, &facts, &answers);
+            if let (Some(agent), Some(document)) = (agent, document.as_object_mut()) {
+                document.insert("robots_agent".to_owned(), agent_to_json(agent));
+            }
+            format!("{document:#}\n")
+        }
     };
     let refused = evaluation.decision.verdict != Verdict::Admit;
     let exit = if args.exit_code && refused {
@@ -62,6 +69,14 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
         Exit::Success
     };
     console::print(&text, exit)
+}
+
+fn agent_to_json(agent: RobotsAgent<'_>) -> Json {
+    json!({
+        "token": agent.token(),
+        "first_product": agent.first_product(),
+        "source": agent.source().as_str(),
+    })
 }
 
 /// Loads the policy, and the settings of the crawler if the policy is that of the configuration.

@@ -14,10 +14,10 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Clock;
 use crate::model::units::format_duration;
+use crate::robots::agent::RobotsAgent;
 use crate::robots::extension::UsageRule;
-use crate::robots::product_token::product_token;
 use crate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsDecision, RobotsFile};
-use crate::urls::target::UrlTarget;
+use crate::urls::target::{LaxReading, UrlTarget};
 
 use super::args::{OutputFormat, RobotsArgs, RobotsCheckArgs, RobotsCommand};
 use super::text::sanitize_text;
@@ -57,15 +57,23 @@ fn check(args: &RobotsCheckArgs) -> Exit {
     }
 }
 
-/// Returns the product token of `--agent`.
-fn parse_agent(agent: &str) -> Result<&str, Exit> {
-    let token = product_token(agent);
-    if token.is_empty() {
-        return Err(console::report_invalid(
-            &"--agent must start with a product token: letters, digits, - and _",
-        ));
+/// Parses `--agent`: a product token, a whole `User-Agent`, or `*` for the group of all other crawlers.
+fn parse_agent(agent: &str) -> Result<RobotsAgent<'_>, Exit> {
+    if agent == "*" {
+        return Ok(agent.into());
     }
-    Ok(token)
+    RobotsAgent::from_user_agent(agent).ok_or_else(|| {
+        console::report_invalid(
+            &"--agent must be *, or start with a product token: letters, digits, - and _",
+        )
+    })
+}
+
+/// Describes the tokens of a `User-Agent` that has two; `None` if it has one.
+fn describe_agent(agent: RobotsAgent<'_>) -> Option<String> {
+    let first = agent.first_product()?;
+    let token = agent.token();
+    Some(format!("{token} (and {first}: the stricter answer counts)"))
 }
 
 /// Reads a file, up to one byte more than the parser uses, so that the parser detects a file that is too long.
@@ -83,7 +91,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 /// A checker of URLs against one file for one user agent.
 struct RobotsUrlChecker<'a> {
     parsed: &'a RobotsFile,
-    agent: &'a str,
+    agent: RobotsAgent<'a>,
     format: OutputFormat,
     out: &'a mut dyn Write,
 }
@@ -104,6 +112,9 @@ impl RobotsUrlChecker<'_> {
     /// Writes the other lines of the file as text. JSON leaves them to `fetch`, since here each line is for a URL.
     fn write_extensions(&mut self) -> io::Result<()> {
         if self.format == OutputFormat::Text {
+            if let Some(agent) = describe_agent(self.agent) {
+                writeln!(self.out, "{:<9} {agent}", "agent")?;
+            }
             for (label, value) in extensions::labeled_lines(self.parsed, self.agent) {
                 writeln!(self.out, "{label:<9} {value}")?;
             }
@@ -112,19 +123,46 @@ impl RobotsUrlChecker<'_> {
     }
 
     fn check_url(&mut self, input: &str) -> io::Result<usize> {
-        let path = match path_and_query(input) {
-            Ok(path) => path,
+        let target = match parse_target(input) {
+            Ok(target) => target,
             Err(error) => {
                 self.write_error(input, &error)?;
                 return Ok(1);
             }
         };
-        let answer = RobotsCheckAnswer::new(self.parsed, self.agent, &path);
+        let answer = RobotsCheckAnswer::new(self.parsed, self.agent, target.path_and_query());
         match self.format {
-            OutputFormat::Text => writeln!(self.out, "{}", answer.to_text(input))?,
+            OutputFormat::Text => {
+                writeln!(self.out, "{}", answer.to_text(input))?;
+                if answer.decision.access == RobotsAccess::Allow {
+                    self.write_refused_reading(&target)?;
+                }
+            }
             OutputFormat::Json => writeln!(self.out, "{}", Json::Object(answer.to_json(input)))?,
         }
         Ok(0)
+    }
+
+    /// Writes a line if the proxy would refuse the URL nevertheless, because of how lax servers read it.
+    fn write_refused_reading(&mut self, target: &UrlTarget) -> io::Result<()> {
+        let reading = LaxReading::Decoded;
+        let Some(url) = target.reading(reading) else {
+            return Ok(());
+        };
+        let path = url.path_and_query();
+        let refusal = self.parsed.refusal_of_reading(self.agent, path);
+        let Some(rule) = refusal.and_then(|decision| decision.deciding_line) else {
+            return Ok(());
+        };
+        writeln!(
+            self.out,
+            "{:<9} by the proxy: {} read it as {}, line {}: {}",
+            "refused",
+            reading.servers(),
+            sanitize_text(path),
+            rule.line,
+            sanitize_text(&rule.text)
+        )
     }
 
     fn write_error(&mut self, input: &str, error: &str) -> io::Result<()> {
@@ -138,19 +176,31 @@ impl RobotsUrlChecker<'_> {
     }
 }
 
-/// Returns the path and query of a URL in the form that the proxy would send. The input may be a path without a host.
-fn path_and_query(input: &str) -> Result<String, String> {
-    let url = if input.starts_with('/') && !input.starts_with("//") {
-        format!("http://host.invalid{input}")
+/// Parses a URL as the proxy does. The input may be a path without a host.
+fn parse_target(input: &str) -> Result<UrlTarget, String> {
+    let url = if input.starts_with('/') {
+        requested_url(&format!("http://host.invalid{input}"))
     } else {
-        input.to_owned()
+        requested_url(input)
     };
-    let target = UrlTarget::parse(&url).map_err(|error| error.to_string())?;
-    Ok(target.path_and_query().to_owned())
+    UrlTarget::parse(&url).map_err(|error| error.to_string())
+}
+
+/// Returns a URL without user info and fragment, which are not part of what a crawler requests.
+fn requested_url(url: &str) -> String {
+    let url = url.split('#').next().unwrap_or(url);
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    format!("{scheme}://{host}{path}")
 }
 
 /// The directives of a file that apply to one URL.
 struct RobotsCheckAnswer<'a> {
+    agent: RobotsAgent<'a>,
     decision: RobotsDecision<'a>,
     delay: Option<Duration>,
     /// The interval between requests that Request-rate demands at this time of day.
@@ -159,8 +209,9 @@ struct RobotsCheckAnswer<'a> {
 }
 
 impl<'a> RobotsCheckAnswer<'a> {
-    fn new(parsed: &'a RobotsFile, agent: &str, path_and_query: &str) -> Self {
+    fn new(parsed: &'a RobotsFile, agent: RobotsAgent<'a>, path_and_query: &str) -> Self {
         Self {
+            agent,
             decision: parsed.decide(agent, path_and_query),
             delay: parsed.crawl_delay(agent),
             rate: parsed.request_interval(agent, || {
@@ -201,6 +252,7 @@ impl<'a> RobotsCheckAnswer<'a> {
         let rule = self.decision.deciding_line.as_ref();
         let entries = [
             ("url", json!(input)),
+            ("agent", json!(self.agent.token())),
             ("allow", json!(self.decision.access == RobotsAccess::Allow)),
             ("line", json!(rule.map(|rule| rule.line))),
             ("rule", json!(rule.map(|rule| &rule.text))),

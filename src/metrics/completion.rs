@@ -334,6 +334,7 @@ impl RequestRecord {
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),
+            robots_agent: self.robots_agent.as_deref(),
             outcome: self.log_outcome(),
             subject: self.log_subject(),
             is_configured: self.crawler != CrawlerIndex::ANONYMOUS,

@@ -8,6 +8,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Re
 
 use crate::ledger::event::LedgerEventKind;
 use crate::model::crawl_status::CrawlStatus;
+use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 use super::content::ContentFamily;
@@ -187,6 +188,10 @@ metric_families! {
          verify: skip.";
     robots_fetches: Counters<RobotsFetchOutcome>, "crawlgate_robots_fetches_total", ["result"],
         "Fetches of a host's robots.txt by outcome; one fetch serves all requests that wait for it.";
+    robots_tokens: Counters<RobotsTokenSource>, "crawlgate_robots_tokens_total", ["source"],
+        "Requests for which robots.txt was obeyed, by the source of the product token: policy (robots.agent), crawler \
+         (robots_agent), compatible (the product after compatible; in the User-Agent), first (its first product), or \
+         default (there is none).";
     robots_cache_entries: IntGauge, "crawlgate_robots_cache_entries", [],
         "Hosts whose robots.txt, or the lack of one, is cached; updated every few seconds.";
     ledger_urls: Gauges<CrawlStatus>, "crawlgate_ledger_urls", ["status"],

@@ -8,6 +8,7 @@ mod request;
 use crate::ledger::event::LedgerEventKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
+use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::{OUTCOMES, RobotsFetchOutcome};
 
 pub use decision::CLIENT_LEFT;
@@ -96,6 +97,7 @@ pub(super) use label_values;
 
 label_set!(CrawlStatus);
 label_set!(LedgerEventKind);
+label_set!(RobotsTokenSource);
 
 impl LabelSet for RobotsFetchOutcome {
     const COUNT: usize = OUTCOMES.len();

@@ -60,6 +60,7 @@ pub struct RequestRecord {
     pub(super) origin: Option<(u16, ContentFamily)>,
     pub(super) content_type: Option<HeaderValue>,
     pub(super) source: Option<HeaderValue>,
+    pub(super) robots_agent: Option<Box<str>>,
     pub(super) sent: Option<(u16, ResponseSource)>,
     pub(super) times: RequestTimes,
     received_bytes: u64,
@@ -98,6 +99,7 @@ impl RequestRecord {
             origin: None,
             content_type: None,
             source: None,
+            robots_agent: None,
             sent: None,
             times: RequestTimes::default(),
             received_bytes: 0,
@@ -158,6 +160,7 @@ impl RequestRecord {
         self.matched_rules.clear();
         self.shadows = None;
         self.source = None;
+        self.robots_agent = None;
     }
 
     /// Sets the rules that matched so far, at all stages, by their index in the policy; each is counted once.
@@ -244,6 +247,11 @@ impl RequestRecord {
         if self.recorder.log.is_enabled() {
             self.content_type = content_type.cloned();
         }
+    }
+
+    /// Sets the product token for which a line of robots.txt decided.
+    pub fn set_robots_agent(&mut self, token: &str) {
+        self.robots_agent = Some(token.into());
     }
 
     /// Sets the value of the policy's option `source`, which is shown in the log.

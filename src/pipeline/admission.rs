@@ -37,6 +37,7 @@ use crate::pacing::retry_after;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::stop_registry::StopRegistry;
 use crate::policy::options::politeness::Overflow;
+use crate::robots::agent::RobotsTokenSource;
 use crate::store::{HostStore, LimiterKey};
 use crate::urls::target::UrlTarget;
 
@@ -220,6 +221,11 @@ impl AdmissionQueue {
     /// Counts a request that is sent sooner than its host's robots.txt requests.
     pub fn record_capped_delay(&self) {
         self.metrics.record_capped_crawl_delay();
+    }
+
+    /// Counts a request for which robots.txt is obeyed, by the source of its product token.
+    pub fn record_robots_token(&self, source: RobotsTokenSource) {
+        self.metrics.record_robots_token(source);
     }
 
     /// Records that an origin has redirected to this URL.

@@ -24,6 +24,7 @@ use crate::policy::options::timeouts::{BodyTimeouts, OriginTimeouts};
 use crate::policy::options::{checks, schema};
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
+use crate::robots::agent::RobotsAgent;
 
 use super::document_rewrite::RewriteNeed;
 use super::facts::{EvaluationFacts, RequestFacts, TunnelFacts};
@@ -284,12 +285,16 @@ impl Evaluation {
         document: Fact<DocumentFacts<'_>>,
     ) {
         let policy = &self.snapshot.policy;
-        let agent = robots::robots_agent(robots_agent(policy, &self.trail), &self.facts);
+        let agent = robots::robots_agent(
+            robots_agent(policy, &self.trail),
+            &self.facts.crawler,
+            self.facts.user_agent(),
+        );
         let usage = usage_facts(&self.findings.usage);
         let facts = Facts {
             response: Fact::Known(response),
             document,
-            agent,
+            agent: agent.token(),
             usage_preferences: &usage,
             ..self.facts.policy_facts()
         };
@@ -306,7 +311,7 @@ impl Evaluation {
         let facts = Facts {
             response: Fact::Known(response),
             document: Fact::Unknown,
-            agent: self.robots_agent(),
+            agent: self.robots_agent().token(),
             usage_preferences: &usage,
             ..self.facts.policy_facts()
         };
@@ -317,9 +322,13 @@ impl Evaluation {
                 .is_some_and(|shadow| shadow.awaits_document(&facts))
     }
 
-    /// Returns the crawler's product token: the policy's, else that of its `User-Agent`.
-    pub(crate) fn robots_agent(&self) -> &str {
-        robots::robots_agent(robots_agent(self.policy(), &self.trail), &self.facts)
+    /// Returns the crawler's product token.
+    pub(crate) fn robots_agent(&self) -> RobotsAgent<'_> {
+        robots::robots_agent(
+            robots_agent(self.policy(), &self.trail),
+            &self.facts.crawler,
+            self.facts.user_agent(),
+        )
     }
 
     /// Returns the option `max_body`, for responses without a length.

@@ -15,7 +15,6 @@ use crate::policy::Policy;
 use crate::policy::decide::Decision;
 use crate::policy::fact::{DEFAULT_YEAR, Fact, Facts, FetchDest, LedgerPresence};
 use crate::policy::trail::Trail;
-use crate::robots::product_token::product_token;
 use crate::urls::target::{HostTarget, UrlTarget};
 
 use super::evaluation::RequestFindings;
@@ -185,12 +184,12 @@ impl RequestFacts {
         self.in_ledger = in_ledger;
     }
 
-    /// Returns the product token at the start of the `User-Agent`; empty if it has no token.
-    pub(crate) fn product_token(&self) -> &str {
+    /// Returns the `User-Agent`; empty if it is missing.
+    pub(crate) fn user_agent(&self) -> &str {
         self.user_agent
             .as_ref()
             .and_then(|agent| agent.to_str().ok())
-            .map_or("", product_token)
+            .unwrap_or("")
     }
 
     /// Returns `true` for a GET or HEAD of `/robots.txt`, which is not refused like a page. Other methods are evaluated

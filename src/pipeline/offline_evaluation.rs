@@ -1,13 +1,17 @@
 //! The evaluation of a policy on facts that were written down instead of read from a socket, and the response that a
 //! refusal would get. For cases, `decide` and `explain`; requests go through [`super::request`].
 
+use crate::model::crawler::Crawler;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, CaseFacts, CaseRefusal, Mismatch};
 use crate::policy::decide::{Cause, Decision};
+use crate::policy::options::robots::robots_agent;
 use crate::policy::trail::Trail;
+use crate::robots::agent::RobotsAgent;
 
 use super::refusal::Refusal;
+use super::stage::robots;
 
 /// An evaluation, as far as the facts reach.
 #[derive(Debug)]
@@ -34,6 +38,15 @@ impl<'p> OfflineEvaluation<'p> {
             refusal,
             profile,
         }
+    }
+
+    /// Returns the product token of a crawler in robots.txt.
+    pub fn robots_agent<'a>(
+        &'a self,
+        crawler: &'a Crawler,
+        user_agent: &'a str,
+    ) -> RobotsAgent<'a> {
+        robots::robots_agent(robots_agent(self.policy, &self.trail), crawler, user_agent)
     }
 
     /// Returns the id of the rule that decided.

@@ -17,6 +17,7 @@ use crate::policy::decide::{Cause, Decision, PolicyRefusal, Verdict};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
+use crate::robots::agent::RobotsAgent;
 use crate::urls::target::LaxReading;
 
 use super::failure_class::{self, FailureKind};
@@ -47,7 +48,7 @@ pub struct Refusal {
     /// The time for `Retry-After`, in whole seconds, if it is known.
     pub retry_after: Option<Duration>,
     /// The line of the host's robots.txt that decided.
-    pub robots_line: Option<u32>,
+    pub robots_cause: Option<Box<RobotsCause>>,
     /// The kind of error that the exchange counts as, if it failed.
     pub failure: Option<FailureKind>,
     /// The form in which it is answered.
@@ -56,6 +57,24 @@ pub struct Refusal {
     pub cause: Option<RuleIndex>,
     /// The part of the URL that the log keeps.
     pub url_detail: UrlRetention,
+}
+
+/// A line of a host's robots.txt, and the crawler that it addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RobotsCause {
+    /// The number of the line, from 1.
+    pub line: u32,
+    /// The crawler's product token.
+    pub agent: Box<str>,
+}
+
+impl RobotsCause {
+    pub(crate) fn new(line: u32, agent: RobotsAgent<'_>) -> Box<Self> {
+        Box::new(Self {
+            line,
+            agent: agent.token().into(),
+        })
+    }
 }
 
 /// The form in which a refusal is answered.
@@ -82,7 +101,7 @@ impl Refusal {
             code: None,
             received_status: None,
             retry_after: None,
-            robots_line: None,
+            robots_cause: None,
             failure: failure_class::classify_reason(reason),
             form: RefusalForm::Problem,
             cause: None,

@@ -151,6 +151,9 @@ impl ProxyService {
             refusal.cause.map(|rule| rule.0),
             refusal.url_detail,
         );
+        if let Some(cause) = &refusal.robots_cause {
+            record.set_robots_agent(&cause.agent);
+        }
         let decision = record.id().to_text();
         let policy_label = local_reply::PolicyLabel {
             name: snapshot.policy.name(),

@@ -406,8 +406,9 @@ fn proxy_status(refusal: &Refusal) -> String {
         .as_ref()
         .map_or(String::new(), |rule| format!("; rule={rule}"));
     let line = refusal
-        .robots_line
-        .map_or(String::new(), |line| format!("; line={line}"));
+        .robots_cause
+        .as_ref()
+        .map_or(String::new(), |cause| format!("; line={}", cause.line));
     let fault = refusal
         .fault
         .map_or(String::new(), |fault| format!("; {}", fault.description));

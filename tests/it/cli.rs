@@ -368,6 +368,32 @@ Rules
     );
 }
 
+/// The product token in robots.txt depends on the User-Agent, unless the policy sets it.
+#[test]
+fn explain_shows_the_token_for_robots_txt() {
+    let good = "Mozilla/5.0 (compatible; GoodBot/2.1; +http://good.example/)";
+    let explain = |arguments: &[&str]| {
+        let all = [
+            &["explain", "http://intra.example.com/", "--policy", "p.yaml"],
+            arguments,
+        ];
+        run(&all.concat(), "").stdout
+    };
+    let text = explain(&["--user-agent", good]);
+    let expected = "robots.txt\n  agent    GoodBot  (after `compatible;` in the User-Agent)\n           \
+                    Mozilla, too: the stricter answer counts\n";
+    assert!(text.contains(expected), "{text}");
+    let text = explain(&["--user-agent", "wget/1.2"]);
+    assert!(text.contains("agent    wget  (the first product"), "{text}");
+    assert!(!explain(&[]).contains("robots.txt\n"));
+    let json: Json =
+        serde_json::from_str(&explain(&["--user-agent", good, "--format", "json"])).unwrap();
+    assert_eq!(
+        json["robots_agent"],
+        json!({ "token": "GoodBot", "first_product": "Mozilla", "source": "compatible" })
+    );
+}
+
 #[test]
 fn explain_as_json_is_complete() {
     let url = "http://intra.example.com/gone/x";

@@ -18,6 +18,7 @@
 //!   rules. A Crawl-delay and a Request-rate address the agents right above them. Other extensions
 //!   are in [`extension`]. Unknown keys are counted and dropped.
 
+pub mod agent;
 mod delays;
 mod directive_agents;
 mod escape;

@@ -36,6 +36,9 @@ pub(crate) struct ExplainArgs {
     /// Name of the crawler; without --policy, its settings in the configuration apply
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
+    /// User-Agent of the request: adds the product token that is looked up in robots.txt
+    #[arg(long, value_name = "TEXT")]
+    pub user_agent: Option<String>,
     /// HTTP method
     #[arg(long, default_value = "GET")]
     pub method: String,

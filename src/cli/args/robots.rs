@@ -27,7 +27,7 @@ pub(crate) struct RobotsCheckArgs {
     /// robots.txt file, `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// User agent: a product token, or a User-Agent that starts with one
+    /// User agent: a product token, a whole User-Agent, or * for all other crawlers
     #[arg(long, value_name = "AGENT")]
     pub agent: String,
     /// URLs, or paths that start with `/` [default: read from standard input, one per line]
@@ -43,7 +43,7 @@ pub(crate) struct RobotsFetchArgs {
     /// URL of the host; its path is checked against the robots.txt
     #[arg(value_name = "URL")]
     pub url: String,
-    /// User agent: a product token, or a User-Agent that starts with one
+    /// User agent: a product token, a whole User-Agent, or * for all other crawlers
     #[arg(long, value_name = "AGENT", default_value = "crawlgate")]
     pub agent: String,
     /// Configuration file, for `egress`, `timeouts` and `limits` [default: the one that `run` would use]

@@ -16,6 +16,7 @@ use crate::policy::rule::{EnforcementMode, PolicyStage, RuleBody};
 use crate::report::decision;
 use crate::report::explanation::set_by;
 use crate::report::response::{PredictedResponse, ProfileResponses};
+use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 use crate::urls::target::UrlTarget;
 
 use crate::cli::text::{ReportText, replace_controls, truncate, wrap};
@@ -40,6 +41,7 @@ const MAX_OPTION_VALUE_COLUMNS: usize = 32;
 pub(super) fn render(
     evaluation: &OfflineEvaluation<'_>,
     facts: &CaseFacts,
+    agent: Option<RobotsAgent<'_>>,
     detail: OptionDetail,
     colors: ConsoleColors,
     width: usize,
@@ -53,6 +55,9 @@ pub(super) fn render(
     text.write_summary();
     text.write_rules();
     text.write_options();
+    if let Some(agent) = agent {
+        text.write_robots_agent(agent);
+    }
     text.write_decision();
     text.write_answer();
     text.report.into_string()
@@ -188,6 +193,22 @@ impl ExplanationText<'_> {
             truncate(&format_value(option.value), value_width),
             set_by(self.evaluation, option)
         )
+    }
+
+    /// Writes the product token that is looked up in robots.txt, and its source.
+    fn write_robots_agent(&mut self, agent: RobotsAgent<'_>) {
+        let source = match agent.source() {
+            RobotsTokenSource::Policy => "robots.agent",
+            RobotsTokenSource::Crawler => "the crawler's robots_agent",
+            RobotsTokenSource::Compatible => "after `compatible;` in the User-Agent",
+            RobotsTokenSource::First => "the first product of the User-Agent",
+            RobotsTokenSource::Default => "the User-Agent has none",
+        };
+        self.report.push_headline("robots.txt");
+        self.write_field("agent", &format!("{}  ({source})", agent.token()));
+        if let Some(first) = agent.first_product() {
+            self.write_field("", &format!("{first}, too: the stricter answer counts"));
+        }
     }
 
     fn write_decision(&mut self) {

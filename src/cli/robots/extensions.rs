@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::cli::text::sanitize_text;
 use crate::robots::RobotsFile;
+use crate::robots::agent::RobotsAgent;
 use crate::robots::extension::{ExtensionKind, ReportedLine, UsageRule};
 
 /// Formats the usage preferences for a URL as the end of a line; empty if there are none.
@@ -37,7 +38,10 @@ pub(super) fn usage_to_json(rules: &[UsageRule<'_>]) -> Json {
 }
 
 /// Returns the sitemaps, and the lines that are reported only, each with its label.
-pub(super) fn labeled_lines(rules: &RobotsFile, agent: &str) -> Vec<(&'static str, String)> {
+pub(super) fn labeled_lines(
+    rules: &RobotsFile,
+    agent: RobotsAgent<'_>,
+) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&str, String)> = rules
         .sitemaps()
         .map(|sitemap| ("sitemap", sanitize_text(&sitemap).into_owned()))
@@ -55,7 +59,7 @@ pub(super) fn labeled_lines(rules: &RobotsFile, agent: &str) -> Vec<(&'static st
 }
 
 /// Returns the same lines as the keys of an object; the values are null if there is no file.
-pub(super) fn to_json(rules: Option<&RobotsFile>, agent: &str) -> Map<String, Json> {
+pub(super) fn to_json(rules: Option<&RobotsFile>, agent: RobotsAgent<'_>) -> Map<String, Json> {
     let sitemaps = rules.map(|rules| rules.sitemaps().collect::<Json>());
     let visit_times = rules.map(|rules| values_json(rules.visit_times(agent)));
     let clean_params =

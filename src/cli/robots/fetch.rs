@@ -26,12 +26,13 @@ use crate::policy::options::politeness::PaceKey;
 use crate::proxy::header_filter::ViaName;
 use crate::proxy::robots::RobotsFetch;
 use crate::robots::RobotsFile;
+use crate::robots::agent::RobotsAgent;
 use crate::robots::state::{RobotsRules, RobotsState, RobotsValidators};
 use crate::server::new_robots_fetcher;
 use crate::store::HostStore;
 use crate::urls::target::UrlTarget;
 
-use super::{RobotsCheckAnswer, extensions, parse_agent};
+use super::{RobotsCheckAnswer, describe_agent, extensions, parse_agent, requested_url};
 
 /// Runs the command. Exits with 1 if the file is unavailable.
 pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
@@ -39,7 +40,7 @@ pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
         Ok(agent) => agent,
         Err(exit) => return exit,
     };
-    let target = match UrlTarget::parse(&args.url) {
+    let target = match UrlTarget::parse(&requested_url(&args.url)) {
         Ok(target) => target,
         Err(error) => return console::report_invalid(&format!("{error}: {:?}", args.url)),
     };
@@ -57,7 +58,7 @@ pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
 fn fetch_robots(
     settings: &Settings,
     target: &UrlTarget,
-    agent: &str,
+    agent: RobotsAgent<'_>,
     clock: &Clock,
 ) -> Result<RobotsFetch, String> {
     let metrics = Metrics::new(&[], &[]).map_err(|error| error.to_string())?;
@@ -72,7 +73,7 @@ fn fetch_robots(
     };
     let admission = AdmissionQueue::new(HostStore::new(), limits, clock.clone(), metrics.clone());
     let request = RobotsFetchRequest {
-        agent: agent.into(),
+        agent: agent.token().into(),
         crawler: Crawler::anonymous(),
         key: PaceKey::Host,
         pace: HostPace::UNLIMITED,
@@ -93,7 +94,7 @@ fn fetch_robots(
 fn print_report(
     fetch: &RobotsFetch,
     target: &UrlTarget,
-    agent: &str,
+    agent: RobotsAgent<'_>,
     format: OutputFormat,
     clock: &Clock,
 ) -> Exit {
@@ -119,7 +120,7 @@ struct RobotsFetchReport<'a> {
     fetch: &'a RobotsFetch,
     state: &'a RobotsState,
     target: &'a UrlTarget,
-    agent: &'a str,
+    agent: RobotsAgent<'a>,
 }
 
 impl RobotsFetchReport<'_> {
@@ -138,6 +139,9 @@ impl RobotsFetchReport<'_> {
         let fresh = format_duration(self.state.fresh_for);
         let stale = format_duration(self.state.stale_for());
         let _ = writeln!(text, "  meaning  {}", self.meaning());
+        if let Some(agent) = describe_agent(self.agent) {
+            let _ = writeln!(text, "  agent    {agent}");
+        }
         let _ = writeln!(text, "  valid    {fresh}");
         let _ = writeln!(text, "  stale    {stale} more, while it is fetched again");
         if let Some(rules) = self.state.file() {
@@ -157,11 +161,11 @@ impl RobotsFetchReport<'_> {
             let _ = writeln!(text, "  {label:<8} {value}");
         }
         let answer = self.answer(rules).to_text(self.target.as_str());
-        let _ = writeln!(text, "  {:<8} {answer}", self.agent);
+        let _ = writeln!(text, "  {:<8} {answer}", self.agent.token());
         text
     }
 
-    fn answer<'r>(&self, rules: &'r RobotsFile) -> RobotsCheckAnswer<'r> {
+    fn answer<'r>(&'r self, rules: &'r RobotsFile) -> RobotsCheckAnswer<'r> {
         RobotsCheckAnswer::new(rules, self.agent, self.target.path_and_query())
     }
 

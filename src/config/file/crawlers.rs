@@ -15,6 +15,7 @@ use crate::model::profile::Profile;
 use crate::model::rule_id::Slug;
 use crate::pipeline::crawlers::password::PasswordHash;
 use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration, StoredCredentials};
+use crate::robots::product_token::is_product_token;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
@@ -188,6 +189,7 @@ struct CrawlerDraft {
     sources: Vec<IpNet>,
     profile: Option<Profile>,
     hints: Vec<CrawlerHint>,
+    robots_agent: Option<String>,
 }
 
 const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
@@ -230,6 +232,16 @@ const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
                 draft.profile = read_word(node, &words, context.problems);
             },
             schema: |_| json!({ "enum": Profile::ALL.map(Profile::as_str) }),
+        },
+    ),
+    ConfigKey::new(
+        "robots_agent",
+        "Its product token in robots.txt, unless the policy sets robots.agent; none: that of its User-Agent.",
+        &CustomValue {
+            read: |node, draft: &mut CrawlerDraft, context| {
+                draft.robots_agent = parse_scalar(node, parse_robots_agent, context.problems);
+            },
+            schema: |_| text_schema(),
         },
     ),
     ConfigKey::new(
@@ -282,6 +294,10 @@ fn read_crawler(node: &Node, context: &mut ReadContext<'_>) -> Option<CrawlerReg
             ));
     }
     let crawler = Crawler::new(&name).with_hints(draft.hints);
+    let crawler = match &draft.robots_agent {
+        Some(token) => crawler.with_robots_agent(token),
+        None => crawler,
+    };
     Some(CrawlerRegistration {
         crawler: match draft.profile {
             Some(profile) => crawler.with_profile(profile),
@@ -317,6 +333,14 @@ fn read_name(node: &Node, context: &mut ReadContext<'_>) -> Option<Slug> {
     let message = "another crawler has this name";
     claim(names, name.as_str(), node, message, context.problems);
     Some(name)
+}
+
+fn parse_robots_agent(text: &str) -> Result<String, String> {
+    if is_product_token(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a product token consists of letters, digits, - and _, as in robots.txt".into())
+    }
 }
 
 /// Adds a text to those in use, and reports it if it is one of them.

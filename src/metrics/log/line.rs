@@ -89,6 +89,7 @@ log_fields! {
     Address "address" address: Option<IpAddr> => write_address;
     Error "error" error: Option<&'r str> => write_name;
     Source "source" source: Option<&'r str> => write_text_if_some;
+    RobotsAgent "robots_agent" robots_agent: Option<&'r str> => write_text_if_some;
     Shadow "shadow" shadows: &'r [ShadowDifference<'r>] => write_shadows_if_any;
     Trace "trace" trace: Option<TraceId> => write_display_if_some;
 }
@@ -477,6 +478,7 @@ mod tests {
             address: Some([192, 0, 2, 7].into()),
             error: Some("client_left"),
             source: Some("sitemap \u{85}"),
+            robots_agent: None,
             shadows: &shadows,
             trace: TraceId::new([0xab; 16]),
             outcome: LogOutcome::Allowed,

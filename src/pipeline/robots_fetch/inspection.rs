@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use crate::model::certificate_verification::CertificateVerification;
+use crate::robots::agent::RobotsAgent;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
-use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
 use crate::robots::{RobotsAccess, RobotsFile};
 
@@ -134,12 +134,12 @@ impl RobotsFileText {
 
     /// Returns the Crawl-delay for a crawler.
     pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
-        self.rules()?.crawl_delay(product_token(agent))
+        self.rules()?.crawl_delay(parse_agent(agent))
     }
 
     /// Returns the decision about a path and query for a crawler.
     pub fn ruling(&self, agent: &str, path_and_query: &str) -> Option<UrlRuling> {
-        let decision = self.rules()?.decide(product_token(agent), path_and_query);
+        let decision = self.rules()?.decide(parse_agent(agent), path_and_query);
         Some(UrlRuling {
             allow: decision.access == RobotsAccess::Allow,
             cause: decision
@@ -148,4 +148,9 @@ impl RobotsFileText {
             group: decision.group.map(Into::into),
         })
     }
+}
+
+/// Parses a product token, a `User-Agent`, or `*`.
+fn parse_agent(text: &str) -> RobotsAgent<'_> {
+    RobotsAgent::from_user_agent(text).unwrap_or("*".into())
 }

@@ -36,7 +36,7 @@ pub(crate) fn document_requirements<'j>(
     });
     awaits.then(|| DocumentRequirements {
         body_prefix: snapshot.reads_text(),
-        agent: evaluation.robots_agent(),
+        agent: evaluation.robots_agent().token(),
     })
 }
 

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::TimeSpan;
+use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pacing::pace::RequestKind;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::evaluation::Evaluation;
-use crate::pipeline::facts::RequestFacts;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, RobotsCause};
 use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::pipeline::schedules::unix_time;
 use crate::policy::options::politeness::PolitenessOption;
 use crate::policy::options::robots::{OnUnreachable, RobotsOption};
+use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
@@ -96,6 +97,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     }
     let target = &evaluation.facts().target;
     let agent = evaluation.robots_agent();
+    admission.record_robots_token(agent.source());
     let verify = evaluation.verify();
     let on_unreachable = option.on_unreachable();
     let state = match robots.cached(target, verify) {
@@ -123,7 +125,14 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     result.verdict = if evaluation.facts().reads_robots_txt() {
         serve(state, on_unreachable)
     } else {
-        apply(evaluation, &option, state, &mut result.usage, admission)
+        apply(
+            evaluation,
+            agent,
+            &option,
+            state,
+            &mut result.usage,
+            admission,
+        )
     }
     .map_err(|refusal| evaluation.refuse(refusal));
     result
@@ -140,6 +149,7 @@ fn serve(state: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<Robot
 /// Applies the file to a request for another URL.
 fn apply(
     evaluation: &Evaluation,
+    agent: RobotsAgent<'_>,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
     usage: &mut Vec<RobotsUsageStatement>,
@@ -149,10 +159,9 @@ fn apply(
         EffectiveRobots::Ignored => None,
         EffectiveRobots::Unknown => return Err(unreachable_refusal(&state)),
         EffectiveRobots::Known(state) => {
-            let agent = evaluation.robots_agent();
             check_rules(state, agent, &evaluation.facts().target)?;
             let statements = usage::read_statements(evaluation, state, agent);
-            usage::check_denied_uses(option, &statements)?;
+            usage::check_denied_uses(option, &statements, agent)?;
             *usage = statements
                 .into_iter()
                 .map(RobotsUsageStatement::from)
@@ -202,18 +211,22 @@ fn effective_robots(state: &RobotsState, on_unreachable: OnUnreachable) -> Effec
 }
 
 /// Applies the rules to the URL and to its reading by servers that decode escapes and merge slashes.
-fn check_rules(state: &RobotsState, agent: &str, target: &UrlTarget) -> Result<(), Refusal> {
+fn check_rules(
+    state: &RobotsState,
+    agent: RobotsAgent<'_>,
+    target: &UrlTarget,
+) -> Result<(), Refusal> {
     let Some(rules) = state.file() else {
         return Ok(());
     };
     let decision = rules.decide(agent, target.path_and_query());
     if decision.access == RobotsAccess::Disallow {
-        return Err(disallowed_refusal(&decision));
+        return Err(disallowed_refusal(&decision, agent));
     }
     if let Some(reading) = target.reading(LaxReading::Decoded)
         && let Some(decision) = rules.refusal_of_reading(agent, reading.path_and_query())
     {
-        let refusal = disallowed_refusal(&decision);
+        let refusal = disallowed_refusal(&decision, agent);
         let detail = format!(
             "{}; {} read the URL as one that it forbids",
             refusal.detail.as_deref().unwrap_or_default(),
@@ -228,7 +241,7 @@ fn check_rules(state: &RobotsState, agent: &str, target: &UrlTarget) -> Result<(
 /// pages are counted if the cap shortens it.
 fn capped_spacing(
     state: &RobotsState,
-    agent: &str,
+    agent: RobotsAgent<'_>,
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
@@ -243,7 +256,7 @@ fn capped_spacing(
 /// Returns the time between requests by Crawl-delay or by Request-rate, whichever is longer.
 fn requested_spacing(
     state: &RobotsState,
-    agent: &str,
+    agent: RobotsAgent<'_>,
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
@@ -259,22 +272,28 @@ fn cap_spacing(requested: Duration, evaluation: &Evaluation) -> Duration {
     requested.min(RobotsOption::new(evaluation.policy(), evaluation.trail()).crawl_delay_cap())
 }
 
-/// Returns the crawler's product token: the policy's, else that of its `User-Agent`.
+/// Returns the crawler's product token: the policy's, else that of its configuration, else that of its `User-Agent`.
 pub(crate) fn robots_agent<'a>(
     option: Option<&'a str>,
-    request_facts: &'a RequestFacts,
-) -> &'a str {
+    crawler: &'a Crawler,
+    user_agent: &'a str,
+) -> RobotsAgent<'a> {
     option
         .map(product_token)
         .filter(|token| !token.is_empty())
-        .or_else(|| Some(request_facts.product_token()).filter(|token| !token.is_empty()))
-        .unwrap_or(DEFAULT_AGENT)
+        .map(|token| RobotsAgent::new(token, RobotsTokenSource::Policy))
+        .or_else(|| {
+            let token = crawler.robots_agent()?;
+            Some(RobotsAgent::new(token, RobotsTokenSource::Crawler))
+        })
+        .or_else(|| RobotsAgent::from_user_agent(user_agent))
+        .unwrap_or(RobotsAgent::new(DEFAULT_AGENT, RobotsTokenSource::Default))
 }
 
 /// Makes a request for a newer file. The proxy's own request respects the spacing that the known file requests.
 fn refresh_request(
     evaluation: &Evaluation,
-    agent: &str,
+    agent: RobotsAgent<'_>,
     admission: &Arc<AdmissionQueue>,
     effective: EffectiveRobots<'_>,
 ) -> RobotsFetchRequest {
@@ -288,7 +307,7 @@ fn refresh_request(
 
 fn fetch_request(
     evaluation: &Evaluation,
-    agent: &str,
+    agent: RobotsAgent<'_>,
     admission: &Arc<AdmissionQueue>,
     spacing: Option<Duration>,
 ) -> RobotsFetchRequest {
@@ -299,7 +318,7 @@ fn fetch_request(
         per_address,
     } = pacing;
     RobotsFetchRequest {
-        agent: agent.into(),
+        agent: agent.token().into(),
         crawler: evaluation.facts().crawler.clone(),
         key,
         pace,
@@ -310,7 +329,7 @@ fn fetch_request(
     }
 }
 
-fn disallowed_refusal(decision: &RobotsDecision<'_>) -> Refusal {
+fn disallowed_refusal(decision: &RobotsDecision<'_>, agent: RobotsAgent<'_>) -> Refusal {
     let refusal = Refusal::new(Reason::RobotsTxt, Stage::Robots);
     let Some(cause) = &decision.deciding_line else {
         return refusal;
@@ -321,7 +340,7 @@ fn disallowed_refusal(decision: &RobotsDecision<'_>) -> Refusal {
         cause.line, cause.text
     );
     Refusal {
-        robots_line: Some(cause.line),
+        robots_cause: Some(RobotsCause::new(cause.line, agent)),
         ..refusal.with_detail(detail)
     }
 }

@@ -4,9 +4,10 @@
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::evaluation::Evaluation;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, RobotsCause};
 use crate::policy::fact::UsagePreference;
 use crate::policy::options::robots::RobotsOption;
+use crate::robots::agent::RobotsAgent;
 use crate::robots::extension::UsageRule;
 use crate::robots::state::RobotsState;
 
@@ -42,7 +43,7 @@ impl From<UsageRule<'_>> for RobotsUsageStatement {
 pub(super) fn read_statements<'k>(
     evaluation: &Evaluation,
     robots: &'k RobotsState,
-    agent: &str,
+    agent: RobotsAgent<'_>,
 ) -> Vec<UsageRule<'k>> {
     let uses = evaluation.snapshot().uses();
     match robots.file().filter(|_| uses.clone().next().is_some()) {
@@ -57,6 +58,7 @@ pub(super) fn read_statements<'k>(
 pub(super) fn check_denied_uses(
     option: &RobotsOption<'_>,
     statements: &[UsageRule<'_>],
+    agent: RobotsAgent<'_>,
 ) -> Result<(), Refusal> {
     let mut denied = statements
         .iter()
@@ -65,7 +67,7 @@ pub(super) fn check_denied_uses(
         Some(statement) => Err(with_usage_detail(
             Refusal::new(Reason::Usage, Stage::Robots),
             &statement.purpose,
-            statement.line,
+            RobotsCause::new(statement.line, agent),
             &statement.line_text,
         )),
         None => Ok(()),
@@ -90,17 +92,24 @@ pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Re
         .filter(|statement| statement.fact.1 == UsagePreference::Deny);
     match denied.find(|statement| is_declared(&option, &statement.fact.0)) {
         Some(statement) => {
-            with_usage_detail(refusal, &statement.fact.0, statement.line, &statement.rule)
+            let cause = RobotsCause::new(statement.line, evaluation.robots_agent());
+            with_usage_detail(refusal, &statement.fact.0, cause, &statement.rule)
         }
         None => refusal.with_detail(BY_THE_ANSWER),
     }
 }
 
-fn with_usage_detail(refusal: Refusal, purpose: &str, line: u32, rule: &str) -> Refusal {
+fn with_usage_detail(
+    refusal: Refusal,
+    purpose: &str,
+    cause: Box<RobotsCause>,
+    rule: &str,
+) -> Refusal {
+    let line = cause.line;
     let detail =
         format!("line {line} of the host's robots.txt denies the use {purpose}: it is {rule:?}");
     Refusal {
-        robots_line: Some(line),
+        robots_cause: Some(cause),
         ..refusal.with_detail(detail)
     }
 }

@@ -29,7 +29,7 @@ fn output(text: &str) -> String {
 }
 
 /// A text with one error, or two related ones, and the message; `HASH` is replaced by a hash.
-const MISTAKES: [(&str, &str); 19] = [
+const MISTAKES: [(&str, &str); 20] = [
     (
         "crawlers: news",
         "c.yaml:1:11: error: `crawlers` must be a list (`[a, b]`); found `news`",
@@ -59,7 +59,7 @@ const MISTAKES: [(&str, &str); 19] = [
         "crawlers: [{ name: a, soures: [10.0.0.1] }]",
         "c.yaml:1:12: warning: nothing identifies the clients of a; give it `auth`, `sources`, or a listener of its \
              own (`listen: [{addr, crawler}]`)\n\
-             c.yaml:1:23: error: unknown key; found `soures`; allowed: name, auth, sources, profile, may; \
+             c.yaml:1:23: error: unknown key; found `soures`; allowed: name, auth, sources, profile, robots_agent, may; \
              did you mean `sources`?",
     ),
     (
@@ -81,6 +81,10 @@ const MISTAKES: [(&str, &str); 19] = [
         "c.yaml:1:53: error: not an allowed value; found `scapy`; allowed: generic, \
              strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; \
              did you mean `scrapy`?",
+    ),
+    (
+        "crawlers: [{ name: a, sources: [10.0.0.1], robots_agent: Foo/1 }]",
+        "c.yaml:1:58: error: a product token consists of letters, digits, - and _, as in robots.txt; found `Foo/1`",
     ),
     (
         "crawlers: [{ name: a, sources: [10.0.0.1], may: [deph] }]",

@@ -44,6 +44,83 @@ fn words() {
 }
 
 #[test]
+fn paths_may_begin_with_two_slashes_and_urls_have_fragments() {
+    let file = "User-agent: *\nDisallow: //y\nDisallow: /x\nAllow: /x$\n";
+    let arguments = [
+        "--file",
+        "-",
+        "--agent",
+        "*",
+        "//",
+        "//y",
+        "/x#part",
+        "http://a.example/x/1#part",
+        "http://user:pass@a.example/x/1",
+    ];
+    let output = run(&arguments, file);
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "allow     //  no rule matches  (group *)",
+            "disallow  //y  line 2: Disallow: //y  (group *)",
+            "allow     /x#part  line 4: Allow: /x$  (group *)",
+            "disallow  http://a.example/x/1#part  line 3: Disallow: /x  (group *)",
+            "disallow  http://user:pass@a.example/x/1  line 3: Disallow: /x  (group *)",
+        ],
+        "{}",
+        output.stderr
+    );
+    assert_eq!(output.code, 0);
+}
+
+/// The token that is used is shown if `--agent` is not just a token.
+#[test]
+fn a_user_agent_is_reduced_to_its_token() {
+    let file = "User-agent: GoodBot\nDisallow: /good\n\nUser-agent: Mozilla\nDisallow: /mozilla\n";
+    let agent = "Mozilla/5.0 (compatible; GoodBot/2.1; +http://good.example/)";
+    let output = run(
+        &["--file", "-", "--agent", agent, "/good", "/mozilla", "/"],
+        file,
+    );
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "agent     GoodBot (and Mozilla: the stricter answer counts)",
+            "disallow  /good  line 2: Disallow: /good  (group GoodBot)",
+            "disallow  /mozilla  line 5: Disallow: /mozilla  (group Mozilla)",
+            "allow     /  no rule matches  (group GoodBot)",
+        ],
+        "{}",
+        output.stderr
+    );
+    let output = run(
+        &["--file", "-", "--agent", agent, "--format", "json", "/good"],
+        file,
+    );
+    let json: Json = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(json["agent"], "GoodBot");
+}
+
+/// The verdict is that of RFC 9309 on the path as given; a further line says that the proxy is stricter.
+#[test]
+fn a_disallowed_reading_adds_a_line() {
+    let arguments = ["--file", "robots.txt", "--agent", "newsbot", "//x/1", "//q"];
+    let output = run(&arguments, "");
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "allow     //x/1  no rule matches  (group NewsBot)  crawl-delay 2500ms",
+            "refused   by the proxy: servers that decode escapes and merge slashes read it as /x/1, line 2: Disallow: /x",
+            "allow     //q  no rule matches  (group NewsBot)  crawl-delay 2500ms"
+        ]
+    );
+}
+
+#[test]
 fn json_from_standard_input() {
     let output = run(
         &[
@@ -65,8 +142,8 @@ fn json_from_standard_input() {
     assert_eq!(
         lines[0],
         json!({
-            "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null,
-            "request_rate": null, "usage": {},
+            "url": "/x", "agent": "other", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*",
+            "crawl_delay": null, "request_rate": null, "usage": {},
         })
     );
     assert!(lines[1]["error"].is_string(), "{}", lines[1]);

@@ -100,7 +100,7 @@ fn check(file: &str, at_least: usize) {
     for q in &questions {
         let parsed = RobotsFile::parse(&q.body);
         let path = q.path();
-        let ruling = parsed.decide(&q.agent, &path);
+        let ruling = parsed.decide(q.agent.as_str(), &path);
         let line = ruling.deciding_line.as_ref().map_or(0, |cause| cause.line);
         if ruling.access != q.access || q.line.is_some_and(|l| l != line) {
             wrong.push(format!("{}: {} {}: {ruling:?}", q.name, q.agent, q.url));

@@ -205,6 +205,69 @@ fn a_redirect_to_a_dead_server_is_not_blamed_on_the_host() {
     }
 }
 
+/// The token by which robots.txt addresses a crawler.
+#[test]
+fn the_token_is_the_product_after_compatible() {
+    const GOOD: &str = "Mozilla/5.0 (compatible; GoodBot/2.1; +http://good.example/)";
+    let file = "User-agent: GoodBot\nDisallow: /good\nUser-agent: Mozilla\nDisallow: /mozilla\n\
+                User-agent: Configured\nDisallow: /configured\nUser-agent: *\nDisallow: /any\n";
+    let origin = ScriptedOrigin::respond(move |request| match request.path() {
+        "/robots.txt" => response(200, "", file),
+        _ => response(200, "", "page"),
+    });
+    let gate_of = |robots: &str, crawlers: &str| {
+        let config = format!(
+            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+             policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: log.json }}\n\
+             egress: {{ allow_loopback: true, ports: [1-65535], hosts: {{ a.test: 127.0.0.1 }} }}\n{crawlers}"
+        );
+        let policy = format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, \
+             politeness: {{ delay: 0s, concurrency: 100 }} }}\n"
+        );
+        TestProxy::start(&config, &policy)
+    };
+    let user_agent = gate_of("{}", "");
+    let policy = gate_of("{ agent: goodbot }", "");
+    let crawler = gate_of(
+        "{}",
+        "crawlers: [{ name: c, sources: [127.0.0.1/32], robots_agent: Configured }]\n",
+    );
+    let windows = "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)";
+    for (gate, agent, path, status) in [
+        (&user_agent, GOOD, "/good", 451),
+        // Both products have groups: the stricter answer counts.
+        (&user_agent, GOOD, "/mozilla", 451),
+        (&user_agent, GOOD, "/any", 200),
+        (&user_agent, windows, "/good", 200),
+        (&user_agent, windows, "/mozilla", 451),
+        (&user_agent, "Other/1 (compatible; Unknown/1)", "/any", 451),
+        (&user_agent, "Other/1 (compatible; Unknown/1)", "/good", 200),
+        (&policy, windows, "/good", 451),
+        (&policy, GOOD, "/mozilla", 200),
+        (&crawler, GOOD, "/configured", 451),
+        (&crawler, GOOD, "/good", 200),
+    ] {
+        get_as(gate, &origin.url("a.test", path), agent).check(status, &[]);
+    }
+    for (gate, source, requests) in [
+        (&user_agent, "compatible", 5.0),
+        (&user_agent, "first", 2.0),
+        (&policy, "policy", 2.0),
+        (&crawler, "crawler", 2.0),
+    ] {
+        let series = format!("crawlgate_robots_tokens_total{{source=\"{source}\"}}");
+        assert!((gate.metric(&series) - requests).abs() < 0.5, "{series}");
+    }
+    let refusals: Vec<_> = user_agent
+        .decisions(7)
+        .into_iter()
+        .filter(|line| line["reason"] == "robots_txt")
+        .map(|line| line["robots_agent"].clone())
+        .collect();
+    assert_eq!(refusals, ["GoodBot", "GoodBot", "Mozilla", "Unknown"]);
+}
+
 #[test]
 fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
     let origin = site();

@@ -18,6 +18,7 @@ struct CrawlerInner {
     name: Arc<str>,
     profile: Option<Profile>,
     hints: Box<[CrawlerHint]>,
+    robots_agent: Option<Box<str>>,
 }
 
 impl Crawler {
@@ -30,6 +31,7 @@ impl Crawler {
             name: Self::ANONYMOUS.into(),
             profile: None,
             hints: Box::default(),
+            robots_agent: None,
         }))
     }
 
@@ -39,6 +41,7 @@ impl Crawler {
             name: name.shared(),
             profile: None,
             hints: Box::default(),
+            robots_agent: None,
         }))
     }
 
@@ -60,6 +63,15 @@ impl Crawler {
         }))
     }
 
+    /// Sets the product token in robots.txt, which then applies whatever the `User-Agent`.
+    #[must_use]
+    pub fn with_robots_agent(self, token: &str) -> Self {
+        Self(Arc::new(CrawlerInner {
+            robots_agent: Some(token.into()),
+            ..Arc::unwrap_or_clone(self.0)
+        }))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0.name
@@ -72,6 +84,11 @@ impl Crawler {
     /// The configured profile. `None` leaves the choice to the `User-Agent` or the general setting.
     pub fn profile(&self) -> Option<Profile> {
         self.0.profile
+    }
+
+    /// The configured product token in robots.txt. `None` leaves the choice to the `User-Agent`.
+    pub fn robots_agent(&self) -> Option<&str> {
+        self.0.robots_agent.as_deref()
     }
 
     /// Returns `true` if this crawler may use a request header. Headers that do not count are

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::agent::RobotsAgent;
 use super::file::RobotsFile;
 use super::request_rate::RequestRate;
 
@@ -24,12 +25,15 @@ impl DelayLines {
 
 impl RobotsFile {
     /// Returns the Crawl-delay of a crawler's group: the longest if there are several.
-    pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
-        self.lines_for(&self.delays.delays, agent).max()
+    pub fn crawl_delay<'a>(&self, agent: impl Into<RobotsAgent<'a>>) -> Option<Duration> {
+        self.lines_for(&self.delays.delays, agent.into()).max()
     }
 
     /// Returns the Request-rate lines of a crawler's group.
-    pub(super) fn request_rates(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
+    pub(super) fn request_rates(
+        &self,
+        agent: RobotsAgent<'_>,
+    ) -> impl Iterator<Item = RequestRate> + use<'_> {
         self.lines_for(&self.delays.rates, agent)
     }
 
@@ -37,13 +41,11 @@ impl RobotsFile {
     fn lines_for<'a, T: Copy>(
         &'a self,
         lines: &'a [(u32, T)],
-        agent: &str,
+        agent: RobotsAgent<'_>,
     ) -> impl Iterator<Item = T> + use<'a, T> {
-        let group = match lines {
-            [] => &[],
-            _ => self.directive_agents.group(&self.text, agent),
-        };
-        group.iter().flat_map(move |agent| {
+        let groups = self.directive_agents.groups(&self.text, agent);
+        let agents = groups.own.iter().chain(groups.first_product);
+        agents.flat_map(move |agent| {
             let start = lines.partition_point(|(section, _)| *section < agent.section);
             lines
                 .get(start..)

@@ -5,16 +5,17 @@
 //! they do: a line addresses the agents right above it. Otherwise a delay for one crawler would
 //! apply to those of the next group, too, since many files list the delays without any rule.
 
-use super::rules::{AgentLine, TextSpan, agent_group, sort_agents};
+use super::agent::RobotsAgent;
+use super::rules::{AgentGroups, AgentLine, TextSpan, agent_groups, sort_agents};
 
 /// The user-agent lines of a file, with sections that end with the lines that address them.
 #[derive(Debug, Default)]
 pub(super) struct DirectiveAgents(Box<[AgentLine]>);
 
 impl DirectiveAgents {
-    /// Returns the user-agent lines for a crawler, else those for `*`.
-    pub(super) fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
-        agent_group(&self.0, text, agent)
+    /// Returns the user-agent lines for a crawler.
+    pub(super) fn groups(&self, text: &[u8], agent: RobotsAgent<'_>) -> AgentGroups<'_> {
+        agent_groups(&self.0, text, agent)
     }
 
     pub(super) fn memory_size(&self) -> usize {

@@ -18,6 +18,7 @@ mod builder;
 
 use std::borrow::Cow;
 
+use super::agent::RobotsAgent;
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
 use super::pattern::{RobotsPattern, UrlForm, matches_rest};
@@ -130,21 +131,25 @@ impl RobotsFile {
     /// preferences.
     ///
     /// `agent` is the product token; `path_and_query` starts with `/`.
-    pub fn usage_rules(&self, agent: &str, path_and_query: &str) -> Vec<UsageRule<'_>> {
-        self.collect_usage_rules(agent, path_and_query, |line, found| {
+    pub fn usage_rules<'a>(
+        &self,
+        agent: impl Into<RobotsAgent<'a>>,
+        path_and_query: &str,
+    ) -> Vec<UsageRule<'_>> {
+        self.collect_usage_rules(agent.into(), path_and_query, |line, found| {
             self.add_all_preferences(line, found)
         })
     }
 
     /// Returns the preferences for a crawler and a URL for the given purposes, however many others
     /// the file names. Purposes without a preference are omitted.
-    pub fn usage_rules_for<'n>(
+    pub fn usage_rules_for<'a, 'n>(
         &self,
-        agent: &str,
+        agent: impl Into<RobotsAgent<'a>>,
         path_and_query: &str,
         names: impl Iterator<Item = &'n str> + Clone,
     ) -> Vec<UsageRule<'_>> {
-        self.collect_usage_rules(agent, path_and_query, |line, found| {
+        self.collect_usage_rules(agent.into(), path_and_query, |line, found| {
             for name in names.clone() {
                 self.add_named_preference(line, name, found);
             }
@@ -153,7 +158,7 @@ impl RobotsFile {
 
     fn collect_usage_rules<'a>(
         &'a self,
-        agent: &str,
+        agent: RobotsAgent<'_>,
         path_and_query: &str,
         mut add: impl FnMut(&ExtensionLine, &mut Vec<UsageRule<'a>>),
     ) -> Vec<UsageRule<'a>> {
@@ -165,9 +170,8 @@ impl RobotsFile {
             query_decoded: decode_query_delimiters(&normal),
             normal: &normal,
         };
-        let group = self.directive_agents.group(&self.text, agent);
         let mut found = Vec::new();
-        for scope in [LineScope::Site, LineScope::Group(group)] {
+        for scope in self.line_scopes(agent) {
             for line in extensions.matching_usage_lines(scope, &url) {
                 add(line, &mut found);
             }
@@ -178,12 +182,20 @@ impl RobotsFile {
 
     /// Returns the values of the Visit-time lines for a crawler: those of its group and of the
     /// site.
-    pub fn visit_times(&self, agent: &str) -> Vec<ReportedLine<'_>> {
-        let group = self.directive_agents.group(&self.text, agent);
-        let scopes = [LineScope::Site, LineScope::Group(group)];
+    pub fn visit_times<'a>(&self, agent: impl Into<RobotsAgent<'a>>) -> Vec<ReportedLine<'_>> {
+        let scopes = self.line_scopes(agent.into());
         self.collect_reported_lines(ExtensionKind::VisitTime, |line| {
             scopes.iter().any(|scope| scope.contains(line))
         })
+    }
+
+    fn line_scopes(&self, agent: RobotsAgent<'_>) -> [LineScope<'_>; 3] {
+        let groups = self.directive_agents.groups(&self.text, agent);
+        [
+            LineScope::Site,
+            LineScope::Group(groups.own),
+            LineScope::Group(groups.first_product),
+        ]
     }
 
     /// Returns the values of all lines of a kind, in order.

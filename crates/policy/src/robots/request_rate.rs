@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::model::week::{DaySet, HourRange, UtcOffset, WeekMinute, parse_minute_of_day};
 
+use super::agent::RobotsAgent;
 use super::file::RobotsFile;
 
 /// A Request-rate line.
@@ -50,16 +51,16 @@ impl RobotsFile {
     /// Returns the minimum time between two requests by the Request-rate lines of a crawler's
     /// group: the longest if several apply. `wall`, the time since 1970, is called only if the file
     /// has such a line.
-    pub fn request_interval(
+    pub fn request_interval<'a>(
         &self,
-        agent: &str,
+        agent: impl Into<RobotsAgent<'a>>,
         wall: impl FnOnce() -> Duration,
     ) -> Option<Duration> {
         if self.delays.rates.is_empty() {
             return None;
         }
         let wall = wall();
-        self.request_rates(agent)
+        self.request_rates(agent.into())
             .filter_map(|rate| rate.interval_at(wall))
             .max()
     }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::agent::RobotsAgent;
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
 use super::pattern::{PatternEnd, RobotsPattern, UrlForm, matches_rest};
@@ -45,36 +46,60 @@ pub struct DecidingLine<'a> {
 impl RobotsFile {
     /// Decides a URL for a crawler.
     ///
-    /// `agent` is the crawler's product token, compared regardless of case; `path_and_query` starts
+    /// `agent` has the crawler's product token, compared regardless of case; `path_and_query` starts
     /// with `/`. All groups for the token count as one; without any, those for `*` apply. The
-    /// longest pattern wins, Allow among equals, and the first line among equal rules.
-    /// `/robots.txt` is always allowed.
-    pub fn decide(&self, agent: &str, path_and_query: &str) -> RobotsDecision<'_> {
-        let (group, rule) = self.best_rule(agent, path_and_query);
-        self.decision(group, rule)
+    /// longest pattern wins, Allow among equals, and the first line among equal rules. If the agent
+    /// has a second token with groups, the stricter decision counts. `/robots.txt` is always
+    /// allowed.
+    pub fn decide<'a>(
+        &self,
+        agent: impl Into<RobotsAgent<'a>>,
+        path_and_query: &str,
+    ) -> RobotsDecision<'_> {
+        self.decide_by_rules(agent.into(), path_and_query, RuleSelection::All)
     }
 
     /// Decides a reading of a URL by lax servers, for a URL that is allowed as written; `None` if that
     /// does not forbid it. A rule for the whole site does not count, since an Allow may name the URL
     /// as it is written.
-    pub fn refusal_of_reading(
+    pub fn refusal_of_reading<'a>(
         &self,
-        agent: &str,
+        agent: impl Into<RobotsAgent<'a>>,
         path_and_query: &str,
     ) -> Option<RobotsDecision<'_>> {
-        let (group, rule) = self.best_rule(agent, path_and_query);
-        rule.filter(|rule| rule.access == RobotsAccess::Disallow && rule.octets > 1)
-            .map(|rule| self.decision(group, Some(rule)))
+        let decision =
+            self.decide_by_rules(agent.into(), path_and_query, RuleSelection::PartsOfTheSite);
+        Some(decision).filter(|decision| decision.access == RobotsAccess::Disallow)
     }
 
-    fn best_rule(&self, agent: &str, path_and_query: &str) -> (&[AgentLine], Option<&RobotsRule>) {
-        let group = self.table.group(&self.text, agent);
+    fn decide_by_rules(
+        &self,
+        agent: RobotsAgent<'_>,
+        path_and_query: &str,
+        rules: RuleSelection,
+    ) -> RobotsDecision<'_> {
+        let groups = agent_groups(&self.table.agents, &self.text, agent);
+        let decision = self.decide_for_group(groups.own, path_and_query, rules);
+        if decision.access == RobotsAccess::Disallow || groups.first_product.is_empty() {
+            return decision;
+        }
+        let second = self.decide_for_group(groups.first_product, path_and_query, rules);
+        match second.access {
+            RobotsAccess::Allow => decision,
+            RobotsAccess::Disallow => second,
+        }
+    }
+
+    fn decide_for_group(
+        &self,
+        group: &[AgentLine],
+        path_and_query: &str,
+        rules: RuleSelection,
+    ) -> RobotsDecision<'_> {
         let url = Some(path_and_query).filter(|url| !is_robots_txt(url));
-        let rule = url.and_then(|url| self.table.best_match(group, url.as_bytes()));
-        (group, rule)
-    }
-
-    fn decision(&self, group: &[AgentLine], rule: Option<&RobotsRule>) -> RobotsDecision<'_> {
+        let rule = url
+            .and_then(|url| self.table.best_match(group, url.as_bytes()))
+            .filter(|rule| rules == RuleSelection::All || rule.octets > 1);
         RobotsDecision {
             access: rule.map_or(RobotsAccess::Allow, |rule| rule.access),
             deciding_line: rule.map(|rule| DecidingLine {
@@ -84,6 +109,14 @@ impl RobotsFile {
             group: group.first().map(|agent| self.text_at(agent.token)),
         }
     }
+}
+
+/// The rules that may decide.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RuleSelection {
+    All,
+    /// Those whose pattern is longer than `/`.
+    PartsOfTheSite,
 }
 
 /// Returns `true` for the path `/robots.txt`, with or without a query.
@@ -170,16 +203,29 @@ fn agents_with_token<'a>(agents: &'a [AgentLine], text: &[u8], token: &[u8]) -> 
     rest.get(..length).unwrap_or_default()
 }
 
-/// Returns the user-agent lines for a crawler, else those for `*`, from sorted lines.
-pub(super) fn agent_group<'a>(
+/// The user-agent lines for a crawler.
+#[derive(Clone, Copy)]
+pub(super) struct AgentGroups<'a> {
+    /// Those for its token, else those for `*`.
+    pub(super) own: &'a [AgentLine],
+    /// Those for its first product, if that is another one.
+    pub(super) first_product: &'a [AgentLine],
+}
+
+/// Returns the user-agent lines for a crawler, from sorted lines.
+pub(super) fn agent_groups<'a>(
     agents: &'a [AgentLine],
     text: &[u8],
-    agent: &str,
-) -> &'a [AgentLine] {
-    match agents_with_token(agents, text, agent.as_bytes()) {
+    agent: RobotsAgent<'_>,
+) -> AgentGroups<'a> {
+    let own = match agents_with_token(agents, text, agent.token().as_bytes()) {
         [] => agents_with_token(agents, text, b"*"),
         own => own,
-    }
+    };
+    let first_product = agent.first_product().map_or(&[][..], |product| {
+        agents_with_token(agents, text, product.as_bytes())
+    });
+    AgentGroups { own, first_product }
 }
 
 /// Sorts user-agent lines by token regardless of case, then by position. Duplicates in a section
@@ -206,11 +252,6 @@ pub(super) struct RuleTable {
 }
 
 impl RuleTable {
-    /// Returns the user-agent lines for a crawler, else those for `*`.
-    fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
-        agent_group(&self.agents, text, agent)
-    }
-
     fn section(&self, agent: &AgentLine) -> Option<&RuleSection> {
         self.sections.get(agent.section as usize)
     }

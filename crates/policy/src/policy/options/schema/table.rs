@@ -105,7 +105,7 @@ pub const SPECS: &[OptionSpec] = &[
         "robots.agent",
         OptionShape::TextOrNone,
         Until(Destination),
-        "The product token that selects the rules; none: that of the request's User-Agent.",
+        "The product token that selects the rules; none: that of the crawler, else of its User-Agent.",
     ),
     row(
         "robots.on_unreachable",
