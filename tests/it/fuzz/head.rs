@@ -42,6 +42,7 @@ pub(crate) fn run(input: &[u8]) {
     }
     if let Ok(ScanProgress::Complete(head)) = result
         && !head.needs_encoding
+        && !head.has_later_version
     {
         let head = &input[head.bytes];
         let mut fields = [httparse::EMPTY_HEADER; 64];

@@ -56,7 +56,7 @@ impl RobotsFile {
         agent: impl Into<RobotsAgent<'a>>,
         path_and_query: &str,
     ) -> RobotsDecision<'_> {
-        self.decide_by_rules(agent.into(), path_and_query, RuleSelection::All)
+        self.decide_by_rules(agent.into(), path_and_query, CountedRules::All)
     }
 
     /// Decides a reading of a URL by lax servers, for a URL that is allowed as written; `None` if that
@@ -68,7 +68,7 @@ impl RobotsFile {
         path_and_query: &str,
     ) -> Option<RobotsDecision<'_>> {
         let decision =
-            self.decide_by_rules(agent.into(), path_and_query, RuleSelection::PartsOfTheSite);
+            self.decide_by_rules(agent.into(), path_and_query, CountedRules::PartsOfTheSite);
         Some(decision).filter(|decision| decision.access == RobotsAccess::Disallow)
     }
 
@@ -76,7 +76,7 @@ impl RobotsFile {
         &self,
         agent: RobotsAgent<'_>,
         path_and_query: &str,
-        rules: RuleSelection,
+        rules: CountedRules,
     ) -> RobotsDecision<'_> {
         let groups = agent_groups(&self.table.agents, &self.text, agent);
         let decision = self.decide_for_group(groups.own, path_and_query, rules);
@@ -94,12 +94,12 @@ impl RobotsFile {
         &self,
         group: &[AgentLine],
         path_and_query: &str,
-        rules: RuleSelection,
+        rules: CountedRules,
     ) -> RobotsDecision<'_> {
         let url = Some(path_and_query).filter(|url| !is_robots_txt(url));
         let rule = url
             .and_then(|url| self.table.best_match(group, url.as_bytes()))
-            .filter(|rule| rules == RuleSelection::All || rule.octets > 1);
+            .filter(|rule| rules == CountedRules::All || rule.octets > 1);
         RobotsDecision {
             access: rule.map_or(RobotsAccess::Allow, |rule| rule.access),
             deciding_line: rule.map(|rule| DecidingLine {
@@ -113,7 +113,7 @@ impl RobotsFile {
 
 /// The rules that may decide.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum RuleSelection {
+enum CountedRules {
     All,
     /// Those whose pattern is longer than `/`.
     PartsOfTheSite,
