@@ -28,7 +28,7 @@ fn main() {
     divan::main();
 }
 
-struct Bench {
+struct RecordBench {
     recorder: Recorder,
     policy: Arc<PolicyMetrics>,
     target: UrlTarget,
@@ -48,7 +48,7 @@ impl Write for DiscardWriter {
     }
 }
 
-impl Bench {
+impl RecordBench {
     fn new(writer: Option<DiscardWriter>) -> Self {
         let clock = Clock::system();
         let metrics = Metrics::new(&[], &[]).expect("names are valid");
@@ -113,31 +113,31 @@ impl Bench {
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_log_none(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(None);
+    let bench = RecordBench::new(None);
     bencher.bench_local(|| bench.allowed());
 }
 
 #[divan::bench(sample_size = 1000)]
 fn rejected_log_none(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(None);
+    let bench = RecordBench::new(None);
     bencher.bench_local(|| bench.rejected());
 }
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_logged(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Some(DiscardWriter));
+    let bench = RecordBench::new(Some(DiscardWriter));
     bencher.bench_local(|| bench.allowed());
 }
 
 #[divan::bench(threads = [2], sample_size = 1000)]
 fn allowed_log_none_two_threads(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(None);
+    let bench = RecordBench::new(None);
     bencher.bench(|| bench.allowed());
 }
 
 #[divan::bench]
 fn scrape(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(None);
+    let bench = RecordBench::new(None);
     bench.allowed();
     bencher.bench_local(|| bench.recorder.metrics().render().len());
 }

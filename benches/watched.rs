@@ -84,7 +84,7 @@ fn main() {
         .filter(|(name, ..)| only.is_none_or(|only| only.split(',').any(|other| other == *name)))
         .collect();
 
-    let bench = Bench {
+    let bench = WatchedBench {
         binary: binary.into(),
         origin: load::origin(),
         workers,
@@ -140,7 +140,7 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
-struct Bench {
+struct WatchedBench {
     binary: PathBuf,
     origin: SocketAddr,
     workers: usize,
@@ -149,7 +149,7 @@ struct Bench {
     page_age: Cell<Duration>,
 }
 
-impl Bench {
+impl WatchedBench {
     /// Measures the microseconds of processor time per request. Returns them with the summary of
     /// the page, if it was open.
     fn measure(

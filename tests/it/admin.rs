@@ -27,12 +27,12 @@ use crate::support::admin::{TestAdmin, default_apis};
 
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
-pub(crate) struct Bench {
+pub(crate) struct AdminBench {
     admin: TestAdmin,
     draining: Arc<AtomicBool>,
 }
 
-impl Bench {
+impl AdminBench {
     pub(crate) async fn new(token: Option<&str>) -> Self {
         let draining = Arc::new(AtomicBool::new(false));
         let observed = Arc::clone(&draining);
@@ -101,7 +101,7 @@ pub(crate) fn body(answer: &str) -> &str {
 
 #[tokio::test]
 async fn pages_are_served() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let metrics = bench.ask("GET /metrics", "").await;
     assert_eq!(status(&metrics), 200);
     assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
@@ -116,7 +116,7 @@ async fn pages_are_served() {
 
 #[tokio::test]
 async fn the_ca_certificates_are_served_without_a_token() {
-    let none = Bench::new(None).await.ask("GET /ca.pem", "").await;
+    let none = AdminBench::new(None).await.ask("GET /ca.pem", "").await;
     assert_eq!(status(&none), 404);
     assert!(
         body(&none).contains("there is no certificate authority to trust"),
@@ -128,7 +128,7 @@ async fn the_ca_certificates_are_served_without_a_token() {
         authorities: Some("one\ntwo\n".into()),
         ..default_apis()
     };
-    let bench = Bench::with_apis(guard, apis).await;
+    let bench = AdminBench::with_apis(guard, apis).await;
     let some = bench.ask("GET /ca.pem", "").await;
     assert_eq!(status(&some), 200, "no token is asked for");
     assert_eq!(body(&some), "one\ntwo\n", "no token is asked for");
@@ -147,7 +147,7 @@ async fn the_ca_certificates_are_served_without_a_token() {
 
 #[tokio::test]
 async fn readiness_follows_its_checks() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let answer = bench.ask("GET /readyz", "").await;
     assert_eq!(status(&answer), 200);
     assert_eq!(
@@ -163,7 +163,7 @@ async fn readiness_follows_its_checks() {
 
 #[tokio::test]
 async fn an_unknown_path_gets_a_problem_document() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let answer = bench.ask("GET /nothing?<script>", "").await;
     let answer = if status(&answer) == 400 {
         bench.ask("GET /nothing?script", "").await
@@ -189,7 +189,7 @@ async fn an_unknown_path_gets_a_problem_document() {
 
 #[tokio::test]
 async fn the_policy_is_shown_and_a_refused_reload_reports_its_problems() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let shown: serde_json::Value =
         serde_json::from_str(body(&bench.ask("GET /api/v1/policy", "").await)).unwrap();
     assert_eq!(
@@ -238,7 +238,7 @@ async fn the_policy_is_shown_and_a_refused_reload_reports_its_problems() {
 
 #[tokio::test]
 async fn requests_need_a_known_host_and_the_same_origin() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let port = bench.address().port();
     fn host(value: &str) -> String {
         format!("GET /metrics HTTP/1.1\r\nHost: {value}\r\n\r\n")
@@ -288,7 +288,7 @@ async fn requests_need_a_known_host_and_the_same_origin() {
 
 #[tokio::test]
 async fn it_is_no_proxy() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     for line in [
         "GET http://www.example.com/metrics".to_owned(),
         format!("GET http://{}/metrics", bench.address()),
@@ -306,7 +306,7 @@ async fn it_is_no_proxy() {
 
 #[tokio::test]
 async fn every_path_but_the_probes_requires_the_token() {
-    let bench = Bench::new(Some(TOKEN)).await;
+    let bench = AdminBench::new(Some(TOKEN)).await;
     for (line, fields, expected) in [
         ("GET /metrics", "", 200),
         ("GET /healthz", "", 200),
@@ -366,7 +366,7 @@ async fn every_path_but_the_probes_requires_the_token() {
 
 #[tokio::test]
 async fn bad_heads_end_their_connection_only() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     assert_eq!(status(&bench.raw("NONSENSE\r\n\r\n").await), 400);
     let big = format!("X-Big: {}\r\n", "x".repeat(64 << 10));
     let mut stream = TcpStream::connect(bench.address()).await.unwrap();
@@ -382,7 +382,7 @@ async fn bad_heads_end_their_connection_only() {
 
 #[tokio::test]
 async fn idle_connections_do_not_lock_others_out_before_the_cap() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let mut idle = Vec::new();
     for _ in 0..60 {
         idle.push(TcpStream::connect(bench.address()).await.unwrap());

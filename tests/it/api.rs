@@ -34,14 +34,14 @@ use crate::support::policy::compile_policy;
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
 /// An admin listener.
-pub(crate) struct Bench {
+pub(crate) struct ApiBench {
     admin: TestAdmin,
     clock: Clock,
     manual_clock: ManualClock,
     metrics: Metrics,
 }
 
-impl Bench {
+impl ApiBench {
     /// A server with this policy; `news` is a crawler with the profile of Scrapy.
     pub(crate) async fn new(policy: &str) -> Self {
         Self::with(policy, None, Readiness::new(Vec::new)).await

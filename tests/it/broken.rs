@@ -193,7 +193,7 @@ fn one_run_finds_every_kind_of_mistake() {
     assert_eq!(others, [""; 0], "beside what is marked");
 }
 
-/// The same policy without the mistakes has no messages, and its cases pass.
+/// A policy without the mistakes has no messages, and its cases pass.
 #[test]
 fn the_corrected_policy_has_no_messages() {
     let twin = fs::read_to_string("tests/check/clean.yaml").unwrap();

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::support::proxy::TestProxy;
-use format::Row;
+use format::WireRow;
 use play::Named;
 
 /// The number of rows that run at the same time: most of a row's time is waiting.
@@ -108,14 +108,14 @@ fn folder() -> PathBuf {
 }
 
 /// The rows of all files of a folder, in the order of their names.
-fn load(kind: &str) -> Vec<Row> {
+fn load(kind: &str) -> Vec<WireRow> {
     let entries = std::fs::read_dir(folder().join(kind)).expect("the folder");
     let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
     files.sort();
     files.iter().flat_map(|file| read(file)).collect()
 }
 
-fn read(file: &Path) -> Vec<Row> {
+fn read(file: &Path) -> Vec<WireRow> {
     let text = std::fs::read_to_string(file).expect("a file");
     let name = file
         .strip_prefix(folder())
@@ -124,7 +124,7 @@ fn read(file: &Path) -> Vec<Row> {
     format::rows(&name, &text).unwrap_or_else(|problems| panic!("{}", problems.join("\n")))
 }
 
-fn chosen(rows: Vec<Row>) -> Vec<Row> {
+fn chosen(rows: Vec<WireRow>) -> Vec<WireRow> {
     let Ok(word) = std::env::var("CONFORMANCE") else {
         return rows;
     };
@@ -133,7 +133,7 @@ fn chosen(rows: Vec<Row>) -> Vec<Row> {
         .collect()
 }
 
-fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
+fn only_once<'a>(rows: impl Iterator<Item = &'a WireRow>) {
     let mut places = BTreeMap::new();
     for row in rows {
         if let Some(other) = places.insert(&row.name, &row.place) {
@@ -143,7 +143,7 @@ fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
 }
 
 /// One proxy for each configuration that the rows name.
-fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
+fn gates(rows: &[WireRow]) -> BTreeMap<String, Named> {
     let mut gates = BTreeMap::new();
     fn text(name: &str) -> String {
         let file = folder().join("gates").join(name);
@@ -165,7 +165,7 @@ fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
     gates
 }
 
-fn play_all(rows: &[Row], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, String> {
+fn play_all(rows: &[WireRow], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, String> {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
@@ -187,7 +187,7 @@ fn play_all(rows: &[Row], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, St
     failures.into_inner().expect("not poisoned")
 }
 
-fn play(row: &Row, gates: &BTreeMap<String, Named>) -> Result<(), String> {
+fn play(row: &WireRow, gates: &BTreeMap<String, Named>) -> Result<(), String> {
     let wrong = play::row(row, &gates[&row.gate]);
     wrong.map_err(|wrong| {
         format!(

@@ -133,7 +133,7 @@ pub(crate) fn bare(body: &[u8]) -> Vec<u8> {
 }
 
 /// A proxy, and an origin with pages by their paths.
-pub(crate) struct Site {
+pub(crate) struct DocumentSite {
     pub(crate) gate: TestProxy,
     pub(crate) origin: ScriptedOrigin,
     pages: Pages,
@@ -165,7 +165,13 @@ fn origin(pages: &Pages, heads: &Heads) -> ScriptedOrigin {
 }
 
 /// Sends a request on a new connection.
-fn ask(proxy: SocketAddr, origin: &ScriptedOrigin, method: &str, path: &str, fields: &str) -> Got {
+fn ask(
+    proxy: SocketAddr,
+    origin: &ScriptedOrigin,
+    method: &str,
+    path: &str,
+    fields: &str,
+) -> DocumentResponse {
     let mut client = RawClient::connect(proxy);
     let host = format!("a.test:{}", origin.port);
     client.send(format!(
@@ -173,10 +179,10 @@ fn ask(proxy: SocketAddr, origin: &ScriptedOrigin, method: &str, path: &str, fie
     ));
     let mut bytes = Vec::new();
     let _ = client.socket.read_to_end(&mut bytes);
-    Got(bytes)
+    DocumentResponse(bytes)
 }
 
-impl Site {
+impl DocumentSite {
     pub(crate) fn new(options: &str, rules: &str) -> Self {
         let pages = Pages::default();
         let heads = Heads::default();
@@ -195,16 +201,16 @@ impl Site {
     }
 
     /// Puts the page at a path and requests it.
-    pub(crate) fn serve(&self, page: Page) -> Got {
+    pub(crate) fn serve(&self, page: Page) -> DocumentResponse {
         self.has("/page", page);
         self.get("/page")
     }
 
-    pub(crate) fn get(&self, path: &str) -> Got {
+    pub(crate) fn get(&self, path: &str) -> DocumentResponse {
         self.ask("GET", path, "")
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, fields: &str) -> Got {
+    pub(crate) fn ask(&self, method: &str, path: &str, fields: &str) -> DocumentResponse {
         ask(self.gate.proxy, &self.origin, method, path, fields)
     }
 
@@ -215,9 +221,9 @@ impl Site {
 }
 
 /// A response as it was received.
-pub(crate) struct Got(Vec<u8>);
+pub(crate) struct DocumentResponse(Vec<u8>);
 
-impl Got {
+impl DocumentResponse {
     fn halves(&self) -> (&[u8], &[u8]) {
         let at = self
             .0

@@ -49,9 +49,9 @@ fn open(folder: &TempDir) -> Ledger {
 }
 
 /// A webhook that answers each POST with the next of these status lines, and then always with the last of them.
-struct Webhook(ScriptedOrigin);
+struct TestWebhook(ScriptedOrigin);
 
-impl Webhook {
+impl TestWebhook {
     fn start(statuses: &'static [&'static str]) -> Self {
         Self(ScriptedOrigin::respond(|request| {
             let status = statuses[request.number.min(statuses.len() - 1)];
@@ -155,7 +155,7 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
 async fn events_are_posted_again_until_the_webhook_accepts_them() {
     let folder = TempDir::new();
     let metrics = metrics();
-    let hook = Webhook::start(&["503 Busy", "200 OK"]);
+    let hook = TestWebhook::start(&["503 Busy", "200 OK"]);
     let dead = folder.path().join("dead.ndjson");
     let ledger = open(&folder);
     happen(&ledger, 0, 250);
@@ -207,7 +207,7 @@ async fn events_are_posted_again_until_the_webhook_accepts_them() {
 async fn refused_events_go_to_the_dead_letter_file_and_the_feed_continues() {
     let folder = TempDir::new();
     let metrics = metrics();
-    let hook = Webhook::start(&["422 No", "204 Fine"]);
+    let hook = TestWebhook::start(&["422 No", "204 Fine"]);
     let dead = folder.path().join("store/dead.ndjson");
     let ledger = open(&folder);
     happen(&ledger, 0, 101);

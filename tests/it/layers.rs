@@ -49,7 +49,7 @@ fn no_module_uses_one_above_it() {
     }
 }
 
-/// What the policy crate must not name, besides what its manifest keeps out.
+/// Names that the policy crate must not use, besides what its manifest keeps out.
 const IMPURE: [&str; 7] = [
     "std::env",
     "std::fs",

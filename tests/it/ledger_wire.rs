@@ -32,7 +32,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::support::client::RawClient;
 use crate::support::client::Response;
 use crate::support::client::get_with;
-use crate::support::origin::{OriginConnection, ScriptedOrigin};
+use crate::support::origin::{ScriptedConnection, ScriptedOrigin};
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
 
@@ -40,7 +40,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// A proxy before an origin that answers by the heads of requests. `news` and `shop` have a listener each, and after those
 /// every profile has one, for the crawler of the same name.
-pub(crate) struct Bench {
+pub(crate) struct LedgerBench {
     folder: TempDir,
     runtime: Runtime,
     server: Server,
@@ -80,7 +80,7 @@ fn config() -> String {
     )
 }
 
-impl Bench {
+impl LedgerBench {
     pub(crate) fn new(
         policy: &str,
         answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
@@ -95,7 +95,7 @@ impl Bench {
     /// With an origin that runs this function for each request's head, until it returns `false`.
     pub(crate) fn scripted(
         policy_text: &str,
-        serve: impl Fn(&mut OriginConnection, &str) -> bool + Send + Sync + 'static,
+        serve: impl Fn(&mut ScriptedConnection, &str) -> bool + Send + Sync + 'static,
     ) -> Self {
         let origin = ScriptedOrigin::start(move |connection| {
             while let Some(head) = connection.read_head() {

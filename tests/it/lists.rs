@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use serde_json::json;
 
 /// The kind, a condition, the file, URLs that are in the list, and URLs that are not.
-type Row = (
+type ListRow = (
     &'static str,
     &'static str,
     &'static str,
@@ -19,7 +19,7 @@ type Row = (
 );
 
 /// The kinds of lists.
-const KINDS: &[Row] = &[
+const KINDS: &[ListRow] = &[
     (
         "domains",
         "{ in: l }",

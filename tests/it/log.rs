@@ -69,7 +69,7 @@ impl Write for Disk {
     }
 }
 
-struct Bench {
+struct LogBench {
     disk: Disk,
     metrics: Metrics,
     recorder: Recorder,
@@ -77,7 +77,7 @@ struct Bench {
     manual_clock: ManualClock,
 }
 
-impl Bench {
+impl LogBench {
     fn new(settings: LogSettings) -> Self {
         let disk = Disk::default();
         let writer = disk.clone();
@@ -145,7 +145,7 @@ impl Bench {
 
 #[test]
 fn a_line_has_every_field_in_its_place() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     let ids = [
         RuleId::new("pages").unwrap(),
         RuleId::new("no-pdf").unwrap(),
@@ -192,7 +192,7 @@ fn a_line_has_every_field_in_its_place() {
 
 #[test]
 fn a_client_that_left_has_a_line_of_nulls() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     drop(bench.begin());
     let lines = bench.lines();
     let line = lines[0].as_object().unwrap();
@@ -216,7 +216,7 @@ fn a_client_that_left_has_a_line_of_nulls() {
 
 #[test]
 fn an_incomplete_answer_shows_why() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     for (complete, failure, shown) in [
         (true, None, Value::Null),
         (
@@ -251,7 +251,7 @@ fn an_incomplete_answer_shows_why() {
 
 #[test]
 fn hostile_text_stays_inside_its_field() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     let method = Method::from_bytes(&[b'x'; 5_000]).unwrap();
     let longest = [&b"text/"[..], &[b'x'; 60_000]].concat();
     let types = [
@@ -295,7 +295,7 @@ fn hostile_text_stays_inside_its_field() {
 
 #[test]
 fn a_rejected_url_is_shown_as_its_retention_allows() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     for keep in [UrlRetention::Full, UrlRetention::Host, UrlRetention::None] {
         let mut record = bench.begin();
         record.set_target(&UrlTarget::parse("http://h.example/secret").unwrap());
@@ -328,7 +328,7 @@ fn a_rejected_url_is_shown_as_its_retention_allows() {
 
 #[test]
 fn queries_are_redacted_if_configured() {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         query: QueryVisibility::Redacted,
         ..LogSettings::default()
     });
@@ -340,7 +340,7 @@ fn queries_are_redacted_if_configured() {
 #[test]
 fn a_redacted_query_leaves_no_trace() {
     for format in [LogLineFormat::Json, LogLineFormat::Squid] {
-        let bench = Bench::new(LogSettings {
+        let bench = LogBench::new(LogSettings {
             query: QueryVisibility::Redacted,
             format,
             ..LogSettings::default()
@@ -365,7 +365,7 @@ fn a_redacted_query_leaves_no_trace() {
 
 #[test]
 fn allows_are_sampled_and_rejections_never() {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         allow_sample: SampleRate::new(0.1).unwrap(),
         ..LogSettings::default()
     });
@@ -422,7 +422,7 @@ fn allows_are_sampled_and_rejections_never() {
 
 #[test]
 fn every_line_of_every_thread_arrives_whole() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let bench = &bench;
@@ -450,7 +450,7 @@ fn every_line_of_every_thread_arrives_whole() {
 
 #[test]
 fn a_full_log_drops_and_counts_and_never_blocks() {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         queue_bytes: 10_000,
         ..LogSettings::default()
     });
@@ -479,7 +479,7 @@ fn a_full_log_drops_and_counts_and_never_blocks() {
 
 #[test]
 fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     bench.reject("http://h.example/first");
     let first = bench.lines().len();
     bench.disk.set(|disk| disk.room = Some(100));
@@ -502,7 +502,7 @@ fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
 
 #[test]
 fn waiting_keeps_every_line_on_a_full_disk() {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         on_full: LogFullAction::Wait,
         queue_bytes: 1_000,
         ..LogSettings::default()
@@ -527,7 +527,7 @@ fn waiting_keeps_every_line_on_a_full_disk() {
 
 #[test]
 fn the_log_accepts_lines_at_once_unless_it_waits() {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         queue_bytes: 0,
         ..LogSettings::default()
     });
@@ -540,7 +540,7 @@ fn the_log_accepts_lines_at_once_unless_it_waits() {
 
 #[test]
 fn lines_after_the_close_are_counted() {
-    let bench = Bench::new(LogSettings::default());
+    let bench = LogBench::new(LogSettings::default());
     bench.reject("http://h.example/in-time");
     assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
     bench.reject("http://h.example/too-late");

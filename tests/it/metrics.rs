@@ -48,14 +48,14 @@ const PROCESS_NAMES: &str = "
     process_cpu_seconds_total process_open_fds process_max_fds process_virtual_memory_bytes
     process_virtual_memory_max_bytes process_resident_memory_bytes process_start_time_seconds";
 
-struct Bench {
+struct MetricsBench {
     metrics: Metrics,
     recorder: Recorder,
     clock: Clock,
     manual_clock: ManualClock,
 }
 
-impl Bench {
+impl MetricsBench {
     fn new() -> Self {
         Self::with(MetricsMode::All)
     }
@@ -132,7 +132,7 @@ impl Bench {
 
 #[test]
 fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     for crawler in ["anonymous", "news-bot"] {
         for cause in ClientTlsFailureCause::ALL {
             let cause = cause.as_str();
@@ -205,7 +205,7 @@ fn every_family_is_exported_and_released_names_stay() {
         );
     }
 
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let _policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let text = bench.metrics.render();
     let shown: BTreeSet<&str> = text
@@ -221,8 +221,8 @@ fn every_family_is_exported_and_released_names_stay() {
 
 #[test]
 fn a_process_shows_plausible_figures() {
-    let bench = Bench::new();
-    fn value(bench: &Bench, name: &str) -> f64 {
+    let bench = MetricsBench::new();
+    fn value(bench: &MetricsBench, name: &str) -> f64 {
         bench.value(name).unwrap()
     }
     assert!(value(&bench, "process_resident_memory_bytes") > 1e6);
@@ -237,7 +237,7 @@ fn a_process_shows_plausible_figures() {
 
 #[test]
 fn series_are_shown_before_anything_happens() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     bench.check(&[]);
     for series in [
         r#"crawlgate_decisions_total{crawler="news-bot",reason="rule",stage="request",verdict="reject"}"#,
@@ -258,7 +258,7 @@ fn series_are_shown_before_anything_happens() {
 
 #[test]
 fn an_allowed_request_counts_once_in_every_family() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let policy = bench.policy(&[("group", RuleMode::Enforce), ("pages", RuleMode::Enforce)]);
     let mut record = bench.begin();
     assert_eq!(bench.value("crawlgate_inflight_requests"), Some(1.0));
@@ -345,7 +345,7 @@ fn an_allowed_request_counts_once_in_every_family() {
 
 #[test]
 fn a_rejection_counts_at_the_stage_that_refused() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let policy = bench.policy(&[("no-cgi", RuleMode::Enforce)]);
     let mut record = bench
         .recorder
@@ -387,7 +387,7 @@ fn noted(stage: Stage) -> Option<Box<ShadowNotes>> {
 
 #[test]
 fn a_shadow_rejection_counts_as_allowed_with_its_own_verdict() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let policy = bench.policy(&[("live", RuleMode::Enforce), ("maybe", RuleMode::Shadow)]);
     let mut record = bench.begin();
     record.set_policy(&policy);
@@ -413,7 +413,7 @@ fn a_shadow_rejection_counts_as_allowed_with_its_own_verdict() {
 
 #[test]
 fn a_client_that_leaves_is_counted() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let mut record = bench.begin();
     record.enter_stage(Stage::Destination);
     drop(record);
@@ -433,8 +433,8 @@ fn a_client_that_leaves_is_counted() {
 
 #[test]
 fn a_panic_is_an_internal_error_unless_the_response_has_begun() {
-    let bench = Bench::new();
-    fn panics(bench: &Bench, sent: Option<u16>) {
+    let bench = MetricsBench::new();
+    fn panics(bench: &MetricsBench, sent: Option<u16>) {
         let mut record = bench.begin();
         record.enter_stage(Stage::Response);
         record.set_allowed(None);
@@ -461,7 +461,7 @@ fn a_panic_is_an_internal_error_unless_the_response_has_begun() {
 
 #[test]
 fn a_request_evaluated_again_counts_under_the_last_policy_only() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let old = bench.policy(&[("a", RuleMode::Enforce), ("b", RuleMode::Enforce)]);
     let new = bench.revision(
         "00000002",
@@ -492,7 +492,7 @@ fn a_request_evaluated_again_counts_under_the_last_policy_only() {
 
 #[test]
 fn failures_and_everything_outside_requests_are_counted() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let mut record = bench.begin();
     record.enter_stage(Stage::Upstream);
     record.set_upstream_error("connection_refused");
@@ -524,8 +524,8 @@ fn failures_and_everything_outside_requests_are_counted() {
 
 #[test]
 fn only_refusals_that_will_not_change_are_repeats() {
-    let bench = Bench::new();
-    fn refuse(bench: &Bench, target: &str, reason: Reason) {
+    let bench = MetricsBench::new();
+    fn refuse(bench: &MetricsBench, target: &str, reason: Reason) {
         let mut record = bench.begin();
         record.set_target(&url(target));
         record.set_rejected(reason, None, UrlRetention::Host);
@@ -550,7 +550,7 @@ fn only_refusals_that_will_not_change_are_repeats() {
 #[test]
 fn counts_are_exact_over_threads() {
     const EACH: u32 = 2_500;
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let policy = bench.policy(&[("even", RuleMode::Enforce), ("odd", RuleMode::Enforce)]);
     let work = |_| {
         for number in 0..EACH {
@@ -601,26 +601,26 @@ fn counts_are_exact_over_threads() {
 
 #[test]
 fn decision_ids_are_unique_and_fit_a_header() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let ids: BTreeSet<String> = (0..1_000).map(|_| bench.begin().id().to_string()).collect();
     assert_eq!(ids.len(), 1_000);
     assert!(
         ids.iter()
             .all(|id| id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
     );
-    let other = Bench::new().begin().id().to_string();
+    let other = MetricsBench::new().begin().id().to_string();
     assert!(!ids.contains(&other));
 }
 
 #[test]
 fn a_reload_shows_the_new_policy_and_removes_old_series() {
-    let bench = Bench::new();
-    fn count(bench: &Bench, policy: &Arc<PolicyMetrics>, rule: u32) {
+    let bench = MetricsBench::new();
+    fn count(bench: &MetricsBench, policy: &Arc<PolicyMetrics>, rule: u32) {
         let mut record = bench.begin();
         record.set_policy(policy);
         record.set_matched_rules([rule]);
     }
-    fn matched(bench: &Bench, rule: &str) -> Option<f64> {
+    fn matched(bench: &MetricsBench, rule: &str) -> Option<f64> {
         bench.value(&format!(
             r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#
         ))
@@ -658,7 +658,7 @@ fn a_reload_shows_the_new_policy_and_removes_old_series() {
         (None, Some(2.0))
     );
 
-    fn info(bench: &Bench, revision: &str) -> Option<f64> {
+    fn info(bench: &MetricsBench, revision: &str) -> Option<f64> {
         bench.value(&format!(
             r#"crawlgate_policy_info{{policy="acme",revision="{revision}"}}"#
         ))
@@ -700,7 +700,7 @@ fn a_reload_shows_the_new_policy_and_removes_old_series() {
 
 #[test]
 fn a_record_outlives_its_policy() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let old = bench.revision("00000001", &[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
     record.set_policy(&old);
@@ -717,16 +717,16 @@ fn a_record_outlives_its_policy() {
 
 #[test]
 fn a_rule_that_comes_back_in_time_goes_on_counting() {
-    let bench = Bench::new();
-    fn load(bench: &Bench) -> Arc<PolicyMetrics> {
+    let bench = MetricsBench::new();
+    fn load(bench: &MetricsBench) -> Arc<PolicyMetrics> {
         bench.policy(&[("a", RuleMode::Enforce)])
     }
-    fn count(bench: &Bench, policy: &Arc<PolicyMetrics>) {
+    fn count(bench: &MetricsBench, policy: &Arc<PolicyMetrics>) {
         let mut record = bench.begin();
         record.set_policy(policy);
         record.set_matched_rules([0]);
     }
-    fn value(bench: &Bench) -> Option<f64> {
+    fn value(bench: &MetricsBench) -> Option<f64> {
         bench.value(r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#)
     }
     for _ in 0..3 {
@@ -756,8 +756,8 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
 #[test]
 fn a_thousand_reloads_leak_no_series() {
     const EACH: usize = 50;
-    let bench = Bench::new();
-    fn series(bench: &Bench) -> usize {
+    let bench = MetricsBench::new();
+    fn series(bench: &MetricsBench) -> usize {
         bench
             .metrics
             .render()
@@ -790,7 +790,7 @@ fn a_thousand_reloads_leak_no_series() {
 /// Rules that come and go by turns are gone once, not as often as they went: they push out nobody's counts.
 #[test]
 fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let matched =
         |rule: &str| format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#);
     drop(bench.policy(&[("gone", RuleMode::Enforce)]));
@@ -811,7 +811,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
 
 #[test]
 fn metrics_none_counts_no_requests() {
-    let bench = Bench::with(MetricsMode::EssentialOnly);
+    let bench = MetricsBench::with(MetricsMode::EssentialOnly);
     let policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
     record.set_target(&url("http://a.example/x"));
@@ -859,7 +859,7 @@ fn metrics_none_counts_no_requests() {
 
 #[test]
 fn rules_beyond_the_cap_share_a_label() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let ids: Vec<RuleId> = (0..RULE_LABELS + 500)
         .map(|n| RuleId::new(&format!("r{n}")).unwrap())
         .collect();
@@ -898,7 +898,7 @@ fn rules_beyond_the_cap_share_a_label() {
 
 #[test]
 fn a_rule_counts_its_verdicts_and_its_last_match() {
-    let bench = Bench::new();
+    let bench = MetricsBench::new();
     let ids = ["group", "filter", "off"].map(|id| RuleId::new(id).unwrap());
     let kinds = [RuleKind::Group, RuleKind::Filter, RuleKind::Group];
     let modes = [RuleMode::Enforce, RuleMode::Enforce, RuleMode::Disabled];
@@ -910,7 +910,7 @@ fn a_rule_counts_its_verdicts_and_its_last_match() {
     let policy = bench
         .metrics
         .register_policy("acme", "00000001", rules, &bench.clock);
-    fn shown(bench: &Bench, rule: &str, verdict: &str) -> Option<f64> {
+    fn shown(bench: &MetricsBench, rule: &str, verdict: &str) -> Option<f64> {
         let labels = format!(r#"mode="enforce",rule="{rule}",verdict="{verdict}""#);
         bench.value(&format!("crawlgate_rule_decided_total{{{labels}}}"))
     }

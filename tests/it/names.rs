@@ -78,7 +78,7 @@ fn doc_text(line: &str) -> Option<&str> {
 
 fn sources() -> Vec<PathBuf> {
     let mut found = vec![];
-    for root in ["src", "crates"] {
+    for root in ["src", "crates", "tests", "benches"] {
         collect(Path::new(root), &mut found);
     }
     found.sort();

@@ -333,7 +333,7 @@ fn a_queue_takes_the_order_of_its_longest_waiter() {
     );
 }
 
-/// What one is told of those before it is what comes, where nobody else comes: its own class, with its crawlers' turns.
+/// The number of requests ahead is right if no other request arrives.
 #[test]
 fn those_ahead_are_those_that_go_before() {
     let mut rng = Rng::with_seed(2);

@@ -32,7 +32,7 @@ rules:
   - { id: lax, when: { under: /lax }, set: { verify: skip } }
 ";
 
-/// The same policy with robots.txt obeyed.
+/// That policy with robots.txt obeyed.
 fn obedient() -> String {
     POLICY.replace("{ obey: false }", "{ obey: true }")
 }

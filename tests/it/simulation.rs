@@ -13,7 +13,7 @@ mod sites;
 use std::time::{Duration, Instant};
 
 use crawl::{Crawl, Scale};
-use laws::Verdict;
+use laws::LawVerdict;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// A larger run, or another one: `CRAWLGATE_SIMULATION=SEED` selects it.
@@ -25,7 +25,7 @@ const WHOLE: Scale = Scale {
     sites: 1_000,
     time: HOUR,
 };
-/// The same simulation on a small scale.
+/// That simulation on a small scale.
 const SMALL: Scale = Scale {
     crawlers: 10,
     sites: 40,
@@ -39,7 +39,7 @@ fn seed() -> u64 {
         .unwrap_or(SEED)
 }
 
-fn simulate(scale: Scale, seed: u64) -> Verdict {
+fn simulate(scale: Scale, seed: u64) -> LawVerdict {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

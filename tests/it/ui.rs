@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crawlgate::admin::ui::ASSETS;
 use sha2::{Digest, Sha256};
 
-use crate::admin::{Bench, TOKEN, body, status};
+use crate::admin::{AdminBench, TOKEN, body, status};
 
 /// The limit of all files together, so that the page loads quickly over any network.
 const LARGEST: u64 = 300_000;
@@ -51,7 +51,7 @@ fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
 
 #[tokio::test]
 async fn every_file_is_served_with_its_headers() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     for asset in ASSETS {
         let path = format!("GET /ui/{}", asset.name);
         let answer = bench.ask(&path, "").await;
@@ -78,7 +78,7 @@ async fn every_file_is_served_with_its_headers() {
 
 #[tokio::test]
 async fn the_page_has_its_short_paths_and_no_others() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let page = fs::read_to_string(folder().join("index.html")).unwrap();
     for path in ["/ui", "/ui/", "/ui?x=1", "/ui/index.html"] {
         assert_eq!(
@@ -110,7 +110,7 @@ async fn the_page_has_its_short_paths_and_no_others() {
 
 #[tokio::test]
 async fn a_browser_that_has_a_file_is_not_sent_it_again() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let first = bench.ask("GET /ui/app.js", "").await;
     let tag = header(&first, "etag").unwrap().to_owned();
     assert!(tag.len() == 18, "{tag}");
@@ -147,7 +147,7 @@ async fn a_browser_that_has_a_file_is_not_sent_it_again() {
 /// The page is protected like the API, unlike the probes: it shows URLs of the crawl.
 #[tokio::test]
 async fn the_guard_protects_every_file() {
-    let bench = Bench::new(Some(TOKEN)).await;
+    let bench = AdminBench::new(Some(TOKEN)).await;
     for asset in ASSETS {
         let path = format!("GET /ui/{}", asset.name);
         assert_eq!(bench.status(&path, "").await, 401, "{path}");

@@ -28,7 +28,7 @@ options:
 rules: []
 ";
 
-/// The same policy with one rule that forbids this.
+/// That policy with one rule that forbids this.
 fn with_rule(forbidden: &str) -> String {
     POLICY.replace(
         "rules: []",

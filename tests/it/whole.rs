@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 
 use crate::origin_tls::certs::{Authority, When};
 use crate::origin_tls::origin::{text_response, text_response_with};
-use crate::support::origin::{OriginConnection, ScriptedOrigin, path_of};
+use crate::support::origin::{ScriptedConnection, ScriptedOrigin, path_of};
 use crate::support::proxy::TestProxy;
 use crate::support::wait::wait_until;
 use crate::tunnel::inside::{Inside, check, trusting, trusting_by};
@@ -40,7 +40,7 @@ impl Whole {
     }
 
     fn start(
-        serve: impl Fn(&OriginConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
+        serve: impl Fn(&ScriptedConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
     ) -> Self {
         Self::start_by(rustls::DEFAULT_VERSIONS, serve)
     }
@@ -48,7 +48,7 @@ impl Whole {
     /// With an origin that supports these versions of TLS only.
     fn start_by(
         versions: &[&'static rustls::SupportedProtocolVersion],
-        serve: impl Fn(&OriginConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
+        serve: impl Fn(&ScriptedConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
     ) -> Self {
         let authority = Authority::new();
         let tls = authority

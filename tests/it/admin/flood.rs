@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::Bench;
+use super::AdminBench;
 
 /// The time in which a probe must be answered: the shortest time-out that orchestrators use is 1 s.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ async fn check_probes(admin: SocketAddr, source: &str) {
 
 #[tokio::test]
 async fn probes_are_answered_under_half_open_connections_of_one_address() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let mut flood = Vec::new();
     for _ in 0..200 {
         flood.push(connect_from("127.0.0.1", bench.address(), "GET /healthz HT").await);
@@ -56,7 +56,7 @@ async fn probes_are_answered_under_half_open_connections_of_one_address() {
 
 #[tokio::test]
 async fn probes_are_answered_under_half_open_connections_of_many_addresses() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let mut flood = Vec::new();
     for n in 0..200 {
         let source = format!("127.0.{}.{}", 1 + n / 100, 1 + n % 100);
@@ -67,7 +67,7 @@ async fn probes_are_answered_under_half_open_connections_of_many_addresses() {
 
 #[tokio::test]
 async fn one_client_cannot_occupy_the_api_and_never_the_probes() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let mut flood = Vec::new();
     for _ in 0..100 {
         flood.push(connect_from("127.0.0.1", bench.address(), UNFINISHED).await);
@@ -93,7 +93,7 @@ async fn one_client_cannot_occupy_the_api_and_never_the_probes() {
 
 #[tokio::test]
 async fn a_head_that_drips_is_not_awaited_for_longer_than_one_that_stops() {
-    let bench = Bench::new(None).await;
+    let bench = AdminBench::new(None).await;
     let (mut read, mut write) =
         connect_from("127.0.0.1", bench.address(), "GET /healthz HTTP/1.1\r\n")
             .await

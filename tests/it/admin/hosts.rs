@@ -78,7 +78,7 @@ impl OriginInspector for Memory {
 }
 
 struct Hosts {
-    bench: Bench,
+    bench: AdminBench,
     admission: Arc<AdmissionQueue>,
     manual_clock: ManualClock,
 }
@@ -106,7 +106,7 @@ impl Hosts {
             ..default_apis_with(metrics)
         };
         Self {
-            bench: Bench::with_apis(guard, apis).await,
+            bench: AdminBench::with_apis(guard, apis).await,
             admission,
             manual_clock,
         }

@@ -20,7 +20,7 @@ use crate::support::ledger::{self as observations, observation};
 use crate::support::policy::compile_policy;
 
 struct Desk {
-    bench: Bench,
+    bench: AdminBench,
     ledger: Ledger,
     sweeper: LedgerSweeper,
 }
@@ -49,7 +49,7 @@ impl Desk {
             ..apis
         };
         Self {
-            bench: Bench::with_apis(AdminGuard::new([], None), apis).await,
+            bench: AdminBench::with_apis(AdminGuard::new([], None), apis).await,
             ledger,
             sweeper,
         }

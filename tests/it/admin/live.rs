@@ -25,7 +25,7 @@ use crate::support::admin::default_apis_with;
 use crate::support::wait::TIMEOUT;
 
 pub(super) struct Live {
-    bench: Bench,
+    bench: AdminBench,
     recorder: Recorder,
     bot: CrawlerIndex,
 }
@@ -78,7 +78,7 @@ impl Live {
             ..default_apis_with(metrics)
         };
         Self {
-            bench: Bench::with_apis(guard, apis).await,
+            bench: AdminBench::with_apis(guard, apis).await,
             recorder,
             bot,
         }

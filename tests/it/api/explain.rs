@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::Bench;
+use super::ApiBench;
 
 const POLICY: &str = "policy: 1
 name: acme
@@ -13,7 +13,7 @@ rules:
   - { id: films, forbid: { content_type: video/mp4 } }
 ";
 
-async fn explain(bench: &Bench, body: &Json) -> (u16, Json) {
+async fn explain(bench: &ApiBench, body: &Json) -> (u16, Json) {
     bench
         .ask("POST /api/v1/explain", body.to_string().as_bytes())
         .await
@@ -21,7 +21,7 @@ async fn explain(bench: &Bench, body: &Json) -> (u16, Json) {
 
 #[tokio::test]
 async fn explain_matches_the_command_and_lists_the_profiles() {
-    let bench = Bench::new(POLICY).await;
+    let bench = ApiBench::new(POLICY).await;
     let (status, output) = explain(&bench, &json!({ "url": "http://A.example/cgi-bin/x" })).await;
     assert_eq!(status, 200, "{output}");
     assert_eq!(output["url"], "http://a.example/cgi-bin/x");
@@ -51,7 +51,7 @@ async fn explain_matches_the_command_and_lists_the_profiles() {
 
 #[tokio::test]
 async fn the_profile_is_the_requested_one_or_the_crawlers() {
-    let bench = Bench::new(POLICY).await;
+    let bench = ApiBench::new(POLICY).await;
     for (facts, profile) in [
         (json!({}), "generic"),
         (json!({ "crawler": "news" }), "scrapy"),
@@ -74,7 +74,7 @@ async fn the_profile_is_the_requested_one_or_the_crawlers() {
 
 #[tokio::test]
 async fn stages_run_as_far_as_the_facts_reach() {
-    let bench = Bench::new(POLICY).await;
+    let bench = ApiBench::new(POLICY).await;
     for (facts, verdict, stage) in [
         (json!({ "url": "http://a.example/s" }), "allow", "request"),
         (
@@ -96,7 +96,7 @@ async fn stages_run_as_far_as_the_facts_reach() {
 
 #[tokio::test]
 async fn facts_that_cannot_be_read_are_a_problem() {
-    let bench = Bench::new(POLICY).await;
+    let bench = ApiBench::new(POLICY).await;
     for (body, output) in [
         ("", "not a JSON object"),
         ("[]", "not a JSON object"),

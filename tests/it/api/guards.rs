@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crawlgate::admin::health::Readiness;
 
-use super::{Bench, TOKEN};
+use super::{ApiBench, TOKEN};
 
 const POLICY: &str = "policy: 1
 name: acme
@@ -47,7 +47,7 @@ fn operations(document: &Json) -> Vec<(String, String, bool)> {
     all
 }
 
-async fn document(bench: &Bench) -> Json {
+async fn document(bench: &ApiBench) -> Json {
     let answer = bench
         .ask_with("GET /api/v1/openapi.json", &bearer(TOKEN), b"")
         .await;
@@ -72,7 +72,7 @@ fn status(answer: &str) -> u16 {
 
 #[tokio::test]
 async fn every_operation_is_guarded() {
-    let bench = Bench::guarded(POLICY).await;
+    let bench = ApiBench::guarded(POLICY).await;
     let document = document(&bench).await;
     let own = bench.admin.address;
     let token = bearer(TOKEN);
@@ -166,7 +166,7 @@ async fn every_operation_is_guarded() {
 
 #[tokio::test]
 async fn other_methods_get_an_allow_field_and_head_has_no_body() {
-    let bench = Bench::guarded(POLICY).await;
+    let bench = ApiBench::guarded(POLICY).await;
     let document = document(&bench).await;
     let token = bearer(TOKEN);
     let all = operations(&document);
@@ -205,9 +205,9 @@ async fn other_methods_get_an_allow_field_and_head_has_no_body() {
 /// Responses match the schemas that are described for their status and type; those schemas are closed.
 #[tokio::test]
 async fn answers_are_as_described() {
-    let bench = Bench::with(POLICY, Some(BEFORE), Readiness::new(Vec::new)).await;
+    let bench = ApiBench::with(POLICY, Some(BEFORE), Readiness::new(Vec::new)).await;
     let (_, document) = bench.ask("GET /api/v1/openapi.json", b"").await;
-    let (status, answer) = Bench::uncounted(POLICY)
+    let (status, answer) = ApiBench::uncounted(POLICY)
         .await
         .ask("GET /api/v1/status", b"")
         .await;

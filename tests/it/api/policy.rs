@@ -3,7 +3,7 @@
 use crawlgate::admin::health::Readiness;
 use serde_json::{Value as Json, json};
 
-use super::Bench;
+use super::ApiBench;
 
 const BEFORE: &str = "policy: 1
 name: acme
@@ -37,7 +37,7 @@ fn part(rule: &Json, keys: &[&str]) -> Json {
 
 #[tokio::test]
 async fn each_rule_has_a_sentence_and_a_location() {
-    let bench = Bench::new(AFTER).await;
+    let bench = ApiBench::new(AFTER).await;
     let (status, output) = bench.ask("GET /api/v1/policy", b"").await;
     assert_eq!(status, 200, "{output}");
     assert_eq!(
@@ -106,7 +106,7 @@ async fn each_rule_has_a_sentence_and_a_location() {
 
 #[tokio::test]
 async fn the_difference_is_by_rule_by_option_and_by_line() {
-    let bench = Bench::with(AFTER, Some(BEFORE), Readiness::new(Vec::new)).await;
+    let bench = ApiBench::with(AFTER, Some(BEFORE), Readiness::new(Vec::new)).await;
     let (_, policy) = bench.ask("GET /api/v1/policy", b"").await;
     let (status, output) = bench.ask("GET /api/v1/policy/diff", b"").await;
     assert_eq!(status, 200, "{output}");
@@ -183,7 +183,7 @@ async fn the_difference_is_by_rule_by_option_and_by_line() {
 
 #[tokio::test]
 async fn without_a_policy_before_there_is_no_difference() {
-    let (status, output) = Bench::new(AFTER)
+    let (status, output) = ApiBench::new(AFTER)
         .await
         .ask("GET /api/v1/policy/diff", b"")
         .await;
@@ -198,7 +198,7 @@ async fn long_values_are_cut() {
     let head = "policy: 1\nname: acme\noptions: { disposition: allow }\nrules:\n";
     let before = format!("{head}{}", rules(1).collect::<String>());
     let after = rules(7_000).collect::<String>();
-    let bench = Bench::with(
+    let bench = ApiBench::with(
         &format!("{head}{after}"),
         Some(&before),
         Readiness::new(Vec::new),
@@ -217,7 +217,7 @@ async fn long_values_are_cut() {
         rules(1).collect::<String>(),
         "x".repeat(1 << 20)
     );
-    let bench = Bench::with(&long, Some(&before), Readiness::new(Vec::new)).await;
+    let bench = ApiBench::with(&long, Some(&before), Readiness::new(Vec::new)).await;
     let (_, output) = bench.ask("GET /api/v1/policy/diff", b"").await;
     assert_eq!(
         output["files"],

@@ -12,13 +12,13 @@ use crawlgate::model::stage::Stage;
 use http::Method;
 use serde_json::json;
 
-use super::Bench;
+use super::ApiBench;
 
 const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow }\n";
 
 #[tokio::test]
 async fn the_status_counts_recorded_requests_only() {
-    let bench = Bench::new(POLICY).await;
+    let bench = ApiBench::new(POLICY).await;
     let settings = LogSettings {
         destination: crawlgate::metrics::log::LogDestination::None,
         ..LogSettings::default()
@@ -106,7 +106,7 @@ async fn the_status_counts_recorded_requests_only() {
 
 #[tokio::test]
 async fn the_status_contains_readiness() {
-    let bench = Bench::with(
+    let bench = ApiBench::with(
         POLICY,
         None,
         Readiness::new(|| {
@@ -135,7 +135,7 @@ async fn the_status_contains_readiness() {
 /// Without metrics the counts are null: a zero would mean that there were no requests.
 #[tokio::test]
 async fn without_metrics_the_counts_are_null() {
-    let bench = Bench::uncounted(POLICY).await;
+    let bench = ApiBench::uncounted(POLICY).await;
     let _open = bench.metrics.track_connection();
     let (status, output) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);

@@ -1,13 +1,13 @@
 //! Received messages against the expectations of a row, and the requirements on every response.
 
-use super::client::Got;
-use super::format::{Answer, AtOrigin, Maker};
+use super::client::RowResponse;
+use super::format::{AtOrigin, Maker, RowAnswer};
 use super::origin::Connection;
 use super::text::Names;
-use super::wire::{self, Ending, Field, Message, show};
+use super::wire::{self, Message, RawField, WireEnding, show};
 
 /// All problems of a response.
-pub(crate) fn answer(expected: &Answer, got: &Got, names: &Names) -> Vec<String> {
+pub(crate) fn answer(expected: &RowAnswer, got: &RowResponse, names: &Names) -> Vec<String> {
     let mut wrong = Vec::new();
     let message = &got.message;
     let status = wire::status(&message.start).unwrap_or(0);
@@ -90,7 +90,7 @@ fn is_expected_body(expected: &[u8], message: &Message, cut: bool) -> bool {
     }
 }
 
-fn fields(expected: &Answer, message: &Message, names: &Names, wrong: &mut Vec<String>) {
+fn fields(expected: &RowAnswer, message: &Message, names: &Names, wrong: &mut Vec<String>) {
     for (name, _) in &expected.has {
         let wanted = expected
             .has
@@ -166,7 +166,7 @@ fn passed_through(message: &Message, status: u16, names: &Names, wrong: &mut Vec
 }
 
 /// Every refusal has its reason, in its fields and in its body.
-fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
+fn refused(expected: &RowAnswer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
     expect_one(message, "crawl-reason", |v| v == reason, reason, wrong);
     expect_one(
         message,
@@ -224,7 +224,7 @@ fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<S
 }
 
 /// The body of a refusal: a problem document, or one line of text, and never a URL.
-fn problem(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
+fn problem(expected: &RowAnswer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
     let body = String::from_utf8_lossy(&message.body);
     if body.contains("://") || body.trim_end().contains('\n') {
         wrong.push(format!(
@@ -277,7 +277,7 @@ enum Received {
 
 impl Received {
     fn is_whole(&self) -> bool {
-        matches!(self, Self::Request(message) if message.ending == Ending::Whole)
+        matches!(self, Self::Request(message) if message.ending == WireEnding::Whole)
     }
 }
 
@@ -355,7 +355,7 @@ fn same_request(expected: &Message, got: &Message, cut: bool) -> Result<(), Stri
     if got.trailers != expected.trailers {
         return Err(format!("trailers differ, got\n{}", told(got)));
     }
-    if cut && got.ending == Ending::Whole {
+    if cut && got.ending == WireEnding::Whole {
         return Err("expected to be cut, is whole".into());
     }
     if cut && got.body.starts_with(&expected.body) {
@@ -372,7 +372,7 @@ fn same_request(expected: &Message, got: &Message, cut: bool) -> Result<(), Stri
     Ok(())
 }
 
-fn by_name(fields: &[Field]) -> Vec<(Vec<u8>, &[u8])> {
+fn by_name(fields: &[RawField]) -> Vec<(Vec<u8>, &[u8])> {
     let mut sorted: Vec<_> = fields
         .iter()
         .map(|(n, v)| (n.to_ascii_lowercase(), v.as_slice()))

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::wire::{self, Ending, Message};
+use super::wire::{self, Message, WireEnding};
 
 /// The time for which a client waits for the next byte.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const LARGE: usize = 32 * 1024;
 
 /// A connection to a proxy.
-pub(crate) struct Client {
+pub(crate) struct RowClient {
     socket: TcpStream,
     unread: Vec<u8>,
     ended: Option<End>,
@@ -32,14 +32,14 @@ pub(crate) enum End {
 
 /// A response, and how its message ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Got {
+pub(crate) struct RowResponse {
     /// The answer.
     pub(crate) message: Message,
     /// `true` if the connection ended before the message did.
     pub(crate) cut: bool,
 }
 
-impl Client {
+impl RowClient {
     /// Connects to a proxy.
     pub(crate) fn connect(gate: SocketAddr) -> Self {
         let socket = TcpStream::connect(gate).expect("the gate listens");
@@ -90,13 +90,13 @@ impl Client {
     }
 
     /// Reads one response.
-    pub(crate) fn answer(&mut self, bodyless: bool) -> Result<Got, String> {
+    pub(crate) fn answer(&mut self, bodyless: bool) -> Result<RowResponse, String> {
         loop {
             let read = wire::answer(&self.unread, bodyless)?;
             if let Some((message, used)) = &read
-                && message.ending == Ending::Whole
+                && message.ending == WireEnding::Whole
             {
-                let got = Got {
+                let got = RowResponse {
                     message: message.clone(),
                     cut: false,
                 };
@@ -109,7 +109,7 @@ impl Client {
                     self.unread.clear();
                     let whole =
                         end == End::Closed && wire::ends_with_connection(&message, bodyless)?;
-                    return Ok(Got {
+                    return Ok(RowResponse {
                         message,
                         cut: !whole,
                     });

@@ -6,7 +6,7 @@ use super::text::Text;
 
 /// One exchange and all that is expected of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct WireRow {
     /// Unique over all files.
     pub(crate) name: String,
     /// `file:line`, for reports.
@@ -43,14 +43,14 @@ pub(crate) enum Step {
     /// Close the connection without reading what has come.
     Leave,
     /// Read one response, which must be this.
-    Get(Box<Answer>),
+    Get(Box<RowAnswer>),
     /// The connection must end without further bytes.
     GetEnd,
 }
 
 /// A response that the client must get.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RowAnswer {
     /// Its status.
     pub(crate) status: u16,
     /// Its author.
@@ -142,7 +142,7 @@ pub(crate) enum OriginEnd {
 ///
 /// # Errors
 /// Every mistake, as `file:line: what`.
-pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<Row>, Vec<String>> {
+pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<WireRow>, Vec<String>> {
     let mut drafts: Vec<Draft> = Vec::new();
     let mut problems = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -306,7 +306,7 @@ impl Draft {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Row, String> {
+    fn finish(mut self) -> Result<WireRow, String> {
         if !self.why {
             return Err(format!("{}: a row says why (`# …`)", self.name));
         }
@@ -332,7 +332,7 @@ impl Draft {
         let client_end = self
             .client_end
             .ok_or(format!("{}: `client …` is missing", self.name))?;
-        Ok(Row {
+        Ok(WireRow {
             name: self.name,
             place: self.place,
             gate: self.gate.unwrap_or_else(|| "usual".into()),
@@ -397,7 +397,7 @@ fn expected(rest: &str) -> Result<Step, String> {
         .next()
         .and_then(|w| w.parse().ok())
         .ok_or("`< STATUS …` or `< end`")?;
-    let mut answer = Answer {
+    let mut answer = RowAnswer {
         status,
         maker: if status == 100 {
             Maker::Interim

@@ -219,7 +219,9 @@ impl Player {
         let from = self.answered;
         fn whole(from: usize, bytes: &[u8]) -> Option<usize> {
             match wire::request(&bytes[from..]) {
-                Ok(Some((message, used))) if message.ending == wire::Ending::Whole => Some(used),
+                Ok(Some((message, used))) if message.ending == wire::WireEnding::Whole => {
+                    Some(used)
+                }
                 _ => None,
             }
         }

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::check;
-use super::client::{Client, End};
-use super::format::{Answer, ClientEnd, Maker, OriginEnd, Row, Step};
+use super::client::{End, RowClient};
+use super::format::{ClientEnd, Maker, OriginEnd, RowAnswer, Step, WireRow};
 use super::origin::{Origin, PAUSE};
 use super::text::Text;
 use crate::support::proxy::TestProxy;
@@ -31,7 +31,7 @@ impl Named {
     /// Learns the pseudonym from one request; it is empty if the proxy may not dial loopback.
     pub(crate) fn new(gate: TestProxy) -> Self {
         let origin = Origin::start(&[], "", 0);
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RowClient::connect(gate.proxy);
         client.send(again("a.test", &origin));
         let got = client
             .answer(false)
@@ -79,7 +79,7 @@ pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
 }
 
 fn scraped(named: &Named) -> Result<String, String> {
-    let mut client = Client::connect(named.gate.admin);
+    let mut client = RowClient::connect(named.gate.admin);
     let host = named.gate.admin;
     client.send(
         format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes(),
@@ -92,9 +92,9 @@ fn scraped(named: &Named) -> Result<String, String> {
 ///
 /// # Errors
 /// Everything that is not as the row expects.
-pub(crate) fn row(row: &Row, named: &Named) -> Result<(), Vec<String>> {
+pub(crate) fn row(row: &WireRow, named: &Named) -> Result<(), Vec<String>> {
     let origin = Origin::start(&row.origin, &named.via, named.gate.admin.port());
-    let mut client = Client::connect(named.gate.proxy);
+    let mut client = RowClient::connect(named.gate.proxy);
     let mut wrong = Vec::new();
     for step in &row.client {
         if let Err(why) = act(step, &mut client, &origin, &mut wrong) {
@@ -126,7 +126,7 @@ pub(crate) fn row(row: &Row, named: &Named) -> Result<(), Vec<String>> {
 
 fn act(
     step: &Step,
-    client: &mut Client,
+    client: &mut RowClient,
     origin: &Origin,
     wrong: &mut Vec<String>,
 ) -> Result<(), String> {
@@ -154,7 +154,7 @@ fn act(
     Ok(())
 }
 
-fn client_end(expected: ClientEnd, client: &mut Client) -> Option<String> {
+fn client_end(expected: ClientEnd, client: &mut RowClient) -> Option<String> {
     let told = |why: String| format!("the client's connection, expected to be {expected:?}: {why}");
     match expected {
         ClientEnd::Left => None,
@@ -169,11 +169,11 @@ fn client_end(expected: ClientEnd, client: &mut Client) -> Option<String> {
 }
 
 /// A reused connection answers one more request: one that the policy refuses, so that no origin is contacted.
-fn kept(client: &mut Client) -> Result<(), String> {
+fn kept(client: &mut RowClient) -> Result<(), String> {
     client.send(b"GET http://probe.test/ HTTP/1.1\r\nHost: probe.test\r\n\r\n".to_vec());
     let got = client.answer(false)?;
     let rule = Text::read("probe")?;
-    let expected = Answer {
+    let expected = RowAnswer {
         status: 451,
         maker: Maker::Refusal("rule".into()),
         bodyless: false,
@@ -212,7 +212,7 @@ fn origin_end(
     let before = origin.connections().len();
     origin.end_script();
     thread::sleep(PAUSE);
-    let mut client = Client::connect(named.gate.proxy);
+    let mut client = RowClient::connect(named.gate.proxy);
     client.send(again(host, origin));
     let got = client
         .answer(false)

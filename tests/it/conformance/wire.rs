@@ -9,21 +9,21 @@ pub(crate) struct Message {
     /// The request line or the status line, without its CRLF.
     pub(crate) start: Vec<u8>,
     /// Field lines: name as written, value without its outer blanks.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<RawField>,
     /// The content, with the chunked coding taken off.
     pub(crate) body: Vec<u8>,
     /// Trailer fields of a chunked message.
-    pub(crate) trailers: Vec<Field>,
+    pub(crate) trailers: Vec<RawField>,
     /// The way in which the message ended.
-    pub(crate) ending: Ending,
+    pub(crate) ending: WireEnding,
 }
 
 /// A field line.
-pub(crate) type Field = (Vec<u8>, Vec<u8>);
+pub(crate) type RawField = (Vec<u8>, Vec<u8>);
 
 /// The way in which a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum WireEnding {
     /// By its framing.
     Whole,
     /// Not yet: more bytes are due.
@@ -104,7 +104,7 @@ pub(crate) fn status(start: &[u8]) -> Result<u16, String> {
 }
 
 /// The values of a field, in order.
-pub(crate) fn values<'a>(fields: &'a [Field], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn values<'a>(fields: &'a [RawField], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     fields
         .iter()
         .filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
@@ -138,7 +138,7 @@ fn shorten(text: String) -> String {
     format!("{first} ... {} characters ... {last}", count - 1100)
 }
 
-type Head = (Vec<u8>, Vec<Field>, usize);
+type Head = (Vec<u8>, Vec<RawField>, usize);
 
 fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
     let Some(end) = find(bytes, b"\r\n\r\n") else {
@@ -158,7 +158,7 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
     Ok(Some((start, fields, end + 4)))
 }
 
-fn field(line: &[u8]) -> Result<Field, String> {
+fn field(line: &[u8]) -> Result<RawField, String> {
     let wrong = || format!("no field line: {}", show(line));
     let colon = line.iter().position(|b| *b == b':').ok_or_else(wrong)?;
     let name = &line[..colon];
@@ -176,7 +176,7 @@ fn field(line: &[u8]) -> Result<Field, String> {
     Ok((name.to_vec(), value.to_vec()))
 }
 
-fn framing(fields: &[Field]) -> Result<Framing, String> {
+fn framing(fields: &[RawField]) -> Result<Framing, String> {
     let lengths: Vec<&[u8]> = values(fields, "content-length").collect();
     let codings: Vec<&[u8]> = values(fields, "transfer-encoding").collect();
     match (lengths.as_slice(), codings.as_slice()) {
@@ -203,7 +203,7 @@ fn number(digits: &[u8], radix: u32) -> Result<usize, String> {
 
 fn body(
     start: Vec<u8>,
-    fields: Vec<Field>,
+    fields: Vec<RawField>,
     framing: Framing,
     bytes: &[u8],
     used: usize,
@@ -213,7 +213,7 @@ fn body(
         fields,
         body: Vec::new(),
         trailers: Vec::new(),
-        ending: Ending::Whole,
+        ending: WireEnding::Whole,
     };
     let rest = &bytes[used..];
     let taken = match framing {
@@ -222,16 +222,16 @@ fn body(
             let taken = length.min(rest.len());
             message.body = rest[..taken].to_vec();
             message.ending = if taken < length {
-                Ending::Short
+                WireEnding::Short
             } else {
-                Ending::Whole
+                WireEnding::Whole
             };
             taken
         }
         Framing::Chunked => chunks(&mut message, rest)?,
         Framing::UntilEnd => {
             message.body = rest.to_vec();
-            message.ending = Ending::Short;
+            message.ending = WireEnding::Short;
             rest.len()
         }
     };
@@ -241,7 +241,7 @@ fn body(
 /// RFC 9112 section 7.1, without extensions: a proxy has no reason to write any.
 fn chunks(message: &mut Message, bytes: &[u8]) -> Result<usize, String> {
     let mut at = 0;
-    message.ending = Ending::Short;
+    message.ending = WireEnding::Short;
     while let Some(line) = find(&bytes[at..], b"\r\n") {
         let size = number(&bytes[at..at + line], 16)?;
         at += line + 2;
@@ -265,7 +265,7 @@ fn trailers(message: &mut Message, bytes: &[u8], mut at: usize) -> Result<usize,
         let text = &bytes[at..at + line];
         at += line + 2;
         if text.is_empty() {
-            message.ending = Ending::Whole;
+            message.ending = WireEnding::Whole;
             return Ok(at);
         }
         message.trailers.push(field(text)?);
@@ -284,30 +284,30 @@ mod tests {
     #[test]
     fn messages_end_by_their_framing() {
         for (bytes, body, used, ending) in [
-            ("GET / HTTP/1.1\r\n\r\nrest", "", 18, Ending::Whole),
+            ("GET / HTTP/1.1\r\n\r\nrest", "", 18, WireEnding::Whole),
             (
                 "P / HTTP/1.1\r\ncontent-length: 3\r\n\r\nabcd",
                 "abc",
                 38,
-                Ending::Whole,
+                WireEnding::Whole,
             ),
             (
                 "P / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab",
                 "ab",
                 37,
-                Ending::Short,
+                WireEnding::Short,
             ),
             (
                 "P / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\nx",
                 "abc",
                 62,
-                Ending::Whole,
+                WireEnding::Whole,
             ),
             (
                 "P / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n",
                 "ab",
                 54,
-                Ending::Short,
+                WireEnding::Short,
             ),
         ] {
             let (message, n) = request(bytes.as_bytes()).unwrap().unwrap();

@@ -1,12 +1,12 @@
 //! `index: false` and `follow: false` beyond the header: in the document itself.
 
-use super::{Page, Site, gzip, zlib};
+use super::{DocumentSite, Page, gzip, zlib};
 
 const HTML: &str = "<html><head><title>t</title></head><body><a href='/x'>text</a></body></html>";
 const LINKS: &str = "<a href=\"/x\"></a>";
 
-fn site(options: &str) -> Site {
-    Site::new(options, "  []")
+fn site(options: &str) -> DocumentSite {
+    DocumentSite::new(options, "  []")
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn with_meta(words: &str, html: &str) -> String {
 #[test]
 fn a_page_to_be_scanned_only_is_a_body_of_links() {
     let rules = "  - { id: scan, when: { path: /scan }, then: exclude-but-scan, set: { enforce_index: strip } }";
-    let site = Site::new("", rules);
+    let site = DocumentSite::new("", rules);
     site.has("/scan", Page::of("text/html; charset=iso-8859-1", HTML));
     let got = site.get("/scan");
     assert!(got.text().contains(LINKS), "{}", got.text());
@@ -202,7 +202,7 @@ fn documents_are_evaluated_as_the_origin_sent_them() {
     // An option that a rule of the document stage sets.
     let rules =
         "  - { id: draft, when: { title: draft }, set: { follow: false, enforce_follow: strip } }";
-    let site = Site::new("", rules);
+    let site = DocumentSite::new("", rules);
     assert_eq!(site.serve(Page::html(HTML)).text(), HTML);
     let html = HTML.replace("<title>t", "<title>draft");
     let expected = with_meta("nofollow", &html.replace(" href='/x'", ""));

@@ -8,7 +8,7 @@ use crawlgate::server::Server;
 use crawlgate::store::ledger::Ledger;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Got, Heads, Page, Pages, ask, gzip, origin};
+use super::{DocumentResponse, Heads, Page, Pages, ask, gzip, origin};
 use crate::support::origin::ScriptedOrigin;
 use crate::support::policy::allow_all;
 use crate::support::proxy::CONFIG;
@@ -71,7 +71,7 @@ impl Remembering {
         self.pages.lock().unwrap().insert(path.to_owned(), page);
     }
 
-    fn get(&self, path: &str) -> Got {
+    fn get(&self, path: &str) -> DocumentResponse {
         ask(self.server.proxy[0], &self.origin, "GET", path, "")
     }
 }

@@ -1,6 +1,6 @@
 //! Decisions by documents: soft errors, canonical URLs, robots directives, text; refusals or tags only.
 
-use super::{Page, Site, gzip};
+use super::{DocumentSite, Page, gzip};
 
 const CHECKS: &str = "  noindex: reject\n  noncanonical: reject\n";
 const RULES: &str = "  - { id: soft, forbid: { title: not found }, as: 404 }
@@ -10,7 +10,7 @@ const RULES: &str = "  - { id: soft, forbid: { title: not found }, as: 404 }
 
 #[test]
 fn documents_are_refused_in_the_order_of_the_reasons() {
-    let site = Site::new(CHECKS, RULES);
+    let site = DocumentSite::new(CHECKS, RULES);
     fn title(title: &str) -> String {
         format!("<head><title>{title}</title>")
     }
@@ -63,7 +63,7 @@ fn documents_are_refused_in_the_order_of_the_reasons() {
         (&soft["stage"], &soft["reason"], &soft["rule"]),
         (&"document".into(), &"soft_error".into(), &"soft".into())
     );
-    fn counted(site: &Site, name: &str) -> u64 {
+    fn counted(site: &DocumentSite, name: &str) -> u64 {
         site.gate.counter(name)
     }
     assert_eq!(
@@ -81,10 +81,10 @@ fn documents_are_refused_in_the_order_of_the_reasons() {
 
 #[test]
 fn words_for_one_crawler_are_for_it_alone() {
-    let site = Site::new(CHECKS, "  []");
+    let site = DocumentSite::new(CHECKS, "  []");
     let html = "<meta name=newsbot content=noindex>";
     site.has("/page", Page::html(html));
-    fn asked(site: &Site, agent: &str) -> String {
+    fn asked(site: &DocumentSite, agent: &str) -> String {
         site.ask("GET", "/page", &format!("User-Agent: {agent}\r\n"))
             .output()
     }
@@ -94,7 +94,7 @@ fn words_for_one_crawler_are_for_it_alone() {
 
 #[test]
 fn tagged_documents_are_delivered_with_their_tag() {
-    let site = Site::new("  noindex: tag\n  noncanonical: tag\n", "  []");
+    let site = DocumentSite::new("  noindex: tag\n  noncanonical: tag\n", "  []");
     let other = format!("http://a.test:{}/other?a=1,2", site.origin.port);
     let noindex = "<meta name=robots content=none>";
     let link = "<link rel=canonical href='/other?a=1,2'>";
@@ -127,7 +127,7 @@ fn tagged_documents_are_delivered_with_their_tag() {
 #[test]
 fn shadow_rules_evaluate_documents_without_effect() {
     let rules = "  - { id: try, mode: shadow, forbid: { title: draft } }\n  - { id: live, forbid: { ext: gif } }";
-    let site = Site::new("", rules);
+    let site = DocumentSite::new("", rules);
     assert_eq!(
         site.serve(Page::html("<title>draft</title>")).output(),
         "passed 200"
@@ -148,8 +148,8 @@ fn shadow_rules_evaluate_documents_without_effect() {
 #[test]
 fn only_as_much_as_rules_need_is_read() {
     let rules = "  - { id: news, when: { path: /news }, rules: [{ id: soft, forbid: { title: x }, as: 404 }] }";
-    let site = Site::new("", rules);
-    fn read(site: &Site) -> u64 {
+    let site = DocumentSite::new("", rules);
+    fn read(site: &DocumentSite) -> u64 {
         site.gate
             .counter("crawlgate_documents_total{outcome=\"read\"}")
     }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::{Page, Site, bare, gzip, zlib};
+use super::{DocumentSite, Page, bare, gzip, zlib};
 
 const PIECES: [&str; 34] = [
     "<html>",
@@ -73,7 +73,7 @@ fn page(rng: &mut Rng, html: &[u8]) -> Page {
 #[test]
 fn random_documents_pass_untouched() {
     let rules = "  - { id: a, forbid: { title: never this } }\n  - { id: b, forbid: { body_prefix: never this } }";
-    let site = Site::new("  noindex: tag\n  noncanonical: tag\n", rules);
+    let site = DocumentSite::new("  noindex: tag\n  noncanonical: tag\n", rules);
     let mut rng = Rng::with_seed(11);
     for _ in 0..150 {
         let html = html(&mut rng);
@@ -94,8 +94,8 @@ fn random_documents_pass_untouched() {
 
 #[test]
 fn random_documents_are_stripped_or_broken_off() {
-    let text = Site::new("  index: false\n  enforce_index: strip\n", "  []");
-    let links = Site::new("  follow: false\n  enforce_follow: strip\n", "  []");
+    let text = DocumentSite::new("  index: false\n  enforce_index: strip\n", "  []");
+    let links = DocumentSite::new("  follow: false\n  enforce_follow: strip\n", "  []");
     let mut rng = Rng::with_seed(12);
     for _ in 0..100 {
         let html = html(&mut rng);

@@ -3,15 +3,15 @@
 use std::io::Read;
 use std::time::Duration;
 
-use super::{Page, Site, bare, gzip, zlib};
+use super::{DocumentSite, Page, bare, gzip, zlib};
 use crate::support::client::RawClient;
 use crate::support::origin::ScriptedOrigin;
 use crate::support::wait::wait_until;
 
 const TITLE: &str = "  - { id: soft, forbid: { title: missing }, as: 404 }";
 
-fn site() -> Site {
-    Site::new("", TITLE)
+fn site() -> DocumentSite {
+    DocumentSite::new("", TITLE)
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_bomb_is_not_unpacked() {
 #[test]
 fn charsets_are_undone() {
     let rules = "  - { id: soft, forbid: { title: \u{43d}\u{435}\u{442} }, as: 404 }";
-    let site = Site::new("", rules);
+    let site = DocumentSite::new("", rules);
     let html =
         |charset: &str| format!("<meta charset={charset}><title>\u{43d}\u{435}\u{442}</title>");
     let koi = encoding("koi8-r", &html("koi8-r"));
@@ -173,7 +173,7 @@ fn encoding(label: &str, text: &str) -> Vec<u8> {
 #[test]
 fn text_and_untyped_answers_are_read() {
     let rules = format!("{TITLE}\n  - {{ id: text, forbid: {{ body_prefix: secret }} }}");
-    let site = Site::new("", &rules);
+    let site = DocumentSite::new("", &rules);
     assert_eq!(
         site.serve(Page::of("text/plain", "a secret")).output(),
         "rule text 451"
@@ -207,7 +207,7 @@ fn text_and_untyped_answers_are_read() {
 
 #[test]
 fn a_long_document_head_is_evaluated_by_its_beginning() {
-    let site = Site::new("  noindex: reject\n", "  []");
+    let site = DocumentSite::new("  noindex: reject\n", "  []");
     for (before, output) in [(60_000, "noindex  451"), (70_000, "passed 200")] {
         let html = format!(
             "<head><style>{}</style><meta name=robots content=noindex>",
@@ -216,7 +216,7 @@ fn a_long_document_head_is_evaluated_by_its_beginning() {
         assert_eq!(site.serve(Page::html(&html)).output(), output, "{before}");
     }
     // `max_buffer` may be smaller.
-    let site = Site::new("  noindex: reject\n  max_buffer: 4KiB\n", "  []");
+    let site = DocumentSite::new("  noindex: reject\n  max_buffer: 4KiB\n", "  []");
     let html = format!(
         "<head><style>{}</style><meta name=robots content=noindex>",
         "x".repeat(40_000)
@@ -279,7 +279,7 @@ fn a_body_cut_while_it_is_read_gets_an_error_status() {
 
 #[test]
 fn limits_and_times_of_bodies_hold_while_one_is_read() {
-    let site = Site::new(
+    let site = DocumentSite::new(
         "  max_body: 1KiB\n  timeouts: { body_idle: 200ms }\n",
         TITLE,
     );

@@ -28,12 +28,12 @@ fn next(rules: &str) -> String {
 }
 
 /// A proxy with a shadow policy, and an origin.
-struct Bench {
+struct ShadowBench {
     gate: TestProxy,
     origin: ScriptedOrigin,
 }
 
-impl Bench {
+impl ShadowBench {
     fn new(rules: &str) -> Self {
         let origin = ScriptedOrigin::start(|connection| {
             while let Some(head) = connection.read_head() {
@@ -77,7 +77,7 @@ const CASES: [(&str, u16, &str); 6] = [
 
 #[test]
 fn a_shadow_policy_is_counted_logged_and_reported_without_effect() {
-    let bench = Bench::new(NEXT);
+    let bench = ShadowBench::new(NEXT);
     for (path, status, shadow) in CASES {
         let answer = bench.get(path);
         assert_eq!(answer.status, status, "{path}");
@@ -93,7 +93,7 @@ fn a_shadow_policy_is_counted_logged_and_reported_without_effect() {
         json!([{ "rule": null, "policy": "next", "verdict": "allow", "stage": "request", "reason": "default" }])
     );
     // A rule of the live policy has the same id: it has its own series.
-    fn count(bench: &Bench, name: &str, mode: &str, rule: &str) -> u64 {
+    fn count(bench: &ShadowBench, name: &str, mode: &str, rule: &str) -> u64 {
         let verdict = if name == "decided" {
             ",verdict=\"reject\""
         } else {
@@ -113,7 +113,7 @@ fn a_shadow_policy_is_counted_logged_and_reported_without_effect() {
 
 #[test]
 fn the_report_lists_what_would_change() {
-    let bench = Bench::new(NEXT);
+    let bench = ShadowBench::new(NEXT);
     for (path, ..) in CASES {
         bench.get(path);
     }
@@ -233,7 +233,7 @@ fn examples_show_no_more_than_the_log() {
 
 #[test]
 fn an_error_in_the_shadow_policy_keeps_the_old_one() {
-    let bench = Bench::new(NEXT);
+    let bench = ShadowBench::new(NEXT);
     bench.get("/next/x");
     assert!(
         bench

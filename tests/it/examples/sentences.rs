@@ -17,18 +17,18 @@ struct Index {
     lines: u32,
     /// The numbers of the empty lines.
     blank: BTreeSet<u32>,
-    rows: Vec<Row>,
+    rows: Vec<SentenceRow>,
 }
 
-struct Row {
+struct SentenceRow {
     line: u32,
     words: String,
-    kind: Kind,
+    kind: SentenceKind,
 }
 
 /// The kind of proof for a sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SentenceKind {
     /// A case of a policy.
     Case,
     /// A test with a ledger, which `wire.md` names.
@@ -58,11 +58,11 @@ impl Index {
             system,
             lines: count,
             blank,
-            rows: lines.map(|line| Row::parse(&path, line)).collect(),
+            rows: lines.map(|line| SentenceRow::parse(&path, line)).collect(),
         }
     }
 
-    fn find(&self, line: u32, words: &str) -> Option<&Row> {
+    fn find(&self, line: u32, words: &str) -> Option<&SentenceRow> {
         self.rows
             .iter()
             .find(|row| row.line == line && row.words == words)
@@ -96,16 +96,16 @@ impl Index {
     }
 }
 
-impl Row {
+impl SentenceRow {
     fn parse(path: &str, line: &str) -> Self {
         let columns: Vec<&str> = line.split('\t').collect();
         let [number, words, kind] = columns.as_slice() else {
             panic!("{path}: {line}")
         };
         let kind = match *kind {
-            "case" => Kind::Case,
-            "wire" => Kind::Wire,
-            "unused" => Kind::Unused,
+            "case" => SentenceKind::Case,
+            "wire" => SentenceKind::Wire,
+            "unused" => SentenceKind::Unused,
             _ => panic!("{path}: {line}"),
         };
         assert!(!words.contains('"'), "{path}: {line}");
@@ -147,7 +147,11 @@ fn every_sentence_about_crawled_urls_has_a_case() {
     let mut wrong = vec![];
     for index in indexes() {
         let named = named(index.system);
-        for row in index.rows.iter().filter(|row| row.kind == Kind::Case) {
+        for row in index
+            .rows
+            .iter()
+            .filter(|row| row.kind == SentenceKind::Case)
+        {
             let has = named
                 .iter()
                 .any(|source| source.line == row.line && source.words == row.words);
@@ -160,7 +164,7 @@ fn every_sentence_about_crawled_urls_has_a_case() {
             let known = source.system == index.system
                 && index
                     .find(source.line, &source.words)
-                    .is_some_and(|row| row.kind == Kind::Case);
+                    .is_some_and(|row| row.kind == SentenceKind::Case);
             wrong.extend((!known).then(|| format!("{source:?}: not a sentence with cases")));
         }
     }
@@ -172,7 +176,10 @@ fn every_sentence_about_crawled_urls_has_a_case() {
 #[test]
 fn every_other_sentence_has_a_reason() {
     for index in indexes() {
-        for (file, kind) in [("unused.md", Kind::Unused), ("wire.md", Kind::Wire)] {
+        for (file, kind) in [
+            ("unused.md", SentenceKind::Unused),
+            ("wire.md", SentenceKind::Wire),
+        ] {
             let path = format!("tests/policies/{}/{file}", index.system);
             let text = fs::read_to_string(&path).unwrap_or_default();
             let listed: Vec<(u32, String)> = text

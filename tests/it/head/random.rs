@@ -70,12 +70,12 @@ fn input(rng: &mut Rng) -> Vec<u8> {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Told {
+struct ReaderEvents {
     refused: Vec<HeadError>,
     foreign: Vec<ForeignProtocol>,
 }
 
-struct Teller(Arc<Mutex<Told>>);
+struct Teller(Arc<Mutex<ReaderEvents>>);
 
 impl HeadEvents for Teller {
     fn refusal_response(&self, error: HeadError, _: &[u8]) -> Bytes {
@@ -89,7 +89,7 @@ impl HeadEvents for Teller {
 }
 
 /// The bytes that hyper would see of chunks, and the events of the reader.
-async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u8>, Told) {
+async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u8>, ReaderEvents) {
     let (client, accepted) = tokio::join!(
         TcpStream::connect(listener.local_addr().unwrap()),
         listener.accept()
@@ -103,7 +103,7 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
             .unwrap();
         socket.set_nodelay(true).unwrap();
     }
-    let reported = Arc::new(Mutex::new(Told::default()));
+    let reported = Arc::new(Mutex::new(ReaderEvents::default()));
     let settings = HeadReaderSettings {
         limits: LIMITS,
         head: LONG,

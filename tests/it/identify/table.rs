@@ -22,7 +22,7 @@ const SIX_SECONDS: Duration = Duration::from_secs(6);
 const FAR: &str = "203.0.113.7";
 
 /// `news` and `jürgen` have credentials, `lab` and `bench` networks, `lone` nothing but a listener.
-struct Bench {
+struct IdentifyBench {
     crawlers: Arc<CrawlerRegistry>,
     manual_clock: ManualClock,
 }
@@ -46,7 +46,7 @@ fn registration(name: &str, auth: Option<(&str, &str)>, sources: &[&str]) -> Cra
     }
 }
 
-impl Bench {
+impl IdentifyBench {
     fn new(anonymous: AnonymousAccess) -> Self {
         Self::with(
             &[
@@ -118,7 +118,7 @@ fn basic(user: &str, password: &str) -> String {
 
 #[tokio::test]
 async fn credentials_precede_the_listener_and_the_network() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     let good = basic("news", "s3cret:with:colons");
     let good: &[&str] = &[&good];
     for (address, listener, fields, who) in [
@@ -146,8 +146,8 @@ async fn credentials_precede_the_listener_and_the_network() {
 
 #[tokio::test]
 async fn unknown_and_anonymous_clients_are_distinguished() {
-    let open = Bench::new(AnonymousAccess::Allow);
-    let closed = Bench::new(AnonymousAccess::Deny);
+    let open = IdentifyBench::new(AnonymousAccess::Allow);
+    let closed = IdentifyBench::new(AnonymousAccess::Deny);
     // Anonymous clients of other machines would make the proxy an open relay.
     assert_eq!(
         open.who(FAR, None, &[]).await,
@@ -173,7 +173,7 @@ async fn unknown_and_anonymous_clients_are_distinguished() {
 
 #[tokio::test]
 async fn wrong_credentials_are_never_passed_over() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     let wrong = Err(AuthenticationError::InvalidCredentials);
     for (address, listener) in [(HOME, None), ("10.1.7.7", None), (HOME, Some("lone"))] {
         for (user, password) in [
@@ -206,7 +206,7 @@ async fn wrong_credentials_are_never_passed_over() {
 
 #[tokio::test]
 async fn letters_beyond_ascii_in_both_encodings() {
-    let bench = Bench::new(AnonymousAccess::Deny);
+    let bench = IdentifyBench::new(AnonymousAccess::Deny);
     for field in ["Basic asO8cmdlbjpwYcOf", "Basic avxyZ2VuOnBh3w=="] {
         assert_eq!(
             bench.who(HOME, None, &[field]).await.as_deref(),
@@ -217,7 +217,7 @@ async fn letters_beyond_ascii_in_both_encodings() {
 
 #[tokio::test]
 async fn credentials_are_ignored_if_no_crawler_has_any() {
-    let bench = Bench::with(
+    let bench = IdentifyBench::with(
         &[registration("lab", None, &["10.1.0.0/16"])],
         AnonymousAccess::Allow,
     );
@@ -238,7 +238,7 @@ async fn credentials_are_ignored_if_no_crawler_has_any() {
 
 #[tokio::test]
 async fn a_connection_may_change_its_crawler() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
     let news = basic("news", "s3cret:with:colons");
     let other = basic("other", "else");
@@ -256,7 +256,7 @@ async fn a_connection_may_change_its_crawler() {
 
 #[tokio::test]
 async fn a_tunnel_belongs_to_the_crawler_of_its_connect() {
-    let bench = Bench::new(AnonymousAccess::Deny);
+    let bench = IdentifyBench::new(AnonymousAccess::Deny);
     let caller = bench.caller(FAR, None);
     let mut headers = HeaderMap::new();
     headers.insert(
@@ -274,7 +274,7 @@ async fn a_tunnel_belongs_to_the_crawler_of_its_connect() {
 
 #[tokio::test]
 async fn ten_guesses_then_one_in_six_seconds() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     for n in 0..10 {
         assert_eq!(
             bench.guess(FAR, &format!("guess {n}")).await,
@@ -313,7 +313,7 @@ async fn ten_guesses_then_one_in_six_seconds() {
 
 #[tokio::test]
 async fn a_stale_password_shuts_no_neighbour_out() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     for _ in 0..100 {
         assert_eq!(
             bench.guess(FAR, "the old one").await,
@@ -329,7 +329,7 @@ async fn a_stale_password_shuts_no_neighbour_out() {
 /// After nine attempts one is left. A repeated attempt is free for a minute, then it costs again.
 #[tokio::test]
 async fn failed_attempts_expire_after_a_minute() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     for n in 0..10 {
         bench.guess(FAR, &format!("guess {n}")).await.unwrap_err();
     }
@@ -358,7 +358,7 @@ async fn failed_attempts_expire_after_a_minute() {
 /// Valid credentials are verified again after ten minutes: visible from an address that has no attempt left.
 #[tokio::test]
 async fn valid_credentials_are_verified_again_after_ten_minutes() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     assert_eq!(
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
         Ok("news")
@@ -380,7 +380,7 @@ async fn valid_credentials_are_verified_again_after_ten_minutes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn equal_credentials_at_once_are_checked_once() {
-    let bench = Bench::new(AnonymousAccess::Deny);
+    let bench = IdentifyBench::new(AnonymousAccess::Deny);
     let guesses: Vec<_> = (0..400)
         .map(|n| {
             let crawlers = Arc::clone(&bench.crawlers);
@@ -424,7 +424,7 @@ async fn equal_credentials_at_once_are_checked_once() {
 }
 
 /// A crawler, `news`, whose password takes long to check.
-fn slow_bench() -> Bench {
+fn slow_bench() -> IdentifyBench {
     let slow = PasswordHash::parse(&bcrypt::hash("s3cret", 7).unwrap()).unwrap();
     let auth = Some(StoredCredentials {
         user: "news".into(),
@@ -434,12 +434,12 @@ fn slow_bench() -> Bench {
         auth,
         ..registration("news", None, &[])
     };
-    Bench::with(&[registration], AnonymousAccess::Deny)
+    IdentifyBench::with(&[registration], AnonymousAccess::Deny)
 }
 
 /// Starts to guess, without waiting for the outcome.
 fn spawn_guess(
-    bench: &Bench,
+    bench: &IdentifyBench,
     source: IpAddr,
     password: String,
 ) -> tokio::task::JoinHandle<Result<CrawlerIdentity, AuthenticationError>> {
@@ -503,7 +503,7 @@ async fn a_flood_of_wrong_passwords_shuts_nobody_out() {
 /// From an address without attempts, only a cached outcome is accepted.
 #[tokio::test]
 async fn wrong_passwords_evict_no_right_one() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     assert!(bench.guess(HOME, "s3cret:with:colons").await.is_ok());
     let mut wrong = 0;
     for n in 0..6_000 {
@@ -526,7 +526,7 @@ async fn wrong_passwords_evict_no_right_one() {
 
 #[tokio::test]
 async fn no_output_contains_a_secret() {
-    let bench = Bench::new(AnonymousAccess::Allow);
+    let bench = IdentifyBench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
     let field = basic("news", "s3cret:with:colons");
     bench.on(&caller, &[&field]).await.unwrap();

@@ -8,7 +8,7 @@ use crawlgate::config::policy::open_and_test;
 use crawlgate::server::Server;
 use tokio::runtime::Builder;
 
-use super::{Bench, policy, settings};
+use super::{LedgerBench, policy, settings};
 use crate::support::client::Response;
 use crate::support::client::get_with;
 use crate::support::origin::ScriptedOrigin;
@@ -31,7 +31,7 @@ fn is_used_up(answer: &Response, reported: &str) {
 #[test]
 fn a_known_url_passes_where_a_new_one_is_refused() {
     let reported = "today's new URLs of this crawler are used up";
-    let bench = Bench::new(
+    let bench = LedgerBench::new(
         &policy("  budget: { new_urls: 2, per: crawler }", ""),
         |_| None,
     );

@@ -2,16 +2,16 @@
 
 use crawlgate::model::crawl_status::CrawlStatus;
 
-use super::{Bench, bare, path, policy};
+use super::{LedgerBench, bare, path, policy};
 
-fn referer(bench: &Bench, path: &str) -> String {
+fn referer(bench: &LedgerBench, path: &str) -> String {
     format!("Referer: {}\r\n", bench.url("a.test", path))
 }
 
 #[test]
 fn links_are_counted_from_a_start() {
     let rules = "rules:\n  - { id: second, when: { depth: 2 }, set: { source: second } }";
-    let bench = Bench::new(&policy("  max_depth: 2", rules), |_| None);
+    let bench = LedgerBench::new(&policy("  max_depth: 2", rules), |_| None);
     bench.get("/");
     assert_eq!(bench.record("news", "/").unwrap().depth, Some(0));
     for (path, from, status, depth) in [
@@ -58,7 +58,7 @@ fn links_are_counted_from_a_start() {
 #[test]
 fn an_unknown_depth_matches_no_rule() {
     let rules = "rules:\n  - { id: any, forbid: { depth: { min: 0 } } }";
-    let bench = Bench::new(&policy("  max_depth: 0", rules), |_| None);
+    let bench = LedgerBench::new(&policy("  max_depth: 0", rules), |_| None);
     for fields in [
         "",
         "Referer: http://elsewhere.test/\r\n",
@@ -78,7 +78,7 @@ fn an_unknown_depth_matches_no_rule() {
 
 #[test]
 fn a_permitted_crawler_gives_its_depth() {
-    let bench = Bench::new(&policy("  max_depth: 3", ""), |_| None);
+    let bench = LedgerBench::new(&policy("  max_depth: 3", ""), |_| None);
     let ask = |path, fields: &str| bench.ask_as("shop", &bench.url("a.test", path), fields);
     assert_eq!(ask("/p", "Crawl-Depth: 3\r\n").status, 200);
     assert_eq!(bench.until_known("shop", "/p").depth, Some(3));
@@ -106,7 +106,7 @@ fn a_permitted_crawler_gives_its_depth() {
 #[test]
 fn a_redirection_to_a_url_that_is_rewritten_has_a_depth() {
     let options = "  max_depth: 1\n  strip_params: { names: [sid], rewrite: true }";
-    let bench = Bench::new(&policy(options, ""), |head| match path(head) {
+    let bench = LedgerBench::new(&policy(options, ""), |head| match path(head) {
         "/old" => bare(301, "Location: /new?sid=1\r\n"),
         _ => None,
     });
@@ -125,7 +125,7 @@ fn a_redirection_to_a_url_that_is_rewritten_has_a_depth() {
 
 #[test]
 fn a_redirection_is_no_link() {
-    let bench = Bench::new(&policy("  max_depth: 1", ""), |head| match path(head) {
+    let bench = LedgerBench::new(&policy("  max_depth: 1", ""), |head| match path(head) {
         "/old" => bare(301, "Location: /new\r\n"),
         _ => None,
     });

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
 use crawlgate::model::crawl_status::CrawlStatus;
 
-use super::{Bench, bare, policy};
+use super::{LedgerBench, bare, policy};
 use crate::support::wait::wait_until;
 
 const REMEMBERS: &str = "spaces:\n  - { name: all }";
 
 #[test]
 fn each_error_is_one_of_the_two_kinds() {
-    let bench = Bench::scripted(&policy("", REMEMBERS), |connection, head| {
+    let bench = LedgerBench::scripted(&policy("", REMEMBERS), |connection, head| {
         let (what, _) = super::path(head)[1..].split_once('-').unwrap();
         match what {
             "closed" => return false,
@@ -56,7 +56,7 @@ fn each_error_is_one_of_the_two_kinds() {
 
 #[test]
 fn a_name_that_does_not_exist_is_gone_for_good() {
-    let bench = Bench::new(&policy("", REMEMBERS), |_| None);
+    let bench = LedgerBench::new(&policy("", REMEMBERS), |_| None);
     let answer = bench.ask_as("news", "http://nowhere.invalid/", "");
     assert_eq!(answer.value("crawl-reason"), "upstream_dns", "{}", answer);
     assert!(
@@ -68,7 +68,7 @@ fn a_name_that_does_not_exist_is_gone_for_good() {
 
 #[test]
 fn a_refused_connection_is_a_temporary_error_of_the_requested_url_only() {
-    let bench = Bench::new(&policy("", REMEMBERS), |_| None);
+    let bench = LedgerBench::new(&policy("", REMEMBERS), |_| None);
     let closed = crate::support::origin::closed_port();
     fn url(closed: u16, path: &str) -> String {
         format!("http://a.test:{closed}{path}")
@@ -96,9 +96,9 @@ fn a_refused_connection_is_a_temporary_error_of_the_requested_url_only() {
 }
 
 /// A site whose pages all have this status.
-fn site(status: &Arc<AtomicU16>) -> Bench {
+fn site(status: &Arc<AtomicU16>) -> LedgerBench {
     let status = Arc::clone(status);
-    Bench::new(&policy("", REMEMBERS), move |_| {
+    LedgerBench::new(&policy("", REMEMBERS), move |_| {
         match status.load(Ordering::SeqCst) {
             200 => None,
             503 => bare(503, "Retry-After: 1\r\n"),

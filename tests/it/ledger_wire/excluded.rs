@@ -7,7 +7,7 @@ use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::model::intent::Intent;
 use crawlgate::model::profile::{Conditional, Profile, WireResponse};
 
-use super::{Bench, policy};
+use super::{LedgerBench, policy};
 use crate::support::client::RawClient;
 use crate::support::wait::wait_until;
 
@@ -32,7 +32,7 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
         // Domain rules alone refuse it, but the address that it was last fetched from is refused as well.
         (format!("{BY_ADDRESS}\n{GLOBAL}"), Intent::Gone, "760"),
     ] {
-        let bench = Bench::new(&policy("", WHOLE), |_| None);
+        let bench = LedgerBench::new(&policy("", WHOLE), |_| None);
         for profile in Profile::ALL {
             let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), "");
             assert_eq!(known.status, 200, "{}", known);
@@ -70,7 +70,7 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
 
 #[test]
 fn urls_that_leave_the_space_are_removed_once_and_moved_ones_are_not() {
-    let bench = Bench::new(&policy("", WHOLE), |_| None);
+    let bench = LedgerBench::new(&policy("", WHOLE), |_| None);
     bench.get("/p");
     bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
     bench.get_with("/p", "");
@@ -98,7 +98,7 @@ fn urls_that_leave_the_space_are_removed_once_and_moved_ones_are_not() {
 fn urls_fetched_during_a_sweep_are_swept() {
     let (tell, reported) = mpsc::channel();
     let reported = Mutex::new(reported);
-    let bench = Bench::scripted(&policy("", WHOLE), move |connection, head| {
+    let bench = LedgerBench::scripted(&policy("", WHOLE), move |connection, head| {
         if head.contains("x-slow") {
             reported.lock().unwrap().recv().unwrap();
         }
@@ -116,7 +116,7 @@ fn urls_fetched_during_a_sweep_are_swept() {
         ));
         client
     });
-    fn asked(bench: &Bench) -> usize {
+    fn asked(bench: &LedgerBench) -> usize {
         bench
             .heads()
             .iter()
@@ -134,7 +134,7 @@ fn urls_fetched_during_a_sweep_are_swept() {
     }
     for path in paths {
         bench.until_known("news", path);
-        fn removals(bench: &Bench, path: &str) -> usize {
+        fn removals(bench: &LedgerBench, path: &str) -> usize {
             bench
                 .events()
                 .iter()
@@ -153,7 +153,7 @@ fn urls_fetched_during_a_sweep_are_swept() {
 
 #[test]
 fn each_crawler_has_records_of_its_own_fetches() {
-    let bench = Bench::new(&policy("", WHOLE), |_| None);
+    let bench = LedgerBench::new(&policy("", WHOLE), |_| None);
     bench.get("/p");
     bench.reload(&policy("", WITHOUT_HOST));
     assert_eq!(bench.get_with("/p", "").value("crawl-code"), "760");
@@ -166,7 +166,7 @@ fn a_refused_url_is_recorded_only_by_log_or_record() {
     let rules = "rules:\n  - { id: silent, forbid: { under: /silent } }\n  - { id: told, forbid: { under: /told }, log: \
                  true }\n  - { id: full, when: { under: /full }, then: disallow, set: { record: full } }\n  - { id: \
                  none, when: { under: /none }, then: disallow-log, set: { record: none } }\nspaces:\n  - { name: all }";
-    let bench = Bench::new(&policy("", rules), |_| None);
+    let bench = LedgerBench::new(&policy("", rules), |_| None);
     for (path, kept) in [
         ("/silent", false),
         ("/told", true),
@@ -189,7 +189,7 @@ fn a_refused_url_is_recorded_only_by_log_or_record() {
 
 #[test]
 fn stripped_parameters_do_not_distinguish_urls() {
-    let bench = Bench::new(&policy("  strip_params: [sid]", WHOLE), |_| None);
+    let bench = LedgerBench::new(&policy("  strip_params: [sid]", WHOLE), |_| None);
     let mut client = RawClient::connect(bench.door("news"));
     client.send_get(&bench.url("a.test", "/p?sid=1"), "");
     client.read_until("ok");

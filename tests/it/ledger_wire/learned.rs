@@ -6,7 +6,7 @@ use std::time::Duration;
 use crawlgate::ledger::record::IndexState;
 use crawlgate::model::crawl_status::CrawlStatus;
 
-use super::{Bench, HOUR, bare, page, path, policy};
+use super::{HOUR, LedgerBench, bare, page, path, policy};
 use crate::support::client::RawClient;
 use crate::support::wait::wait_until;
 
@@ -15,7 +15,7 @@ const REMEMBERS: &str = "spaces:\n  - { name: all }";
 
 #[test]
 fn a_document_is_known_once_it_is_delivered() {
-    let bench = Bench::new(&policy("  source: crawl-1", REMEMBERS), |_| {
+    let bench = LedgerBench::new(&policy("  source: crawl-1", REMEMBERS), |_| {
         page(
             "ETag: \"v1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n",
             "hello",
@@ -55,7 +55,7 @@ fn a_document_is_known_once_it_is_delivered() {
 
 #[test]
 fn other_methods_and_other_policies_leave_no_record() {
-    let bench = Bench::new(&policy("", REMEMBERS), |_| None);
+    let bench = LedgerBench::new(&policy("", REMEMBERS), |_| None);
     for method in ["HEAD", "POST", "PUT", "DELETE"] {
         assert_eq!(bench.send(method, "/p").status, 200, "{method}");
     }
@@ -71,7 +71,7 @@ fn other_methods_and_other_policies_leave_no_record() {
 
 #[test]
 fn an_aborted_delivery_is_not_recorded_as_a_document() {
-    let bench = Bench::scripted(&policy("", REMEMBERS), |connection, head| {
+    let bench = LedgerBench::scripted(&policy("", REMEMBERS), |connection, head| {
         if path(head) == "/marker" {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             return true;
@@ -97,7 +97,7 @@ fn an_aborted_delivery_is_not_recorded_as_a_document() {
 
 #[test]
 fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() {
-    let bench = Bench::scripted(&policy("  max_body: 10B", REMEMBERS), |connection, head| {
+    let bench = LedgerBench::scripted(&policy("  max_body: 10B", REMEMBERS), |connection, head| {
         match path(head) {
             "/short" => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"),
             "/long" => connection.send(
@@ -129,7 +129,7 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
 
 #[test]
 fn an_empty_document_is_recorded_and_releases_its_buffer() {
-    let bench = Bench::new(&policy("  unmodified: tag", ""), |_| page("", ""));
+    let bench = LedgerBench::new(&policy("  unmodified: tag", ""), |_| page("", ""));
     for path in ["/1", "/2"] {
         bench.get(path);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -151,7 +151,7 @@ fn an_empty_document_is_recorded_and_releases_its_buffer() {
 
 #[test]
 fn a_304_to_the_client_leaves_the_document_record() {
-    let bench = Bench::new(&policy("", REMEMBERS), |head| {
+    let bench = LedgerBench::new(&policy("", REMEMBERS), |head| {
         let asked = head.to_lowercase().contains("if-none-match: \"v1\"");
         if asked {
             bare(304, "ETag: \"v1\"\r\n")
@@ -181,7 +181,7 @@ fn a_304_to_the_client_leaves_the_document_record() {
 #[test]
 fn a_refused_answer_is_remembered_with_its_reason() {
     let rules = "rules:\n  - { id: pages, require: { content_type: text/html } }\nspaces:\n  - { name: all }";
-    let bench = Bench::new(&policy("  noindex: pass", rules), |_| {
+    let bench = LedgerBench::new(&policy("  noindex: pass", rules), |_| {
         Some("HTTP/1.1 200 OK\r\nContent-Type: image/gif\r\nContent-Length: 2\r\n\r\nok".into())
     });
     assert_eq!(bench.get_with("/p", "").status, 451);
@@ -201,7 +201,7 @@ fn a_refused_answer_is_remembered_with_its_reason() {
 
 #[test]
 fn a_reload_keeps_the_records() {
-    let bench = Bench::scripted(&policy("", REMEMBERS), |connection, _| {
+    let bench = LedgerBench::scripted(&policy("", REMEMBERS), |connection, _| {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
         std::thread::sleep(Duration::from_millis(100));
         connection.send("world");

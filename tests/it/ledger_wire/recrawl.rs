@@ -7,14 +7,14 @@ use std::time::Duration;
 use crawlgate::ledger::record::IndexState;
 use crawlgate::model::crawl_status::CrawlStatus;
 
-use super::{Bench, HOUR, bare, page, path, policy};
+use super::{HOUR, LedgerBench, bare, page, path, policy};
 use crate::support::wait::wait_until;
 
 #[test]
 fn a_url_is_not_fetched_again_before_its_time() {
     let rules = "rules:\n  - { id: daily, about: once a day, when: { under: /daily }, set: { recrawl: { min_interval: \
                  1d } } }";
-    let bench = Bench::new(&policy("  recrawl: { min_interval: 1h }", rules), |_| None);
+    let bench = LedgerBench::new(&policy("  recrawl: { min_interval: 1h }", rules), |_| None);
     bench.get("/p");
     bench.get("/daily/p");
     bench.manual_clock.advance(Duration::from_millis(1_500));
@@ -50,14 +50,14 @@ fn a_url_is_not_fetched_again_before_its_time() {
 
 #[test]
 fn a_head_does_not_begin_the_interval() {
-    let bench = Bench::new(&policy("  recrawl: { min_interval: 1h }", ""), |_| None);
+    let bench = LedgerBench::new(&policy("  recrawl: { min_interval: 1h }", ""), |_| None);
     assert_eq!(bench.send("HEAD", "/p").status, 200);
     assert_eq!(bench.get_with("/p", "").status, 200);
 }
 
 #[test]
 fn an_error_is_not_tried_again_before_its_time() {
-    let bench = Bench::new(&policy("  recrawl: { after_error: 1d }", ""), |_| {
+    let bench = LedgerBench::new(&policy("  recrawl: { after_error: 1d }", ""), |_| {
         bare(429, "")
     });
     assert_eq!(bench.get_with("/p", "").status, 429);
@@ -94,7 +94,7 @@ fn versioned(version: &Arc<AtomicU32>) -> impl Fn(&str) -> Option<String> + Send
 #[test]
 fn the_proxy_revalidates_pages_and_hides_the_304() {
     let version = Arc::new(AtomicU32::new(1));
-    let bench = Bench::new(&policy("  unmodified: reject", ""), versioned(&version));
+    let bench = LedgerBench::new(&policy("  unmodified: reject", ""), versioned(&version));
     bench.get("/p");
     let first = bench.heads().pop().unwrap().to_lowercase();
     assert!(!first.contains("if-none-match"), "{first}");
@@ -165,7 +165,7 @@ fn an_origin_that_knows_no_conditions_is_found_out_by_its_validators() {
         ("pass", 200, "", ""),
     ] {
         let options = format!("  unmodified: {option}\n  recrawl: {{ min_interval: 1s }}");
-        let bench = Bench::new(&policy(&options, ""), move |_| page(fields, "hello"));
+        let bench = LedgerBench::new(&policy(&options, ""), move |_| page(fields, "hello"));
         assert_eq!(bench.get("/p").value("crawl-tag"), "");
         bench.manual_clock.advance(HOUR);
         let again = bench.get_with("/p", "");
@@ -189,7 +189,7 @@ fn a_removed_url_is_fetched_in_full_when_it_is_allowed_again() {
     let whole = "spaces:\n  - { name: all }";
     let version = Arc::new(AtomicU32::new(1));
     let options = "  unmodified: reject\n  recrawl: { min_interval: 1d }";
-    let bench = Bench::new(&policy(options, whole), versioned(&version));
+    let bench = LedgerBench::new(&policy(options, whole), versioned(&version));
     bench.get("/p");
     assert_eq!(bench.get_with("/p", "").value("crawl-reason"), "premature");
     bench.reload(&policy(
@@ -211,7 +211,7 @@ fn a_removed_url_is_fetched_in_full_when_it_is_allowed_again() {
 fn a_page_that_another_url_has_is_a_duplicate() {
     for (option, status, reason) in [("reject", 451, "duplicate"), ("tag", 200, "")] {
         let options = format!("  duplicate: {option}");
-        let bench = Bench::new(&policy(&options, ""), |head| match path(head) {
+        let bench = LedgerBench::new(&policy(&options, ""), |head| match path(head) {
             "/weak1" | "/weak2" => page("ETag: W/\"w\"\r\n", path(head)),
             "/other" => page("ETag: \"o\"\r\n", "other"),
             _ => page("ETag: \"a\"\r\n", "hello"),
@@ -244,7 +244,7 @@ fn a_page_that_another_url_has_is_a_duplicate() {
 #[test]
 fn large_duplicates_are_tagged() {
     let options = "  duplicate: reject\n  max_buffer: 10B";
-    let bench = Bench::new(&policy(options, ""), |head| {
+    let bench = LedgerBench::new(&policy(options, ""), |head| {
         let tag = if path(head).starts_with("/untagged") {
             ""
         } else {
@@ -266,7 +266,7 @@ fn large_duplicates_are_tagged() {
 fn a_page_that_has_moved_is_no_duplicate_of_where_it_was() {
     let moved = Arc::new(AtomicU32::new(0));
     let state = Arc::clone(&moved);
-    let bench = Bench::new(&policy("  duplicate: reject", ""), move |head| {
+    let bench = LedgerBench::new(&policy("  duplicate: reject", ""), move |head| {
         if path(head) == "/a" && state.load(Ordering::SeqCst) == 1 {
             bare(404, "")
         } else {
@@ -287,7 +287,7 @@ fn reasons_come_in_the_order_of_the_contract() {
                  - { id: deep, when: { under: /deep }, set: { max_depth: 0 } }";
     let options = "  recrawl: { min_interval: 1h }\n  unmodified: reject\n  duplicate: reject\n  noindex: pass";
     let open = policy("  unmodified: pass\n  recrawl: { min_interval: 1s }", "");
-    let bench = Bench::new(&open, |head| {
+    let bench = LedgerBench::new(&open, |head| {
         let kind = if path(head).contains("gif") {
             "image/gif"
         } else {

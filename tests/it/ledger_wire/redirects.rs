@@ -1,6 +1,6 @@
 //! `Crawl-Redirect`: the policy's decision about the target of a redirect, for a page or for a part of one.
 
-use super::{Bench, bare, path, policy};
+use super::{LedgerBench, bare, path, policy};
 
 const RULES: &str = "rules:
   - { id: private, forbid: { under: /private } }
@@ -10,7 +10,7 @@ const RULES: &str = "rules:
 
 #[test]
 fn a_redirect_to_a_refused_url_is_marked() {
-    let bench = Bench::new(&policy("", RULES), |head| {
+    let bench = LedgerBench::new(&policy("", RULES), |head| {
         let (status, location) = path(head)[1..].split_once('/')?;
         bare(status.parse().ok()?, &format!("Location: {location}\r\n"))
     });
@@ -52,7 +52,7 @@ fn a_redirect_to_a_refused_url_is_marked() {
 
 #[test]
 fn a_site_cannot_say_it_itself() {
-    let bench = Bench::new(&policy("", RULES), |_| {
+    let bench = LedgerBench::new(&policy("", RULES), |_| {
         bare(
             302,
             "Location: /open\r\nCrawl-Redirect: reject\r\nCrawl-Tag: duplicate\r\nCrawl-Error: permanent\r\n",

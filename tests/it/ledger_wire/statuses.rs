@@ -10,7 +10,7 @@ use crawlgate::ledger::key::LedgerKey;
 use crawlgate::model::crawl_status::CrawlStatus;
 use serde_json::Value as Json;
 
-use super::{Bench, HOUR, bare, page, path, policy};
+use super::{HOUR, LedgerBench, bare, page, path, policy};
 use crate::support::client::{RawClient, Response, get_with};
 use crate::support::wait::wait_until;
 
@@ -41,7 +41,7 @@ const ROBOTS: &str = "User-agent: *\nDisallow: /robots\nContent-Usage: /usage/fi
 enum Then {
     /// The status of the response.
     Noted,
-    /// The same record as before, if there was one.
+    /// The record from before, if there was one.
     Untouched,
     /// No record: it is deleted.
     Forgotten,
@@ -50,7 +50,7 @@ enum Then {
 use Then::{Forgotten, Noted, Untouched};
 
 /// Status and reason, host and path, and the record of the URL that had one and of the one that had none.
-type Row = (
+type StatusRow = (
     &'static str,
     &'static str,
     &'static str,
@@ -59,7 +59,7 @@ type Row = (
     Then,
 );
 
-const ROWS: &[Row] = &[
+const ROWS: &[StatusRow] = &[
     ("ACCEPTED", "", "a.test", "/accepted", Noted, Noted),
     ("ACCEPTED", "", "a.test", "/304", Forgotten, Noted),
     (
@@ -293,10 +293,10 @@ fn answer(path: &str) -> Option<String> {
     }
 }
 
-fn site() -> (Bench, Arc<AtomicBool>) {
+fn site() -> (LedgerBench, Arc<AtomicBool>) {
     let changed = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&changed);
-    let bench = Bench::scripted(&policy("", OPEN), move |connection, head| {
+    let bench = LedgerBench::scripted(&policy("", OPEN), move |connection, head| {
         let path = path(head);
         let answered = match path {
             "/robots.txt" if head.contains("b.test") => bare(500, ""),
@@ -313,7 +313,7 @@ fn site() -> (Bench, Arc<AtomicBool>) {
 }
 
 /// The fields that a row's request needs to be refused so.
-fn fields(bench: &Bench, path: &str) -> String {
+fn fields(bench: &LedgerBench, path: &str) -> String {
     match path {
         path if path.starts_with("/deep") => {
             format!("Referer: {}\r\n", bench.url("a.test", "/one"))
@@ -323,7 +323,7 @@ fn fields(bench: &Bench, path: &str) -> String {
 }
 
 /// Where a row's request is made.
-fn door(bench: &Bench, path: &str) -> SocketAddr {
+fn door(bench: &LedgerBench, path: &str) -> SocketAddr {
     let stranger = path.starts_with("/stranger");
     if stranger {
         *bench.server.proxy.last().unwrap()
@@ -333,7 +333,7 @@ fn door(bench: &Bench, path: &str) -> SocketAddr {
 }
 
 /// The response of the admin API.
-fn api(bench: &Bench, path: &str) -> Json {
+fn api(bench: &LedgerBench, path: &str) -> Json {
     let admin = bench.server.admin;
     let request = format!("GET /api/v1/{path} HTTP/1.1\r\nHost: {admin}\r\n\r\n");
     let answer = RawClient::connect(admin).request(request);
@@ -342,7 +342,7 @@ fn api(bench: &Bench, path: &str) -> Json {
 }
 
 /// The record of `news`; null if there is none.
-fn record(bench: &Bench, url: &str) -> Json {
+fn record(bench: &LedgerBench, url: &str) -> Json {
     let asked = url.replace('%', "%25").replace('&', "%26");
     let mut found = api(bench, &format!("urls?crawler=news&url={asked}"));
     let urls = found["urls"].as_array_mut().unwrap();
@@ -357,7 +357,7 @@ fn records_follow_the_table_of_statuses() {
     bench.get("/");
     bench.get_with("/one", &root);
     bench.until_known("news", "/one");
-    for (_, _, host, path, ..) in ROWS.iter().filter(|row: &&Row| row.2 != "c.test") {
+    for (_, _, host, path, ..) in ROWS.iter().filter(|row: &&StatusRow| row.2 != "c.test") {
         let url = bench.url(host, path);
         assert_eq!(
             bench.ask_as("news", &url, &fields(&bench, path)).status,
@@ -436,7 +436,7 @@ fn records_follow_the_table_of_statuses() {
 }
 
 /// A request that is held while the proxy shuts down.
-fn unavailable(bench: Bench) {
+fn unavailable(bench: LedgerBench) {
     let url = bench.url("a.test", "/held");
     let mut client = RawClient::connect(bench.door("news"));
     client.send(format!(
@@ -444,7 +444,7 @@ fn unavailable(bench: Bench) {
         bench.origin.port
     ));
     wait_until("it waits", || api(&bench, "status")["held"] == 1);
-    let Bench {
+    let LedgerBench {
         runtime,
         server,
         ledger,
@@ -476,11 +476,11 @@ fn the_table_of_statuses_is_tried_whole() {
         let status = CrawlStatus::from_word(cells[0])?;
         Some((status.as_str(), cells.last().unwrap().starts_with("no")))
     });
-    fn never(rows: &[Row]) -> bool {
+    fn never(rows: &[StatusRow]) -> bool {
         rows.iter().all(|row| row.4 == Untouched)
     }
     let tried = CrawlStatus::ALL.into_iter().map(|status| {
-        let rows: Vec<Row> = ROWS
+        let rows: Vec<StatusRow> = ROWS
             .iter()
             .filter(|row| row.0 == status.as_str())
             .copied()

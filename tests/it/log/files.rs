@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::support::temp_dir::TempDir;
 
-fn bench(path: &Path, size: u64, keep: u32) -> Bench {
+fn bench(path: &Path, size: u64, keep: u32) -> LogBench {
     let rotate = Some(LogFileRotation { size, keep });
-    Bench::to(
+    LogBench::to(
         LogDestination::Path(path.to_owned()),
         LogSettings {
             rotate,
@@ -19,7 +19,7 @@ fn bench(path: &Path, size: u64, keep: u32) -> Bench {
     )
 }
 
-impl Bench {
+impl LogBench {
     /// Logs some requests and waits until they are written or dropped.
     fn log_some(&self, from: usize, to: usize) {
         (from..to).for_each(|n| self.reject(&format!("http://h.example/{n}")));
@@ -166,7 +166,7 @@ fn without_a_size_it_only_grows() {
         rotate: None,
         ..LogSettings::default()
     };
-    let bench = Bench::to(LogDestination::Path(path.clone()), settings);
+    let bench = LogBench::to(LogDestination::Path(path.clone()), settings);
     bench.log_some(0, 1_000);
     assert_eq!(
         (numbers(&path).len(), numbered(&path, 1).exists()),
@@ -239,7 +239,7 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
             on_full,
             ..LogSettings::default()
         };
-        let bench = Bench::to(LogDestination::Path(path.clone()), settings);
+        let bench = LogBench::to(LogDestination::Path(path.clone()), settings);
         fs::create_dir(numbered(&path, 1)).unwrap();
         bench.log_some(0, 20);
         assert_eq!(numbers(&path), (0..20).collect::<Vec<_>>());

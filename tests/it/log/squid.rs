@@ -6,7 +6,7 @@ const URL: &str = "http://www.example.com:8080/a?b=c";
 
 /// A request from 192.0.2.1 by a crawler with a name that takes 1.25 s, with the given record.
 fn line(settings: LogSettings, method: &str, reported: impl FnOnce(&mut RequestRecord)) -> String {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         format: LogLineFormat::Squid,
         ..settings
     });
@@ -62,10 +62,10 @@ fn by_us(record: &mut RequestRecord, reason: Reason, status: u16) {
 }
 
 /// Fills the record of a request.
-type Told = fn(&mut RequestRecord);
+type SquidFacts = fn(&mut RequestRecord);
 
 /// Each kind of request: its name, method, its record, and the line after time and client.
-const KINDS: [(&str, &str, Told, &str); 14] = [
+const KINDS: [(&str, &str, SquidFacts, &str); 14] = [
     (
         "allowed",
         "GET",
@@ -206,7 +206,7 @@ fn every_kind_has_its_line() {
 /// A client without a configured name is not shown as a user.
 #[test]
 fn anonymous_requests_have_a_hyphen() {
-    let bench = Bench::new(LogSettings {
+    let bench = LogBench::new(LogSettings {
         format: LogLineFormat::Squid,
         ..LogSettings::default()
     });

@@ -8,7 +8,7 @@ use super::certs::Authority;
 use super::{Failure, check_failed, gate, try_get};
 use crate::origin_tls::origin::{text_response, text_response_with};
 use crate::support::client::get;
-use crate::support::origin::{OriginConnection, ScriptedOrigin};
+use crate::support::origin::{ScriptedConnection, ScriptedOrigin};
 
 const CLOSED: Failure = Failure {
     status: 502,
@@ -137,18 +137,23 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
     let gate = gate(&ours);
     let until_close = "HTTP/1.1 200 OK\r\n\r\nhalf".to_owned();
     for (case, text, ending, whole) in [
-        ("ended in order", until_close.clone(), Ending::InOrder, true),
-        ("cut", until_close, Ending::Cut, false),
+        (
+            "ended in order",
+            until_close.clone(),
+            BrokenEnding::InOrder,
+            true,
+        ),
+        ("cut", until_close, BrokenEnding::Cut, false),
         (
             "a length, and cut behind it",
             text_response("half"),
-            Ending::Cut,
+            BrokenEnding::Cut,
             true,
         ),
         (
             "a length, and cut before it",
             text_response_with("", "half").replace("Length: 4", "Length: 9"),
-            Ending::Cut,
+            BrokenEnding::Cut,
             false,
         ),
     ] {
@@ -159,7 +164,7 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
             };
             let _ = connection.read_request_from(&mut stream);
             stream.write_all(text.as_bytes()).unwrap();
-            if ending == Ending::InOrder {
+            if ending == BrokenEnding::InOrder {
                 stream.conn.send_close_notify();
             }
             stream.flush().unwrap();
@@ -196,7 +201,7 @@ fn responses_advertise_no_alternative_service() {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum BrokenEnding {
     InOrder,
     Cut,
 }
@@ -212,7 +217,7 @@ fn says(text: &'static [u8]) -> ScriptedOrigin {
     })
 }
 
-impl OriginConnection {
+impl ScriptedConnection {
     /// Reads the ClientHello first, so that no RST follows.
     fn close(&self) {
         let hello = self.peek_client_hello().unwrap_or_default();

@@ -8,7 +8,7 @@ use super::certs::Authority;
 use super::{check_failed, gate, untrusted};
 use crate::origin_tls::origin::text_response_with;
 use crate::support::client::get;
-use crate::support::origin::{OriginConnection, ScriptedOrigin};
+use crate::support::origin::{ScriptedConnection, ScriptedOrigin};
 use crate::support::wait::TIMEOUT;
 
 /// Larger than a ClientHello without a post-quantum key share.
@@ -68,7 +68,7 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
     let ours = Authority::new();
     let gate = gate(&ours);
     for (case, fail) in [
-        ("closes", (|_| {}) as fn(&OriginConnection)),
+        ("closes", (|_| {}) as fn(&ScriptedConnection)),
         ("resets", |connection| {
             let _ = socket2::SockRef::from(&connection.socket)
                 .set_linger(Some(std::time::Duration::ZERO));
@@ -118,7 +118,7 @@ fn an_old_origin_is_verified_too() {
 }
 
 /// An origin that fails in this way on a ClientHello that does not fit into one packet.
-fn old(server: Arc<ServerConfig>, fail: fn(&OriginConnection)) -> ScriptedOrigin {
+fn old(server: Arc<ServerConfig>, fail: fn(&ScriptedConnection)) -> ScriptedOrigin {
     ScriptedOrigin::start(move |connection| match connection.peek_client_hello() {
         Some(hello) if hello > LARGE => fail(connection),
         Some(_) | None => connection.serve_tls(&server, &|_: &str| last("page")),

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use super::sockets::{gate, gate_with};
 use crate::support::client::{RawClient, Response};
-use crate::support::origin::{OK, OriginConnection, ScriptedOrigin, closed_port};
+use crate::support::origin::{OK, ScriptedConnection, ScriptedOrigin, closed_port};
 use crate::support::wait::wait_until;
 
 const BAD: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 const HASTY: &str = "{ delay: 0s, concurrency: 10, max_hold: 0s }";
 
 /// Serves each path by its name.
-fn serve(connection: &mut OriginConnection) {
+fn serve(connection: &mut ScriptedConnection) {
     while let Some(head) = connection.read_head() {
         match head.split(['/', ' ']).nth(2) {
             Some("bad") => connection.send(BAD),

@@ -118,13 +118,13 @@ async fn both_forms_of_retry_after_are_respected() {
 }
 
 /// Fifty requests that wait for the end of a rest, half of them embedded resources; counts those that went.
-struct Crowd {
+struct LearnedCrowd {
     bench: TestPipeline,
     went: Arc<AtomicUsize>,
     slots: tokio::sync::mpsc::UnboundedReceiver<HostSlot>,
 }
 
-impl Crowd {
+impl LearnedCrowd {
     async fn behind_a_rest() -> Self {
         let bench = pipeline_on_runtime_clock(FREE);
         let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
@@ -163,7 +163,7 @@ impl Crowd {
 
 #[tokio::test(start_paused = true)]
 async fn when_a_rest_ends_exactly_one_goes() {
-    let mut crowd = Crowd::behind_a_rest().await;
+    let mut crowd = LearnedCrowd::behind_a_rest().await;
     assert_eq!(crowd.after(20 * SECOND).await, 1);
     // A new request waits for the probe as well, and gets a Retry-After.
     let hasty = [("crawl-max-wait", "0")];
@@ -199,7 +199,7 @@ async fn the_outcome_of_the_probe_applies_to_the_others() {
         ("is lost", 1, 50 * SECOND, 1),
         ("is lost", 1, 61 * SECOND, 2),
     ] {
-        let mut crowd = Crowd::behind_a_rest().await;
+        let mut crowd = LearnedCrowd::behind_a_rest().await;
         let mut probe = crowd.slots.recv().await.unwrap();
         match how {
             "fails" => probe.record_failure(),

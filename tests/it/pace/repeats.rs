@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::sockets::gate;
 use crate::support::client::RawClient;
-use crate::support::origin::{OK, OriginConnection, ScriptedOrigin, path_of};
+use crate::support::origin::{OK, ScriptedConnection, ScriptedOrigin, path_of};
 use crate::support::proxy::TestProxy;
 use crate::support::wait::wait_until;
 
@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_millis(1_300);
 /// An origin whose first connection is closed when the second head is read and `closes` fires; `/busy` sends a Retry-After.
 fn origin(closes: Receiver<()>) -> ScriptedOrigin {
     let closes = Mutex::new(closes);
-    ScriptedOrigin::start(move |connection: &mut OriginConnection| {
+    ScriptedOrigin::start(move |connection: &mut ScriptedConnection| {
         let mut first = true;
         while let Some(head) = connection.read_head() {
             if connection.number == 0 && !std::mem::take(&mut first) {

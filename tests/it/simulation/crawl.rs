@@ -18,7 +18,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
-use super::laws::{Grant, Kind, Laws, Verdict};
+use super::laws::{GrantKind, LawVerdict, Laws, ObservedGrant};
 use super::sites::{CLASSES, Extra, STOPPED, STOPS, Sort, Temper, address_of, policy, sort_of};
 use crate::support::pipeline::{KnownRequest, ScriptedRobots, StaticResolver, request_facts};
 
@@ -75,7 +75,7 @@ struct Visit {
 }
 
 impl Crawl {
-    pub(super) async fn run(scale: Scale, seed: u64) -> Verdict {
+    pub(super) async fn run(scale: Scale, seed: u64) -> LawVerdict {
         let crawl = Arc::new(Self::new(scale, seed));
         let mut visits = vec![];
         let mut rng = Rng::with_seed(seed);
@@ -241,18 +241,19 @@ impl Visit {
                 .laws()
                 .asks(self.host, self.number, class, self.crawl.clock.now());
         }
-        let pause = self.ask(Kind::Page, &url).await;
+        let pause = self.ask(GrantKind::Page, &url).await;
         self.crawl.laws().waits_no_more(self.host, self.number);
         if let (None, Extra::Embeds(_, number)) = (pause, self.sort.extra) {
             for embed in 0..number {
-                self.ask(Kind::Embed, &format!("{url}/{embed}.png")).await;
+                self.ask(GrantKind::Embed, &format!("{url}/{embed}.png"))
+                    .await;
             }
         }
         pause
     }
 
     /// Asks for something until it has come; says for how long to pause if it has to be asked for again.
-    async fn ask(&mut self, kind: Kind, url: &str) -> Option<Duration> {
+    async fn ask(&mut self, kind: GrantKind, url: &str) -> Option<Duration> {
         let patient = matches!(self.manner, Manner::Patient | Manner::Leaves);
         let wait = if patient { PATIENCE.0 } else { PATIENCE.1 };
         let asked = self.crawl.clock.now();
@@ -273,7 +274,7 @@ impl Visit {
                 let host = self.host;
                 let crawler = self.number;
                 let granted = self.crawl.clock.now();
-                let grant = Grant {
+                let grant = ObservedGrant {
                     host,
                     crawler,
                     kind,
@@ -293,7 +294,7 @@ impl Visit {
     }
 
     /// One exchange with the origin.
-    async fn fetch(&mut self, grant: Grant, mut slot: HostSlot) {
+    async fn fetch(&mut self, grant: ObservedGrant, mut slot: HostSlot) {
         // Counted down even if the crawl ends meanwhile.
         let _under_way = UnderWay(&self.crawl, grant);
         if self.rng.u8(0..4) == 0 {
@@ -336,7 +337,7 @@ impl Visit {
     }
 }
 
-struct UnderWay<'a>(&'a Crawl, Grant);
+struct UnderWay<'a>(&'a Crawl, ObservedGrant);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
@@ -348,12 +349,12 @@ impl Drop for UnderWay<'_> {
 async fn ask(
     crawl: &Crawl,
     crawler: Crawler,
-    (kind, url): (Kind, &str),
+    (kind, url): (GrantKind, &str),
     wait: &str,
 ) -> Result<HostSlot, Duration> {
     let dest = match kind {
-        Kind::Page => "document",
-        Kind::Embed => "image",
+        GrantKind::Page => "document",
+        GrantKind::Embed => "image",
     };
     let fields = [("crawl-max-wait", wait), ("sec-fetch-dest", dest)];
     let asked = request_facts(crawler, url, &fields);

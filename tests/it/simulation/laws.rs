@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use super::sites::{CYCLE, Extra, Temper};
-pub(super) use watch::{Grant, Kind};
+pub(super) use watch::{GrantKind, ObservedGrant};
 use watch::{Watch, Way};
 
 /// All hosts.
@@ -62,8 +62,8 @@ impl Laws {
     }
 
     /// Records that the proxy admits a request.
-    pub(super) fn granted(&mut self, grant: Grant) {
-        let Grant {
+    pub(super) fn granted(&mut self, grant: ObservedGrant) {
+        let ObservedGrant {
             host,
             crawler,
             granted,
@@ -83,7 +83,7 @@ impl Laws {
     }
 
     /// Records that its head has reached the origin.
-    pub(super) fn sent(&mut self, grant: Grant, now: Instant) {
+    pub(super) fn sent(&mut self, grant: ObservedGrant, now: Instant) {
         let watch = &mut self.watches[grant.host];
         let mut broken = watch.sent(grant, now);
         if let Extra::Address(few) = watch.sort.extra {
@@ -94,20 +94,25 @@ impl Laws {
     }
 
     /// Records a 429 or 503 of the origin, with its `Retry-After`, if any.
-    pub(super) fn complained(&mut self, grant: Grant, reported: Option<Duration>, now: Instant) {
+    pub(super) fn complained(
+        &mut self,
+        grant: ObservedGrant,
+        reported: Option<Duration>,
+        now: Instant,
+    ) {
         self.watches[grant.host].complained(grant, reported, now);
     }
 
     /// The origin fails, or answers 5xx.
-    pub(super) fn failed(&mut self, grant: Grant, now: Instant) {
+    pub(super) fn failed(&mut self, grant: ObservedGrant, now: Instant) {
         self.watches[grant.host].failed(grant, now);
     }
 
-    pub(super) fn answered_well(&mut self, grant: Grant) {
+    pub(super) fn answered_well(&mut self, grant: ObservedGrant) {
         self.watches[grant.host].answered_well(grant);
     }
 
-    pub(super) fn ended(&mut self, grant: Grant) {
+    pub(super) fn ended(&mut self, grant: ObservedGrant) {
         let watch = &mut self.watches[grant.host];
         watch.ended(grant.kind);
         if let Extra::Address(_) = watch.sort.extra {
@@ -127,7 +132,7 @@ impl Laws {
         self.violations.push(law);
     }
 
-    pub(super) fn verdict(mut self, time: Duration) -> Verdict {
+    pub(super) fn verdict(mut self, time: Duration) -> LawVerdict {
         for host in 0..self.watches.len() {
             let starved = self.watches[host].starved();
             self.broken(host, starved);
@@ -143,7 +148,7 @@ impl Laws {
             let limits = watch.sort.limits;
             allowed += time.as_secs_f64() / limits.period.as_secs_f64() + f64::from(limits.at_once);
         }
-        Verdict {
+        LawVerdict {
             received: self.watches.iter().map(|watch| watch.received).sum(),
             of_allowed: received as f64 / allowed,
             violations: self.violations,
@@ -153,7 +158,7 @@ impl Laws {
 }
 
 /// The outcome.
-pub(super) struct Verdict {
+pub(super) struct LawVerdict {
     pub(super) received: u64,
     /// The received share of the requests that the limits of the steady hosts allow.
     pub(super) of_allowed: f64,
@@ -162,14 +167,14 @@ pub(super) struct Verdict {
     pub(super) digest: u64,
 }
 
-impl Verdict {
+impl LawVerdict {
     pub(super) fn assert(&self) {
         assert!(self.violations.is_empty(), "{self}");
         assert!((0.98..=1.0).contains(&self.of_allowed), "{self}");
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for LawVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             received,

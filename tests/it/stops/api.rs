@@ -29,13 +29,13 @@ const POLICY: &str =
   - { id: films, forbid: { content_type: video/mp4 } }\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 
-struct Bench {
+struct StopsBench {
     admin: TestAdmin,
     stops: Arc<StopRegistry>,
     folder: TempDir,
 }
 
-impl Bench {
+impl StopsBench {
     async fn new(token: Option<&str>) -> Self {
         let bench = Self::without_disk(token).await;
         bench
@@ -106,7 +106,7 @@ fn status(answer: &str) -> u16 {
 
 #[tokio::test]
 async fn stops_are_given_shown_and_lifted() {
-    let bench = Bench::new(None).await;
+    let bench = StopsBench::new(None).await;
     assert_eq!(
         bench.json("GET /api/v1/stops", b"").await,
         (200, json!({ "stops": [] }))
@@ -166,7 +166,7 @@ async fn stops_are_given_shown_and_lifted() {
 
 #[tokio::test]
 async fn a_stop_of_an_unknown_target_gets_a_warning() {
-    let bench = Bench::new(None).await;
+    let bench = StopsBench::new(None).await;
     for (what, warned) in [
         ("crawler:news", ""),
         ("crawler:anonymous", ""),
@@ -190,7 +190,7 @@ async fn a_stop_of_an_unknown_target_gets_a_warning() {
 
 #[tokio::test]
 async fn an_invalid_body_is_refused_with_its_problem() {
-    let bench = Bench::new(None).await;
+    let bench = StopsBench::new(None).await;
     let fine = r#""what": "a.test", "reason": "x""#;
     let deep = "[".repeat(15_000);
     for (body, reported) in [
@@ -275,7 +275,7 @@ async fn an_invalid_body_is_refused_with_its_problem() {
 
 #[tokio::test]
 async fn bodies_that_are_too_long_or_never_end_are_given_up() {
-    let bench = Bench::new(None).await;
+    let bench = StopsBench::new(None).await;
     let long = format!(
         "{{\"what\": \"a.test\", \"reason\": \"{}\"}}",
         "x".repeat(1 << 20)
@@ -304,7 +304,7 @@ async fn bodies_that_are_too_long_or_never_end_are_given_up() {
 
 #[tokio::test]
 async fn the_guards_are_those_of_every_page() {
-    let bench = Bench::new(Some("correct-horse-battery")).await;
+    let bench = StopsBench::new(Some("correct-horse-battery")).await;
     let id = press(&bench.stops, "a.test", None).stop.id;
     let token = "Authorization: Bearer correct-horse-battery\r\n";
     let foreign = "Origin: http://evil.example\r\n";
@@ -369,7 +369,7 @@ async fn the_guards_are_those_of_every_page() {
 
 #[tokio::test]
 async fn stops_are_limited_to_a_thousand_and_need_no_disk() {
-    let bench = Bench::without_disk(None).await;
+    let bench = StopsBench::without_disk(None).await;
     for number in 0..MAX_STOPS {
         press(&bench.stops, &format!("h{number}.test"), None);
     }

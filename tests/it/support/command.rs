@@ -18,7 +18,7 @@ pub(crate) struct CommandOutput {
 /// Runs `crawlgate` in a directory, without the environment variables that affect it.
 pub(crate) fn crawlgate(
     directory: &Path,
-    arguments: impl Arguments,
+    arguments: impl CommandArguments,
     input: impl AsRef<[u8]>,
 ) -> CommandOutput {
     let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
@@ -42,29 +42,29 @@ pub(crate) fn crawlgate(
 }
 
 /// The arguments of a command: a list, or a text that is split at spaces.
-pub(crate) trait Arguments {
+pub(crate) trait CommandArguments {
     fn to_list(&self) -> Vec<String>;
 }
 
-impl Arguments for &str {
+impl CommandArguments for &str {
     fn to_list(&self) -> Vec<String> {
         self.split(' ').map(str::to_owned).collect()
     }
 }
 
-impl Arguments for &[&str] {
+impl CommandArguments for &[&str] {
     fn to_list(&self) -> Vec<String> {
         self.iter().map(|argument| (*argument).to_owned()).collect()
     }
 }
 
-impl<const N: usize> Arguments for &[&str; N] {
+impl<const N: usize> CommandArguments for &[&str; N] {
     fn to_list(&self) -> Vec<String> {
         self.as_slice().to_list()
     }
 }
 
-impl Arguments for &Vec<&str> {
+impl CommandArguments for &Vec<&str> {
     fn to_list(&self) -> Vec<String> {
         self.as_slice().to_list()
     }

@@ -125,7 +125,7 @@ impl From<Vec<u8>> for Reply {
 impl ScriptedOrigin {
     /// An origin on 127.0.0.1 that runs this function for each connection, on a thread of its own. The connection is
     /// closed when the function returns.
-    pub(crate) fn start(serve: impl Fn(&mut OriginConnection) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(serve: impl Fn(&mut ScriptedConnection) + Send + Sync + 'static) -> Self {
         Self::bind((Ipv4Addr::LOCALHOST, 0).into(), serve).unwrap()
     }
 
@@ -135,7 +135,7 @@ impl ScriptedOrigin {
     /// If the machine does not have the address.
     pub(crate) fn bind(
         address: SocketAddr,
-        serve: impl Fn(&mut OriginConnection) + Send + Sync + 'static,
+        serve: impl Fn(&mut ScriptedConnection) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let origin = Self {
@@ -146,7 +146,7 @@ impl ScriptedOrigin {
         let serve = Arc::new(serve);
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
-                let mut connection = OriginConnection::new(socket, &log);
+                let mut connection = ScriptedConnection::new(socket, &log);
                 let log = Arc::clone(&log);
                 let serve = Arc::clone(&serve);
                 thread::spawn(move || {
@@ -267,7 +267,7 @@ impl ScriptedOrigin {
 }
 
 /// One connection of an origin.
-pub(crate) struct OriginConnection {
+pub(crate) struct ScriptedConnection {
     pub(crate) socket: TcpStream,
     /// The number of the connection; the first is 0.
     pub(crate) number: usize,
@@ -277,7 +277,7 @@ pub(crate) struct OriginConnection {
 /// The stream inside TLS.
 pub(crate) type TlsStream = StreamOwned<ServerConnection, TcpStream>;
 
-impl OriginConnection {
+impl ScriptedConnection {
     fn new(socket: TcpStream, log: &Arc<Mutex<OriginLog>>) -> Self {
         let mut open = log.lock().unwrap();
         open.connections.push(ConnectionLog::default());

@@ -19,14 +19,14 @@ pub(super) enum Answers {
 }
 
 /// A listening collector.
-pub(super) struct Collector {
+pub(super) struct TestCollector {
     pub(super) port: u16,
     origin: ScriptedOrigin,
     /// `true` if exports are accepted.
     accepts: bool,
 }
 
-impl Collector {
+impl TestCollector {
     pub(super) fn start(answers: Answers) -> Self {
         let accepts = matches!(answers, Answers::Takes | Answers::Rejects(_));
         let origin = ScriptedOrigin::respond(move |_| respond(&answers));

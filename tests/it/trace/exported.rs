@@ -13,15 +13,15 @@ use crate::support::policy::allow_all;
 use crate::support::proxy::CONFIG;
 use crate::support::wait::wait_until;
 
-use super::collector::{Answers, Collector, hex, value};
+use super::collector::{Answers, TestCollector, hex, value};
 use super::{PARENT, RULES, TRACE, TRACING, trace_id, traceparent};
 
 /// A proxy whose spans go to this collector.
-fn site(collector: &Collector, otlp: &str, config: &str) -> Site {
+fn site(collector: &TestCollector, otlp: &str, config: &str) -> Site {
     bench_under(collector, otlp, config, &allow_all("", RULES))
 }
 
-fn bench_under(collector: &Collector, otlp: &str, config: &str, policy: &str) -> Site {
+fn bench_under(collector: &TestCollector, otlp: &str, config: &str, policy: &str) -> Site {
     let endpoint = format!("endpoint: \"http://127.0.0.1:{}\"", collector.port);
     let config = format!("{CONFIG}{config}telemetry: {{ otlp: {{ {endpoint}{otlp} }} }}\n");
     Site::with_config(&config, policy, |path| {
@@ -38,7 +38,7 @@ fn took(span: &OtlpSpan) -> Duration {
 
 /// Asserts that the parts of a request belong to it and lie inside it; returns their names in the order of their start.
 #[track_caller]
-fn check_parts(collector: &Collector, request: &OtlpSpan) -> Vec<String> {
+fn check_parts(collector: &TestCollector, request: &OtlpSpan) -> Vec<String> {
     let parts = collector.parts(request);
     let mut ids = BTreeSet::from([request.span_id.clone()]);
     for part in &parts {
@@ -56,7 +56,7 @@ fn check_parts(collector: &Collector, request: &OtlpSpan) -> Vec<String> {
 
 #[test]
 fn a_request_is_a_span_with_its_parts_inside() {
-    let collector = Collector::start(Answers::Takes);
+    let collector = TestCollector::start(Answers::Takes);
     let paced = allow_all("", RULES).replace("delay: 0s", "delay: 2s");
     let otlp = ", share: 1, service: crawl-7, headers: { authorization: Bearer s3cret }";
     let site = bench_under(&collector, otlp, TRACING, &paced);
@@ -181,7 +181,7 @@ fn tls_with_an_origin_is_a_part() {
     let origin = ScriptedOrigin::tls(server, |_| {
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
     });
-    let collector = Collector::start(Answers::Takes);
+    let collector = TestCollector::start(Answers::Takes);
     let site = site(
         &collector,
         ", share: 1",
@@ -208,7 +208,7 @@ fn tls_with_an_origin_is_a_part() {
 
 #[test]
 fn a_span_shows_no_more_of_a_url_than_the_log() {
-    let collector = Collector::start(Answers::Takes);
+    let collector = TestCollector::start(Answers::Takes);
     let rules = format!(
         "{RULES}  - {{ id: kept, when: {{ under: /kept }}, then: disallow-log }}
   - {{ id: unseen, when: {{ under: /unseen }}, set: {{ record: none }}, rules: [{{ id: none, forbid: {{ under: /unseen }} }}] }}
@@ -292,7 +292,7 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
             true,
         ),
     ] {
-        let collector = Collector::start(Answers::Takes);
+        let collector = TestCollector::start(Answers::Takes);
         let mut site = site(&collector, &format!(", share: {share}"), may);
         let answer = site.get_with("/x", &fields);
         assert_eq!(answer.status, 200);
@@ -317,7 +317,7 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
 
 #[test]
 fn a_collector_that_hangs_costs_spans_and_no_time() {
-    let collector = Collector::start(Answers::Never);
+    let collector = TestCollector::start(Answers::Never);
     let mut site = site(&collector, ", share: 1, queue: 4, timeout: 60s", "");
     let began = Instant::now();
     // More than a batch in transmission, one in preparation, and the queue.
@@ -347,7 +347,7 @@ fn rejected_spans_are_counted_and_logged() {
         (Answers::Refuses("400 Bad Request"), "failed", 2, 0),
         (Answers::Rejects(1), "rejected", 1, 1),
     ] {
-        let collector = Collector::start(answers.clone());
+        let collector = TestCollector::start(answers.clone());
         let site = site(&collector, ", share: 1", "");
         // The request, its decision, and nothing else: it is refused.
         assert_eq!(site.get("/closed/x").status, 451);
@@ -367,7 +367,7 @@ fn rejected_spans_are_counted_and_logged() {
 
 #[test]
 fn queued_spans_are_exported_at_shutdown() {
-    let collector = Collector::start(Answers::Takes);
+    let collector = TestCollector::start(Answers::Takes);
     let mut site = site(&collector, ", share: 1", "");
     for _ in 0..20 {
         assert_eq!(site.get("/closed/x").status, 451);

@@ -54,7 +54,7 @@ pub(crate) fn trusting(gate: &TestProxy) -> Arc<ClientConfig> {
     trusting_by(gate, rustls::DEFAULT_VERSIONS)
 }
 
-/// The same with these versions of TLS only.
+/// That with these versions of TLS only.
 pub(crate) fn trusting_by(
     gate: &TestProxy,
     versions: &[&'static rustls::SupportedProtocolVersion],

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::proxy::TestProxy;
 
 use super::{Refused, ask, check_refused, config, gate, get, status, with_rule};
-use crate::support::origin::{OK, OriginConnection, ScriptedOrigin};
+use crate::support::origin::{OK, ScriptedConnection, ScriptedOrigin};
 use crate::support::wait::wait_until;
 
 const HOSTS: &str = "{ a.test: 127.0.0.1, b.test: 127.0.0.1 }";
@@ -191,7 +191,7 @@ fn an_origin_that_closes_in_between_is_no_error() {
 }
 
 /// Answers the first request of its first connection, and closes at the second.
-fn dies_when_used(later: fn(&mut OriginConnection)) -> ScriptedOrigin {
+fn dies_when_used(later: fn(&mut ScriptedConnection)) -> ScriptedOrigin {
     ScriptedOrigin::start(move |connection| {
         if connection.number > 0 {
             return later(connection);
@@ -210,8 +210,8 @@ fn only_idempotent_requests_are_retried() {
         error: "connection_terminated",
         code: Some(700),
     };
-    let answers: fn(&mut OriginConnection) = |connection| connection.serve_ok();
-    let dies: fn(&mut OriginConnection) = |connection| {
+    let answers: fn(&mut ScriptedConnection) = |connection| connection.serve_ok();
+    let dies: fn(&mut ScriptedConnection) = |connection| {
         connection.read_head();
     };
     // The method, the body, the origin, the number of requests that it gets, and the expected response.

@@ -17,17 +17,17 @@ const RISEN: Duration = Duration::from_secs(150);
 
 /// The kind of the requested resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum GrantKind {
     Page,
     Embed,
 }
 
 /// A request that the pipeline has admitted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Grant {
+pub(crate) struct ObservedGrant {
     pub(crate) host: usize,
     pub(crate) crawler: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: GrantKind,
     pub(crate) asked: Instant,
     pub(crate) granted: Instant,
 }
@@ -121,10 +121,10 @@ impl Watch {
         self.shares[crawler].waits = None;
     }
 
-    pub(super) fn granted(&mut self, grant: Grant) -> Vec<String> {
+    pub(super) fn granted(&mut self, grant: ObservedGrant) -> Vec<String> {
         let now = grant.granted;
         let laws = match grant.kind {
-            Kind::Page => {
+            GrantKind::Page => {
                 let first = self.check_first(grant.crawler, now);
                 let share = &mut self.shares[grant.crawler];
                 (share.granted, share.longest) =
@@ -135,19 +135,19 @@ impl Watch {
                     first,
                 ]
             }
-            Kind::Embed => [self.embeds.goes(self.few().concurrency), None, None],
+            GrantKind::Embed => [self.embeds.goes(self.few().concurrency), None, None],
         };
         let rest = [self.check_rest(now), self.check_trial(now)];
         laws.into_iter().chain(rest).flatten().collect()
     }
 
-    pub(super) fn sent(&mut self, grant: Grant, now: Instant) -> Vec<String> {
+    pub(super) fn sent(&mut self, grant: ObservedGrant, now: Instant) -> Vec<String> {
         let gap = match grant.kind {
-            Kind::Page => {
+            GrantKind::Page => {
                 self.received += 1;
                 self.pages.sent(self.delay(grant), now)
             }
-            Kind::Embed => self.embeds.sent(self.few().delay, now),
+            GrantKind::Embed => self.embeds.sent(self.few().delay, now),
         };
         // Requests admitted before the rest began may still be connecting.
         let under_way = self
@@ -161,15 +161,20 @@ impl Watch {
         [gap, rests].into_iter().flatten().collect()
     }
 
-    pub(super) fn ended(&mut self, kind: Kind) {
+    pub(super) fn ended(&mut self, kind: GrantKind) {
         match kind {
-            Kind::Page => self.pages.ended(),
-            Kind::Embed => self.embeds.ended(),
+            GrantKind::Page => self.pages.ended(),
+            GrantKind::Embed => self.embeds.ended(),
         }
     }
 
     /// The origin complains; for so long, if it says. Requests that were admitted before a backoff can only lengthen it.
-    pub(super) fn complained(&mut self, grant: Grant, reported: Option<Duration>, now: Instant) {
+    pub(super) fn complained(
+        &mut self,
+        grant: ObservedGrant,
+        reported: Option<Duration>,
+        now: Instant,
+    ) {
         if !self.is_late(grant) {
             self.rests(now, reported.unwrap_or(SHORTEST_REST));
         } else if let (Some(rest), Some(reported)) = (&mut self.rest, reported) {
@@ -178,7 +183,7 @@ impl Watch {
     }
 
     /// The origin fails, or answers 5xx: the third in a row should begin a backoff, and after a backoff the first.
-    pub(super) fn failed(&mut self, grant: Grant, now: Instant) {
+    pub(super) fn failed(&mut self, grant: ObservedGrant, now: Instant) {
         if self.is_late(grant) {
             return;
         }
@@ -189,7 +194,7 @@ impl Watch {
     }
 
     /// Requests admitted before a rest do not affect the time after it.
-    pub(super) fn answered_well(&mut self, grant: Grant) {
+    pub(super) fn answered_well(&mut self, grant: ObservedGrant) {
         if !self.is_late(grant) {
             (self.on_trial, self.in_a_row) = (false, 0);
         }
@@ -251,7 +256,7 @@ impl Watch {
         (self.on_trial, self.in_a_row) = (true, 0);
     }
 
-    fn is_late(&self, grant: Grant) -> bool {
+    fn is_late(&self, grant: ObservedGrant) -> bool {
         self.rest.is_some_and(|rest| grant.granted <= rest.began)
     }
 
@@ -262,7 +267,7 @@ impl Watch {
         few
     }
 
-    fn delay(&self, grant: Grant) -> Duration {
+    fn delay(&self, grant: ObservedGrant) -> Duration {
         let Extra::Schedule(from, delay) = self.sort.extra else {
             return self.sort.limits.delay;
         };
