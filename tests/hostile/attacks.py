@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import random
-import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -132,7 +134,7 @@ class Row:
     prepare: Preparation | None = None
 
 
-# --- Origins -----------------------------------------------------------------------------------------------------------
+# --- Origins ----------------------------------------------------------------------------------------------------------
 
 
 def of_origin(path: str, limit: float, target: Target) -> Found:
@@ -148,10 +150,12 @@ def of_origin(path: str, limit: float, target: Target) -> Found:
 
 def _waves(calls: Callable[[int], list]) -> list[Call]:
     """Repeats the calls until a healthy client has been measured for long enough."""
-    end, done, number = time.monotonic() + WAVES, [], 1
-    while not done or time.monotonic() < end:
+    end = time.monotonic() + WAVES
+    done: list[Call] = []
+    for number in itertools.count():
         done += asyncio.run(crowd(calls(number)))
-        number += 1
+        if time.monotonic() > end:
+            break
         time.sleep(0.05)
     return done
 
@@ -161,7 +165,7 @@ def origin_row(path: str, what: str, ends: float, busy: bool = False) -> Row:
     return Row(path.strip("/"), what, attack, ends, busy=busy, any_proxy=True)
 
 
-# --- Clients -----------------------------------------------------------------------------------------------------------
+# --- Clients ----------------------------------------------------------------------------------------------------------
 
 
 def crowded(
@@ -291,12 +295,10 @@ def few_descriptors(target: Target) -> Found:
     return found
 
 
-# --- Passwords ---------------------------------------------------------------------------------------------------------
+# --- Passwords --------------------------------------------------------------------------------------------------------
 
 
 def _credentials(user: str, word: str) -> str:
-    import base64
-
     return "Proxy-Authorization: Basic " + base64.b64encode(f"{user}:{word}".encode()).decode()
 
 
@@ -335,7 +337,7 @@ def right_passwords(target: Target) -> Found:
     return found
 
 
-# --- Slots -------------------------------------------------------------------------------------------------------------
+# --- Slots ------------------------------------------------------------------------------------------------------------
 
 
 def dripping_posts(begin: int, target: Target) -> Found:
@@ -356,7 +358,7 @@ def dripping_posts(begin: int, target: Target) -> Found:
     return found
 
 
-# --- Operators ---------------------------------------------------------------------------------------------------------
+# --- Operators --------------------------------------------------------------------------------------------------------
 
 
 def hanging_reload(target: Target) -> Found:
@@ -449,18 +451,16 @@ def clock_jump(target: Target) -> Found:
 
 def _leaf(target: Target, name: str) -> str:
     """The certificate that the proxy shows for a host, in PEM."""
-    import socket
-
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection(("127.0.0.1", target.port), 5) as connection:
         connection.sendall(f"CONNECT {name}:443 HTTP/1.1\r\nHost: {name}:443\r\n\r\n".encode())
         connection.recv(4096)
         with context.wrap_socket(connection, server_hostname=name) as secure:
-            return ssl.DER_cert_to_PEM_cert(secure.getpeercert(True))
+            return ssl.DER_cert_to_PEM_cert(secure.getpeercert(True) or b"")
 
 
-# --- Preparations ------------------------------------------------------------------------------------------------------
+# --- Preparations -----------------------------------------------------------------------------------------------------
 
 
 def passwords(folder: pathlib.Path) -> tuple[dict, str] | str:
@@ -620,7 +620,7 @@ ROWS = [
 ]
 
 
-# --- The run -----------------------------------------------------------------------------------------------------------
+# --- The run ----------------------------------------------------------------------------------------------------------
 
 
 def settings(folder: pathlib.Path, row: Row, prepared: dict) -> dict:
@@ -678,7 +678,7 @@ class Runner:
 
     def run(self, rows: list[Row]) -> None:
         long_first = sorted(rows, key=lambda row: row.busy or -(row.ends or 0))
-        for busy, width in ((False, SIDE_BY_SIDE), (True, 3)):
+        for busy, width in ((False, SIDE_BY_SIDE), (True, 1 if self._peer else 3)):
             with concurrent.futures.ThreadPoolExecutor(width) as pool:
                 for done in [pool.submit(self._run_row, row) for row in long_first if row.busy == busy]:
                     done.result()
@@ -788,15 +788,15 @@ class Runner:
         return problems
 
     def _print(self, row: Row, found: Found, figures: Figures, problems: list[str]) -> None:
-        times = [1000 * percentile(values, share) for share in (0.5, 0.99) for values in (figures.quiet, figures.during)]
+        times = [_milliseconds(values, share) for share in (0.5, 0.99) for values in (figures.quiet, figures.during)]
         start, peak, after = (round(value / MB) for value in figures.memory)
         outcomes = ", ".join(f"{name} × {count}" for name, count in found.outcomes.most_common(3)) or "–"
-        line = f"p50 {times[0]:.1f} → {times[1]:.1f}, p99 {times[2]:.0f} → {times[3]:.0f} ms; "
+        line = f"p50 {times[0]} → {times[1]}, p99 {times[2]} → {times[3]} ms; "
         line += f"RSS {start}, {peak}, {after} MB; end {found.last_end:.1f} s; healthz {figures.health:.2f} s; "
         line += f"fds {figures.descriptors[0]} → {figures.descriptors[1]}; {outcomes}"
         self._report.check(f"{row.name}: {line}", problems)
-        cells = [row.what, outcomes, f"{found.last_end:.1f} s", f"{times[0]:.1f} → {times[1]:.1f}"]
-        cells += [f"{times[2]:.0f} → {times[3]:.0f}", f"{start}, {peak}, {after}", "no" if problems else "yes"]
+        cells = [row.what, outcomes, f"{found.last_end:.1f} s", f"{times[0]} → {times[1]}"]
+        cells += [f"{times[2]} → {times[3]}", f"{start}, {peak}, {after}", "no" if problems else "yes"]
         self.table.append(f"| {' | '.join(cells)} |")
 
 
@@ -804,6 +804,10 @@ HEADINGS = [
     "attack", "outcomes", "last end", "p50 in ms, quiet → attack", "p99 in ms",
     "RSS in MB: start, peak, after", "held",
 ]  # fmt: skip
+
+
+def _milliseconds(values: list[float], share: float) -> str:
+    return f"{1000 * percentile(values, share):.1f}" if values else "none"
 
 
 def _slow(figures: Figures) -> list[str]:

@@ -10,15 +10,18 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import logging
 import multiprocessing
 import os
 import pathlib
 import re
+import resource
 import socket
 import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 # The server from which the processes are forked has no threads, so that none of their locks is copied while it is held.
@@ -77,9 +80,9 @@ def page(url: str, serial: str, size: int) -> bytes:
 class Origin:
     """An origin in a process of its own, on all addresses of loopback."""
 
-    def __init__(self, certificate: tuple[pathlib.Path, pathlib.Path] | None = None, nice: int = 0) -> None:
+    def __init__(self, certificate: tuple[pathlib.Path, pathlib.Path] | None = None) -> None:
         ours, theirs = processes.Pipe()
-        self._process = processes.Process(target=_serve_origin, args=(theirs, certificate, nice), daemon=True)
+        self._process = processes.Process(target=_serve_origin, args=(theirs, certificate), daemon=True)
         self._process.start()
         if not ours.poll(20):
             raise RuntimeError("the origin did not start")
@@ -90,9 +93,10 @@ class Origin:
         self._process.join(10)
 
 
-def _serve_origin(started: Connection, files: tuple[pathlib.Path, pathlib.Path] | None, nice: int) -> None:
+def _serve_origin(started: Connection, files: tuple[pathlib.Path, pathlib.Path] | None) -> None:
     raise_open_files()
-    os.nice(nice)
+    # asyncio reports connections that break while it writes to them, which is what they are here for.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     context = None
     if files:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -119,9 +123,10 @@ async def _serve_connection(reader: asyncio.StreamReader, writer: asyncio.Stream
 
 async def _serve_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scheme: str) -> bool:
     """Answers one request; whether another may follow."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    method, target, _ = head.split(" ", 2)
-    fields = {name.lower(): value.strip() for name, _, value in (f.partition(":") for f in head.split("\r\n")[1:])}
+    request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    method, target, _ = request.split(" ", 2)
+    lines = [line.partition(":") for line in request.split("\r\n")[1:]]
+    fields = {name.lower(): value.strip() for name, _, value in lines}
     path = target.partition("?")[0]
     if path in ENDLESS:
         await _send_endless(writer, ENDLESS[path])
@@ -193,8 +198,6 @@ async def _read_body(reader: asyncio.StreamReader, fields: dict[str, str]) -> by
 
 def raise_open_files() -> None:
     """Thousands of connections need more descriptors than the usual soft limit."""
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -387,7 +390,10 @@ class Watch:
 
 def _watch(parent: Connection, pid: int, port: int, admin_port: int, request: bytes, pause: float) -> None:
     readings, end = Readings(), threading.Event()
-    jobs = [(_watch_requests, (readings, end, port, request, pause)), (_watch_process, (readings, end, pid))]
+    jobs: list[tuple[Callable[..., None], tuple]] = [
+        (_watch_requests, (readings, end, port, request, pause)),
+        (_watch_process, (readings, end, pid)),
+    ]
     if admin_port:
         jobs.append((_watch_health, (readings, end, admin_port)))
     threads = [threading.Thread(target=job, args=arguments, daemon=True) for job, arguments in jobs]
