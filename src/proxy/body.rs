@@ -26,7 +26,7 @@ pub use upload::{RequestUpload, UploadProgress, UploadStream, UploadWatch};
 
 /// The number of parts that are passed on in one poll. Then the timers are polled and other tasks
 /// run: a body of tiny parts that is never dry must not keep its task to itself.
-const PARTS_PER_POLL: u32 = 256;
+const PARTS_PER_POLL: u32 = 32;
 
 /// The number of parts without a pause after which the runtime may be late with timers, so that the
 /// clock is read instead.
