@@ -380,6 +380,8 @@ class Watch:
             target=_watch, args=(theirs, pid, port, admin_port, request, pause), daemon=True
         )
         self._process.start()
+        if self._ours.poll(30):
+            self._ours.recv()
 
     def stop(self) -> Readings:
         self._ours.send("end")
@@ -399,6 +401,7 @@ def _watch(parent: Connection, pid: int, port: int, admin_port: int, request: by
     threads = [threading.Thread(target=job, args=arguments, daemon=True) for job, arguments in jobs]
     for thread in threads:
         thread.start()
+    parent.send("started")
     parent.recv()
     end.set()
     for thread in threads:
@@ -407,11 +410,11 @@ def _watch(parent: Connection, pid: int, port: int, admin_port: int, request: by
 
 
 def _watch_requests(readings: Readings, end: threading.Event, port: int, request: bytes, pause: float) -> None:
-    """Sends requests by a timetable on a kept connection; one that is late because another was is late all the same."""
-    connection, due = None, time.monotonic()
+    """Sends requests on a kept connection. One that takes longer than the pause counts for those that it kept from
+    being sent, too, each with the time that it would have waited: else a stall of seconds would be a single value."""
+    connection = None
     while not end.is_set():
-        due += pause
-        time.sleep(max(0.0, due - time.monotonic()))
+        begin = time.monotonic()
         try:
             connection = connection or socket.create_connection(("127.0.0.1", port), 10)
             connection.settimeout(10)
@@ -422,7 +425,9 @@ def _watch_requests(readings: Readings, end: threading.Event, port: int, request
         except OSError as error:
             readings.failures.append((time.monotonic(), f"the healthy client: {error!r}"))
             connection = None
-        readings.healthy.append((due, time.monotonic() - due))
+        took = time.monotonic() - begin
+        readings.healthy += [(begin + n * pause, took - n * pause) for n in range(int(took / pause) + 1)]
+        time.sleep(max(0.0, pause - took))
 
 
 def _healthy(connection: socket.socket, request: bytes) -> bool:
