@@ -55,6 +55,7 @@ install() {
   command -v java >/dev/null && command -v keytool >/dev/null || packages+=(openjdk-17-jdk-headless)
   command -v chromium >/dev/null || packages+=(chromium)
   command -v certutil >/dev/null || packages+=(libnss3-tools)
+  command -v faketime >/dev/null || packages+=(faketime)
   command -v nginx >/dev/null || packages+=(nginx-light)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
   [[ -e /usr/share/jetty9/start.jar ]] || packages+=(jetty9)
@@ -205,6 +206,14 @@ admin_api() {
 
 spellings() {
   python3 -B tests/hostile/spellings.py --binary "$binary" | tee "$scratch/acceptance-spellings.log"
+}
+
+attacks() {
+  python3 -B tests/hostile/attacks.py --binary "$binary" | tee "$scratch/acceptance-attacks.log"
+}
+
+soak() {
+  python3 -B tests/hostile/soak.py --seconds "${1:-120}" --binary "$binary" | tee "$scratch/acceptance-soak.log"
 }
 
 # Its screenshots stay under target/screenshots.
