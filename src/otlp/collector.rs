@@ -22,7 +22,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct CollectorSettings {
-    /// Its URL; [`TRACES_PATH`] is appended if it does not end with it.
+    /// Its URL; `/v1/traces` is appended if it does not end with it.
     pub endpoint: UrlTarget,
     /// Header fields sent with each export.
     pub headers: Vec<(HeaderName, HeaderValue)>,

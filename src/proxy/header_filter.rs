@@ -305,8 +305,8 @@ fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
     }
 }
 
-/// Removes the fields that `Connection` names (RFC 9110 section 7.6.1), except those of
-/// [`is_never_nominated`].
+/// Removes the fields that `Connection` names (RFC 9110 section 7.6.1), except those that the proxy
+/// evaluates, frames or routes by.
 pub fn remove_nominated_fields(headers: &mut HeaderMap) {
     if !headers.contains_key(CONNECTION) {
         return;

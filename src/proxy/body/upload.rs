@@ -180,7 +180,7 @@ impl RequestUpload {
         }
     }
 
-    /// Reads the beginning of the body: [`READ_AHEAD`] bytes, or all of it.
+    /// Reads the beginning of the body: 16 KiB, or all of it.
     ///
     /// # Errors
     /// Returns an error if the client sends no valid body in time.
