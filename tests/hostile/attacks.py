@@ -59,7 +59,8 @@ HEALTH_BOUND = 1.0
 # Connections to origins that wait for reuse.
 POOLED = 12
 # Rows that run side by side: not more than this, so that their watches do not disturb one another.
-SIDE_BY_SIDE = 13
+SIDE_BY_SIDE = 8
+ATTEMPTS = 3
 MB = 1_000_000
 
 POLICY = f"""\
@@ -677,35 +678,40 @@ class Runner:
         self.table: list[str] = []
 
     def run(self, rows: list[Row]) -> None:
-        long_first = sorted(rows, key=lambda row: row.busy or -(row.ends or 0))
-        widths = ((False, 2), (True, 1)) if self._peer else ((False, SIDE_BY_SIDE), (True, 3))
-        for busy, width in widths:
-            with concurrent.futures.ThreadPoolExecutor(width) as pool:
-                for done in [pool.submit(self._run_row, row) for row in long_first if row.busy == busy]:
-                    done.result()
+        """Runs the rows. Those that fail by the healthy client's times alone are run again, alone: others use the
+        machine, too."""
+        light, busy = ([row for row in rows if row.busy == value] for value in (False, True))
+        light.sort(key=lambda row: -(row.ends or 0))
+        again = self._side_by_side(light, 2 if self._peer else SIDE_BY_SIDE, 1)
+        again += self._side_by_side(busy, 1 if self._peer else 3, 1)
+        for attempt in range(2, ATTEMPTS + 1):
+            again = self._side_by_side(again, 1, attempt)
+
+    def _side_by_side(self, rows: list[Row], width: int, attempt: int) -> list[Row]:
+        """Runs rows, so many at once; those that should be run again."""
+        with concurrent.futures.ThreadPoolExecutor(width) as pool:
+            ended = list(pool.map(lambda row: self._run_row(row, attempt), rows))
+        return [row for row, end in zip(rows, ended, strict=True) if not end]
 
     def stop(self) -> None:
         self._attackers.shutdown(cancel_futures=True)
         self._good.stop()
         self._evil.stop()
 
-    def _run_row(self, row: Row) -> None:
-        """Runs a row, and once more if it failed by the healthy client's times alone: others use the machine, too."""
-        for last in (False, True):
-            folder = self._folder / f"{row.name}{'-again' * last}"
-            folder.mkdir()
-            try:
-                if self._run_in(row, folder, last):
-                    return
-            except Exception as error:  # A row that breaks is a failed row; the others still run.
-                self._report.check(row.name, [f"the row broke: {error!r}"])
-                return
-            finally:
-                if (folder / "small").is_mount():
-                    subprocess.run(["umount", "--lazy", str(folder / "small")], check=False)
+    def _run_row(self, row: Row, attempt: int) -> bool:
+        """Runs a row and prints its line; false if it should be run again instead."""
+        folder = self._folder / f"{row.name}-{attempt}"
+        folder.mkdir()
+        try:
+            return self._run_in(row, folder, attempt == ATTEMPTS)
+        except Exception as error:  # A row that breaks is a failed row; the others still run.
+            self._report.check(row.name, [f"the row broke: {error!r}"])
+            return True
+        finally:
+            if (folder / "small").is_mount():
+                subprocess.run(["umount", "--lazy", str(folder / "small")], check=False)
 
     def _run_in(self, row: Row, folder: pathlib.Path, last: bool) -> bool:
-        """Runs a row and prints its line; false if it should be run again instead."""
         if self._peer:
             proxy = peers.START[self._peer](folder)
         else:
@@ -750,7 +756,8 @@ class Runner:
         with self._busy if row.busy else threading.Lock():
             watch = hostile.Watch(pid, proxy.port, admin_port, request, 0.005 if row.busy else 0.02)
             try:
-                time.sleep(0.4)
+                # Rows that run side by side start together.
+                time.sleep(0.3 if row.busy else 1)
                 quiet = time.monotonic()
                 time.sleep(QUIET)
                 begin = time.monotonic()
