@@ -47,6 +47,8 @@ GOOD, EVIL, POLITE, QUEUE = "127.0.3.1", "127.0.3.2", "127.0.3.3", "127.0.3.4"
 # The time-outs of the proxy, in seconds; the bound of a row is the one that is due, and a tenth.
 HEAD, RESPONSE_HEAD, REQUEST, TLS, IDLE = 2, 2, 4, 2, 3
 HEAD_BOUND, RESPONSE_HEAD_BOUND, REQUEST_BOUND = 1.1 * HEAD, 1.1 * RESPONSE_HEAD, 1.1 * REQUEST
+# A proxy reads on for a while after it has refused an upload, so that no reset destroys its response.
+LINGER = 1
 # Idle connections are checked four times per interval.
 IDLE_BOUND = 1.25 * IDLE
 # A tunnel waits for its first bytes, then for the rest of the handshake.
@@ -548,7 +550,7 @@ ROWS = [
         "tiny-upload-chunks",
         "four uploads of endless chunks of one byte",
         functools.partial(crowded, 4, _chunked_post, drip=b"1\r\na\r\n" * 5000, limit=REQUEST_BOUND + 2),
-        REQUEST_BOUND,
+        REQUEST_BOUND + LINGER,
         busy=True,
         any_proxy=True,
     ),
