@@ -215,7 +215,7 @@ metric_families! {
     policy_last_reload_time: IntGauge, "crawlgate_policy_last_reload_success_timestamp_seconds", [], essential = true,
         "Unix time of the last successful load of the policy.";
     policy_reload_start: IntGauge, "crawlgate_policy_reload_start_timestamp_seconds", [], essential = true,
-        "Unix time at which the reload in progress began; 0 if there is none. One that takes long reads a slow disk, or \
+        "Unix time at which the reload in progress began; 0 if none is in progress. One that takes long reads a slow disk, or \
          compiles a large policy.";
     policy_reloads: Counters<ReloadResult>, "crawlgate_policy_reloads_total", ["result"], essential = true,
         "Attempts to load the policy, including the first one.";

@@ -191,7 +191,7 @@ impl Metrics {
         families.policy_reloads.increment(ReloadResult::Failure);
     }
 
-    /// Sets the time at which the reload in progress began; `None` if there is none.
+    /// Sets the time at which the reload in progress began; `None` if none is in progress.
     pub fn set_reload_start(&self, at: Option<SystemTime>) {
         let timestamp = at.map_or(0, unix_seconds);
         self.families().policy_reload_start.set(timestamp);

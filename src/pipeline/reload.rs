@@ -160,7 +160,7 @@ impl ReloadHandle {
         self.state.lock().last.clone()
     }
 
-    /// Returns the duration of the attempt in progress; `None` if there is none.
+    /// Returns the duration of the attempt in progress; `None` if none is in progress.
     pub fn running_for(&self) -> Option<Duration> {
         let started_at = self.state.lock().started_at?;
         Some(self.clock.now().saturating_duration_since(started_at))

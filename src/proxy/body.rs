@@ -214,9 +214,7 @@ pub struct ResponseDownload {
     incoming: Incoming,
     connection: Option<Box<OriginConnection>>,
     pool_handle: PoolHandle,
-    idle_timer: LazyTimer,
-    total_timer: LazyTimer,
-    parts: PartCounter,
+    timers: BodyTimers,
     /// The number of polls in a row that read as much as they could and found no data.
     empty_polls: u8,
     /// The data that arrived together with the head.
@@ -283,9 +281,7 @@ impl ResponseDownload {
             incoming,
             connection: Some(connection),
             pool_handle,
-            idle_timer: LazyTimer::new(times.idle),
-            total_timer: LazyTimer::new(times.total),
-            parts: PartCounter::default(),
+            timers: BodyTimers::new(times),
             empty_polls: 0,
             first: FirstPart::Unread,
             remaining: u64::MAX,
@@ -302,10 +298,10 @@ impl ResponseDownload {
     /// Sets the policy's timeouts. Must be called before the first byte is read.
     pub fn set_timeouts(&mut self, timeouts: BodyTimeouts) {
         if let Some(idle) = timeouts.idle {
-            self.idle_timer.set_length(idle);
+            self.timers.idle.set_length(idle);
         }
         if let Some(whole) = timeouts.whole {
-            self.total_timer.set_length(whole);
+            self.timers.total.set_length(whole);
         }
     }
 
@@ -365,24 +361,21 @@ impl ResponseDownload {
             FirstPart::Data(part) => return Poll::Ready(Some(Ok(part))),
             FirstPart::End => return Poll::Ready(None),
         }
-        if self.parts.poll_next(cx).is_ready()
+        if self.timers.may_pass_part(cx)
             && let Poll::Ready(next) = self.poll_part(cx)
         {
             return Poll::Ready(next);
         }
-        if self.parts.take_busy() && self.total_timer.is_past(self.pool_handle.clock.now()) {
-            return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
-        }
         if self.empty_polls > MAX_EMPTY_POLLS {
             return Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete))));
         }
-        // The total time can expire because the client reads slowly, which is not a failure of the
-        // origin. The idle time expires only if the origin is silent.
-        if self.total_timer.poll_once(cx).is_ready() {
-            return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
-        }
-        ready!(self.idle_timer.poll(cx));
-        Poll::Ready(Some(Err(self.origin_failed(BodyError::Idle))))
+        let error = match ready!(self.timers.poll_expired(&self.pool_handle.clock, cx)) {
+            // Possibly the client reads slowly, which is not a failure of the origin.
+            ExpiredTimer::Total => self.close(BodyError::Idle),
+            // The origin is silent.
+            ExpiredTimer::Idle => self.origin_failed(BodyError::Idle),
+        };
+        Poll::Ready(Some(Err(error)))
     }
 
     /// Polls the body for its next part, without timers.
@@ -390,7 +383,7 @@ impl ResponseDownload {
         loop {
             match ready!(self.poll_incoming(cx)) {
                 Some(Ok(frame)) => {
-                    self.idle_timer.record_progress();
+                    self.timers.idle.record_progress();
                     // Trailers are dropped: their fields are not filtered, and crawlers do not ask
                     // for them.
                     let Ok(data) = frame.into_data() else {
@@ -485,23 +478,49 @@ impl ResponseDownload {
     }
 }
 
-/// The number of parts that arrived without a pause.
-#[derive(Debug, Default)]
-struct PartCounter(u32);
+/// The timers of a body, which hold even if there always is another part.
+#[derive(Debug)]
+struct BodyTimers {
+    idle: LazyTimer,
+    total: LazyTimer,
+    /// The number of parts that arrived without a pause.
+    parts: u32,
+}
 
-impl PartCounter {
-    /// Pending after [`PARTS_PER_POLL`] parts; then the task is woken at once.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0 += 1;
-        if self.0 <= PARTS_PER_POLL {
-            return Poll::Ready(());
+/// A timer that has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExpiredTimer {
+    Idle,
+    Total,
+}
+
+impl BodyTimers {
+    fn new(times: BodyTimeLimits) -> Self {
+        Self {
+            idle: LazyTimer::new(times.idle),
+            total: LazyTimer::new(times.total),
+            parts: 0,
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
-    /// Starts to count anew. Returns `true` if many parts arrived without a pause.
-    fn take_busy(&mut self) -> bool {
-        std::mem::take(&mut self.0) > BUSY_PARTS
+    /// Returns `true` if another part may be passed on in this poll. After [`PARTS_PER_POLL`] parts
+    /// the task is woken at once, so that other tasks run in between.
+    fn may_pass_part(&mut self, cx: &mut Context<'_>) -> bool {
+        self.parts += 1;
+        let may_pass = self.parts <= PARTS_PER_POLL;
+        if !may_pass {
+            cx.waker().wake_by_ref();
+        }
+        may_pass
+    }
+
+    /// Polls the timers when no part is passed on.
+    fn poll_expired(&mut self, clock: &Clock, cx: &mut Context<'_>) -> Poll<ExpiredTimer> {
+        // In a task that is never idle, the runtime may be late with timers.
+        let is_busy = std::mem::take(&mut self.parts) > BUSY_PARTS;
+        if is_busy && self.total.is_past(clock.now()) || self.total.poll_once(cx).is_ready() {
+            return Poll::Ready(ExpiredTimer::Total);
+        }
+        self.idle.poll(cx).map(|()| ExpiredTimer::Idle)
     }
 }

@@ -111,6 +111,10 @@ class Gate:
         status = pathlib.Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def hang_up(self) -> None:
         """SIGHUP: the policy is to be read again."""
         self._process.send_signal(signal.SIGHUP)

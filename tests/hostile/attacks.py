@@ -38,6 +38,7 @@ sys.path.insert(0, str(HERE.parent / "acceptance"))
 
 import hostile  # noqa: E402
 import peers  # noqa: E402
+import servers  # noqa: E402
 from hostile import Call, call, crowd, get, tally  # noqa: E402
 from report import Report  # noqa: E402
 from services import Gate, parse, wait_for  # noqa: E402
@@ -751,8 +752,8 @@ class Runner:
             start.write_text(text.replace("exec", f"{lines}\nexec"), encoding="utf-8")
         return Gate(start, folder / "policy.yaml", folder, settings(folder, row, prepared))
 
-    def _measure(self, row: Row, proxy: Gate | peers.Peer, folder: pathlib.Path) -> tuple[Found, Figures]:
-        pid, admin_port = proxy._process.pid, getattr(proxy, "admin_port", 0)
+    def _measure(self, row: Row, proxy: Gate | servers.Server, folder: pathlib.Path) -> tuple[Found, Figures]:
+        pid, admin_port = proxy.pid, getattr(proxy, "admin_port", 0)
         request = f"GET http://{GOOD}:{self._good.port}/ HTTP/1.1\r\nHost: {GOOD}:{self._good.port}\r\n\r\n".encode()
         target = Target(pid, proxy.port, admin_port, self._evil.port, folder)
         with self._busy if row.busy else threading.Lock():

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Callable
+
+from servers import Server, free_port
 
 SQUID = """\
 http_port 127.0.0.1:{port}
@@ -33,52 +32,19 @@ max_filedescriptors 16000
 """
 
 
-class Peer:
-    """A running proxy on a free port."""
-
-    def __init__(self, command: Callable[[int], list[str]], folder: pathlib.Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        with (folder / "peer.log").open("w") as log:
-            self._process = subprocess.Popen(command(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        end = time.monotonic() + 30
-        while not self._listens():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"the peer did not start; see {folder}/peer.log")
-            time.sleep(0.1)
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
-
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def squid(folder: pathlib.Path) -> Peer:
+def squid(folder: pathlib.Path) -> Server:
     folder.chmod(0o777)
-
-    def command(port: int) -> list[str]:
-        file = folder / "squid.conf"
-        file.write_text(SQUID.format(folder=folder, port=port), encoding="utf-8")
-        return [shutil.which("squid") or "/usr/sbin/squid", "--foreground", "-f", str(file)]
-
-    return Peer(command, folder)
+    port, file = free_port(), folder / "squid.conf"
+    file.write_text(SQUID.format(folder=folder, port=port), encoding="utf-8")
+    program = shutil.which("squid") or "/usr/sbin/squid"
+    return Server("squid", [program, "--foreground", "-f", str(file)], port, seconds=30)
 
 
-def mitmproxy(folder: pathlib.Path) -> Peer:
-    options = ["--quiet", "--listen-host", "127.0.0.1", "--set", f"confdir={folder}"]
-    options += ["--set", "stream_large_bodies=64k", "--set", "connection_strategy=lazy"]
-    return Peer(lambda port: ["mitmdump", *options, "--listen-port", str(port)], folder)
+def mitmproxy(folder: pathlib.Path) -> Server:
+    port = free_port()
+    command = ["mitmdump", "--quiet", "--listen-host", "127.0.0.1", "--listen-port", str(port)]
+    command += ["--set", f"confdir={folder}", "--set", "stream_large_bodies=64k", "--set", "connection_strategy=lazy"]
+    return Server("mitmproxy", command, port, seconds=30)
 
 
-START: dict[str, Callable[[pathlib.Path], Peer]] = {"squid": squid, "mitmproxy": mitmproxy}
+START: dict[str, Callable[[pathlib.Path], Server]] = {"squid": squid, "mitmproxy": mitmproxy}

@@ -53,17 +53,18 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-class Origin:
-    """A server on a port of this machine; `missing` names the program that is not installed."""
+class Server:
+    """A server on a port of this machine: a program of its own, or without `command` one in this process."""
 
     def __init__(self, name: str, command: list[str] | None, port: int, seconds: float = 10) -> None:
         self.name, self.port, self._process = name, port, None
         if command is not None:
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            quiet = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
         end = time.monotonic() + seconds
         while not self._listens():
             if time.monotonic() > end or (self._process and self._process.poll() is not None):
-                raise RuntimeError(f"{name} did not start")
+                raise RuntimeError(f"{name} did not start: {command}")
             time.sleep(0.05)
 
     def _listens(self) -> bool:
@@ -73,35 +74,45 @@ class Origin:
             return False
         return True
 
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
     def stop(self) -> None:
-        if self._process:
-            self._process.terminate()
+        if not self._process:
+            return
+        self._process.terminate()
+        try:
             self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
-def nginx(folder: pathlib.Path, root: pathlib.Path) -> Origin:
+def nginx(folder: pathlib.Path, root: pathlib.Path) -> Server:
     port = free_port()
     file = folder / "nginx.conf"
     file.write_text(NGINX.format(folder=folder, port=port, root=root), encoding="utf-8")
-    return Origin("nginx", ["nginx", "-c", str(file), "-e", str(folder / "error.log")], port)
+    return Server("nginx", ["nginx", "-c", str(file), "-e", str(folder / "error.log")], port)
 
 
-def apache(folder: pathlib.Path, root: pathlib.Path) -> Origin:
+def apache(folder: pathlib.Path, root: pathlib.Path) -> Server:
     port = free_port()
     file = folder / "apache.conf"
     text = APACHE.format(folder=folder, port=port, root=root, encoded_slashes="On")
     file.write_text(text, encoding="utf-8")
-    return Origin("Apache", ["apache2", "-X", "-f", str(file)], port)
+    return Server("Apache", ["apache2", "-X", "-f", str(file)], port)
 
 
-def jetty(folder: pathlib.Path, root: pathlib.Path) -> Origin:
+def jetty(folder: pathlib.Path, root: pathlib.Path) -> Server:
     port = free_port()
     base = folder / "jetty"
     (base / "webapps").mkdir(parents=True)
     (base / "webapps" / "ROOT").symlink_to(root)
     command = ["java", "-Xmx64m", "-jar", "/usr/share/jetty9/start.jar", "jetty.home=/usr/share/jetty9"]
     command += [f"jetty.base={base}", "--module=http,deploy", f"jetty.http.port={port}", "jetty.http.host=127.0.0.1"]
-    return Origin("Jetty", command, port, seconds=60)
+    return Server("Jetty", command, port, seconds=60)
 
 
 class _Application(http.server.BaseHTTPRequestHandler):
@@ -138,12 +149,12 @@ class _Application(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def application(name: str, root: pathlib.Path, decodings: int) -> Origin:
+def application(name: str, root: pathlib.Path, decodings: int) -> Server:
     handler = functools.partial(_Application, root, decodings)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return Origin(name, None, server.server_port)
+    return Server(name, None, server.server_port)
 
 
 def missing() -> list[str]:

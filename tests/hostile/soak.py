@@ -345,7 +345,7 @@ def soak(report: Report, binary: pathlib.Path, folder: pathlib.Path, seconds: fl
     gate = Gate(binary, folder / "policy.yaml", folder, settings)
     tally, samples, unanswered = Tally(), [], []
     try:
-        pid = gate._process.pid
+        pid = gate.pid
         trust = ssl.create_default_context(cafile=folder / "ca.pem")
         good, bad = ({"http": plain, "https": secure} for plain, secure in (ports[:2], ports[2:]))
         site = Site(gate.port, good, bad, trust)

@@ -140,7 +140,7 @@ def write_policy(file: pathlib.Path, authority: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def check_origin(report: Report, origin: servers.Origin, binary: pathlib.Path, folder: pathlib.Path) -> None:
+def check_origin(report: Report, origin: servers.Server, binary: pathlib.Path, folder: pathlib.Path) -> None:
     folder.mkdir()
     authority = f"127.0.0.1:{origin.port}"
     policy = folder / "policy.yaml"

@@ -172,6 +172,9 @@ impl fmt::Display for Explanation<'_> {
             Some(id) => write!(f, "rule {id}")?,
             None => f.write_str("the policy's options")?,
         }
+        if let Some(reading) = self.decision.reading {
+            write!(f, ", as read by {}", reading.servers())?;
+        }
         for rule in self.rules() {
             write!(
                 f,

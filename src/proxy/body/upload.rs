@@ -17,9 +17,8 @@ use hyper::body::Incoming;
 
 use crate::clock::Clock;
 use crate::pipeline::permit::BodyTimeouts;
-use crate::proxy::head::timer::LazyTimer;
 
-use super::{BodyError, BodyTimeLimits, PartCounter};
+use super::{BodyError, BodyTimeLimits, BodyTimers};
 
 /// The number of bytes that are read before the request takes a slot of its host.
 const READ_AHEAD: usize = 16 * 1024;
@@ -48,9 +47,7 @@ pub struct UploadStream {
     /// The number of bytes that may still arrive.
     remaining: u64,
     times: BodyTimeLimits,
-    idle_timer: LazyTimer,
-    total_timer: LazyTimer,
-    parts: PartCounter,
+    timers: BodyTimers,
     clock: Clock,
     /// The time that reading ahead has taken.
     reading_ahead: Duration,
@@ -143,9 +140,7 @@ impl RequestUpload {
             beginning: Bytes::new(),
             remaining: limit,
             times,
-            idle_timer: LazyTimer::new(times.idle),
-            total_timer: LazyTimer::new(times.total),
-            parts: PartCounter::default(),
+            timers: BodyTimers::new(times),
             clock: clock.clone(),
             reading_ahead: Duration::ZERO,
             consent: if awaits_consent {
@@ -174,9 +169,9 @@ impl RequestUpload {
     /// of reading ahead counts, but not a wait for the host's turn.
     pub fn restart_timers(&mut self, timeouts: BodyTimeouts) {
         if let Self::Streamed(upload) = self {
-            let times = upload.times.with_overrides(timeouts);
-            upload.idle_timer = LazyTimer::new(times.idle);
-            upload.total_timer = LazyTimer::new(times.total.saturating_sub(upload.reading_ahead));
+            let mut times = upload.times.with_overrides(timeouts);
+            times.total = times.total.saturating_sub(upload.reading_ahead);
+            upload.timers = BodyTimers::new(times);
         }
     }
 
@@ -301,18 +296,14 @@ impl UploadStream {
     /// Reads the next part from the client, with the timers.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         self.consent = Consent::Given;
-        if self.parts.poll_next(cx).is_ready()
+        if self.timers.may_pass_part(cx)
             && let Poll::Ready(next) = self.poll_part(cx)
         {
             return Poll::Ready(next);
         }
-        if self.parts.take_busy() && self.total_timer.is_past(self.clock.now()) {
-            return Poll::Ready(Some(Err(BodyError::Idle)));
-        }
-        if self.total_timer.poll_once(cx).is_pending() {
-            ready!(self.idle_timer.poll(cx));
-        }
-        Poll::Ready(Some(Err(BodyError::Idle)))
+        self.timers
+            .poll_expired(&self.clock, cx)
+            .map(|_| Some(Err(BodyError::Idle)))
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
@@ -326,7 +317,7 @@ impl UploadStream {
             }
             match next {
                 Some(Ok(frame)) => {
-                    self.idle_timer.record_progress();
+                    self.timers.idle.record_progress();
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
