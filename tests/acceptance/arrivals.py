@@ -22,7 +22,7 @@ SO_TIMESTAMPNS = 35
 # Hosts are `h<number>.paced.test`; every tenth of them fails now and then.
 DOMAIN = "paced.test"
 FAILING = 10
-# The most failures of a page: a client that requests it three times gets it.
+# The most failures of a page: a client that requests it three times gets it. Also the most of a host in a row.
 FAILS = 2
 # For how long a host that complains wants to rest, in seconds.
 REST = 1
@@ -116,6 +116,7 @@ class _Server:
     def __init__(self, listener: socket.socket, seed: int, failures: float) -> None:
         self._failures = failures
         self._failed: collections.Counter[tuple[int, bytes]] = collections.Counter()
+        self._failed_in_a_row: collections.Counter[int] = collections.Counter()
         self.log = array.array("q")
         self._random = random.Random(seed)
         self._listener = listener
@@ -172,9 +173,12 @@ class _Server:
         if robots:
             return ABSENT
         chance, page = self._random.random(), (host, request.split(b" ", 2)[1])
-        if host % FAILING or chance > self._failures or self._failed[page] == FAILS:
+        exhausted = FAILS in (self._failed[page], self._failed_in_a_row[host])
+        if host % FAILING or chance > self._failures or exhausted:
+            self._failed_in_a_row[host] = 0
             return OK
         self._failed[page] += 1
+        self._failed_in_a_row[host] += 1
         if chance < self._failures / 3:
             return None
         if chance < self._failures * 2 / 3:

@@ -21,8 +21,9 @@ from services import Gate
 DELAY, ALLOWED = 0.1, 0.005
 # Hosts 0 and 10 fail now and then.
 HOSTS, PAGES = (0, 1, 10), 60
-# How many threads of the other client ask a host, and how often for one page at most.
-THREADS, TRIES = 3, 400
+# The number of threads of the other client for each host, and the seconds after which it gives a page up. A host that
+# fails several times in a row is left alone for up to a minute.
+THREADS, PATIENCE = 3, 180
 IGNORER = "a client that ignores Retry-After"
 
 
@@ -94,14 +95,15 @@ def _ignorer(gate: Gate, urls: list[str], told: Told) -> list[Answer]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(300)
     return answers
 
 
 def _insist(gate: Gate, urls: list[str], answers: list[Answer], told: Told) -> None:
     for url in urls:
         status, body = 0, b""
-        for _ in range(TRIES):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=30)
             connection.request("GET", url, headers={"Crawl-Max-Wait": "0.05"})
             answer = connection.getresponse()
