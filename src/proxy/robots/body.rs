@@ -5,8 +5,10 @@
 //! Browsers ignore such a coding, so nobody notices there. Here the whole host would be
 //! unavailable, so it is ignored, too, if the bytes read as a robots.txt.
 
+use std::io::Read;
 use std::ops::ControlFlow;
 
+use brotli_decompressor::Decompressor;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
@@ -17,6 +19,8 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 /// The maximum number of codings that are undone.
 const MAX_CODINGS: usize = 4;
+/// The number of bytes that are decoded from Brotli at a time.
+const BROTLI_STEP: usize = 4 * 1024;
 /// The keys by which a text is recognized as a robots.txt.
 const KEYS: [&[u8]; 4] = [b"user-agent", b"disallow", b"allow", b"sitemap"];
 
@@ -63,7 +67,12 @@ fn decode(body: LimitedText, codings: &[&[u8]]) -> Option<Vec<u8>> {
         if text.bytes.is_empty() || reads_as_robots_txt(&text.bytes) {
             return Some(text.bytes);
         }
-        match ContentCoding::from_name(coding).and_then(|coding| text.decode(coding)) {
+        let decoded = if coding.eq_ignore_ascii_case(b"br") {
+            text.decode_brotli()
+        } else {
+            ContentCoding::from_name(coding).and_then(|coding| text.decode(coding))
+        };
+        match decoded {
             Some(decoded) => text = decoded,
             None => must_be_recognized = true,
         }
@@ -132,5 +141,21 @@ impl LimitedText {
                 ..text
             }),
         }
+    }
+
+    /// Undoes `br` (RFC 7932); `None` if the bytes are not in it, or if they were cut off before they
+    /// gave a text of the greatest size. The proxy does not ask for this coding, but some servers
+    /// have the file in no other form.
+    fn decode_brotli(&self) -> Option<Self> {
+        let mut decoder = Decompressor::new(self.bytes.as_slice(), BROTLI_STEP);
+        let mut text = Self::default();
+        let mut part = [0; BROTLI_STEP];
+        while !text.is_full() {
+            match decoder.read(&mut part).ok()? {
+                0 => return (!self.is_full()).then_some(text),
+                read => text.push(part.get(..read)?),
+            }
+        }
+        Some(text)
     }
 }

@@ -13,6 +13,16 @@ use super::fetcher::{TestFetcher, target};
 use crate::support::origin::{ReceivedRequest, Reply, ScriptedOrigin, response};
 
 const FILE: &str = "User-agent: *\nDisallow: /x\n";
+/// `User-agent: *` and 30 times `Disallow: /x` and `Allow: /images/public/`.
+const BROTLI: &[u8] =
+    b"\x1bE\x04\x90\x1c\x07v\x8c\xbc\xc5\x12;i^+\x04\x11\xe1i\x95\x96\x17\x1d\x09\x926\x07\x0e9`\xff\x8a2l\
+      \x91`\xb0\x01\xe7\x91>\xd8\xf2\x86\xf3\x88\xe2j\x0f\xea\xaaY#N\xca\xffy\x02";
+/// [`FILE`] and 64 MiB of `#`.
+const BROTLI_BOMB: &[u8] =
+    b"\xcf\xff\xff\x7f\xe0\x9d\x07v\x0c\xb1<a\xd4hN\x1f\xa1\xd2S\x81\x08\xafAF\xd2\xe6\x94\xcaK\xb5\xe8\
+      \xc0D\x0eX[\x9a\xe1I\xe1\xb5\xa8\x95ce\x1dJ\xe5\x86z\x07\xf7\xbc\xff?\xf1\xff\xff\x1f~\x09\x808,\x00\
+      \xd0\xbd\xff\xe7\xff\xff?\xfc\x12\x00qX\x04\xa0{\xff\xcf\xff\xff\x7f\xf8%\x00\xe2\xb0\x00@\xf7\xfe?6\
+      \x00\xf0K(\x14\x11\x8a\x04\x00\x1a";
 
 /// `rules` if `/x` is forbidden by them, `no rules` if it is not.
 fn standing(known: &RobotsState) -> &'static str {
@@ -204,6 +214,21 @@ async fn bodies() {
         ("gzip bomb", response(200, gz, bomb), "rules file 1080m"),
         (
             "br",
+            response(200, &coding("br"), BROTLI),
+            "rules file 1080m",
+        ),
+        (
+            "br cut",
+            response(200, &coding("br"), &BROTLI[..20]),
+            "unknown coding 1m",
+        ),
+        (
+            "br bomb",
+            response(200, &coding("br"), BROTLI_BOMB),
+            "rules file 1080m",
+        ),
+        (
+            "br that is something else",
             response(200, &coding("br"), b"\x8b\x0d\x80User\x03"),
             "unknown coding 1m",
         ),
