@@ -10,4 +10,5 @@ pub mod key;
 pub mod observation;
 pub mod record;
 pub mod recrawl;
+pub mod removal;
 pub mod transition;

@@ -4,6 +4,7 @@
 
 pub(super) mod event;
 pub(super) mod record;
+pub(super) mod removal;
 
 use prost::encoding::{WireType, decode_key, decode_varint, encode_varint, encoded_len_varint};
 

@@ -150,7 +150,7 @@ fn parse_known(word: &str) -> Result<bool, LedgerFilterError> {
 
 /// Returns the host of a canonical URL, which has no user info and a lower-case host. IPv6 brackets
 /// are kept.
-fn url_host(url: &str) -> &str {
+pub(super) fn url_host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     match authority.rsplit_once(':') {

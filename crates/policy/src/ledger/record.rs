@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
 
+use super::removal::PendingRemoval;
+
 /// A time in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
@@ -90,6 +92,8 @@ pub struct LedgerRecord {
     pub space: Option<Arc<str>>,
     /// The number of consecutive temporary errors.
     pub temporary_errors: u32,
+    /// The removal from the index that is not ordered yet. The index still has the URL.
+    pub pending_removal: Option<Box<PendingRemoval>>,
 }
 
 /// A [`CrawlStatus`] whose default is that of a new record.
@@ -129,6 +133,7 @@ impl LedgerRecord {
             source: None,
             space: None,
             temporary_errors: 0,
+            pending_removal: None,
         }
     }
 

@@ -18,6 +18,7 @@ use super::observation::{
     RefusalRecording, UrlObservation,
 };
 use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
+use super::removal::RemovalCause;
 
 /// OmniFind's code for "excluded, but in another crawler's space".
 const MOVED_CODE: u16 = 761;
@@ -181,7 +182,7 @@ fn apply_response(
         record_delivery(&mut record, context.at, response.document);
         return changed_record(record, None);
     }
-    let event = remove_from_index(&mut record, context, response.intent, response.code);
+    let event = remove_refused(&mut record, context, response.intent);
     changed_record(record, event)
 }
 
@@ -230,16 +231,14 @@ fn apply_failure(
             LedgerEventReason::TemporaryErrors
         }
     };
-    let indexed = record.index_state == IndexState::Possible;
     let refreshed = before.is_some_and(LedgerRecord::is_known);
-    let kind = if indexed {
-        LedgerEventKind::Removal
-    } else {
-        LedgerEventKind::PermanentError
-    };
-    let first = failure == FailureKind::Permanent && !refreshed;
-    let event = (indexed || first).then(|| new_event(&record, context, kind, reason));
-    if indexed || refreshed || failure == FailureKind::Temporary {
+    let removal = remove_from_index(&mut record, context, RemovalCause::Page, reason);
+    let removed = removal.is_some();
+    let is_first = failure == FailureKind::Permanent && !refreshed;
+    let event = removal.or_else(|| {
+        is_first.then(|| new_event(&record, context, LedgerEventKind::PermanentError, reason))
+    });
+    if removed || refreshed || failure == FailureKind::Temporary {
         return LedgerTransition {
             update: RecordUpdate::Forgotten,
             event,
@@ -273,7 +272,7 @@ fn apply_refusal(
             LedgerEventReason::OtherSpace,
         ))
     } else {
-        remove_from_index(&mut record, context, Some(refusal.intent), refusal.code)
+        remove_refused(&mut record, context, Some(refusal.intent))
     };
     if event.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
         return unchanged_record();
@@ -312,15 +311,27 @@ fn is_unchanged(before: &LedgerRecord, record: &LedgerRecord) -> bool {
     same_time == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
 }
 
-/// Orders the removal of an indexed URL, once.
-fn remove_from_index(
+/// Removes an indexed URL that a refusal makes leave its index.
+fn remove_refused(
     record: &mut LedgerRecord,
     context: &EventContext,
     intent: Option<Intent>,
-    code: Option<u16>,
 ) -> Option<LedgerEvent> {
-    let leaves = intent == Some(Intent::Gone) && code != Some(MOVED_CODE);
-    if !leaves || record.index_state != IndexState::Possible {
+    if intent != Some(Intent::Gone) || record.code == Some(MOVED_CODE) {
+        return None;
+    }
+    let cause = RemovalCause::of_refusal(record.status.0, &record.url, &context.revision);
+    remove_from_index(record, context, cause, LedgerEventReason::Excluded)
+}
+
+/// Orders the removal of an indexed URL, once. Every removal is ordered here.
+fn remove_from_index(
+    record: &mut LedgerRecord,
+    context: &EventContext,
+    _cause: RemovalCause,
+    reason: LedgerEventReason,
+) -> Option<LedgerEvent> {
+    if record.index_state != IndexState::Possible {
         return None;
     }
     record.index_state = IndexState::Removed(context.at);
@@ -328,7 +339,7 @@ fn remove_from_index(
         record,
         context,
         LedgerEventKind::Removal,
-        LedgerEventReason::Excluded,
+        reason,
     ))
 }
 

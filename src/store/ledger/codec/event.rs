@@ -58,9 +58,7 @@ pub(crate) fn decode_event(bytes: &[u8]) -> Option<LedgerEvent> {
         kind: LedgerEventKind::ALL
             .into_iter()
             .find(|kind| kind_number(*kind) == message.kind)?,
-        reason: LedgerEventReason::ALL
-            .into_iter()
-            .find(|reason| reason_number(*reason) == message.why)?,
+        reason: reason_from_number(message.why)?,
         crawler: message.crawler.into(),
         url: message.url.into(),
         code: message.code.and_then(|code| code.try_into().ok()),
@@ -84,7 +82,14 @@ fn kind_number(kind: LedgerEventKind) -> u32 {
     }
 }
 
-fn reason_number(reason: LedgerEventReason) -> u32 {
+/// Returns the reason with a number; `None` if a later version has added it.
+pub(super) fn reason_from_number(number: u32) -> Option<LedgerEventReason> {
+    LedgerEventReason::ALL
+        .into_iter()
+        .find(|reason| reason_number(*reason) == number)
+}
+
+pub(super) fn reason_number(reason: LedgerEventReason) -> u32 {
     match reason {
         LedgerEventReason::Excluded => 1,
         LedgerEventReason::PermanentError => 2,

@@ -9,7 +9,9 @@ use crate::ledger::key::LedgerKey;
 use crate::ledger::record::{
     ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState,
 };
+use crate::ledger::removal::PendingRemoval;
 
+use super::removal;
 use super::{
     MalformedMessage, MessageFields, MessageWriter, WireField, status_from_number, status_number,
 };
@@ -24,7 +26,7 @@ pub(crate) struct StoredRecord {
 /// The number of the field with the key of the document.
 const CONTENT_KEY: u32 = 24;
 /// One more than the highest field number.
-const FIELD_COUNT: usize = 25;
+const FIELD_COUNT: usize = 33;
 
 /// Declares the fields of a record: `number field: write_function read_function;`. Two of them are encoded as two
 /// fields.
@@ -77,6 +79,7 @@ record_fields! {
     21 source: write_optional_text read_optional_text;
     22 space: write_optional_text read_optional_text;
     23 temporary_errors: write_nonzero_u32 read_nonzero_u32;
+    25 pending_removal: write_pending_removal read_pending_removal;
 }
 
 /// Decodes a record; `None` if the bytes are not one.
@@ -314,6 +317,23 @@ fn read_hash(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<ContentHas
     Ok(from.bytes(tag).and_then(|hash| hash.try_into().ok()))
 }
 
+fn write_pending_removal(
+    to: &mut RecordWriter<'_>,
+    tag: u32,
+    pending: &Option<Box<PendingRemoval>>,
+) {
+    let encoded = pending.as_deref().map(removal::encode_pending);
+    to.message.write_bytes(tag, encoded.as_deref());
+}
+
+fn read_pending_removal(
+    from: &RecordFields<'_>,
+    tag: u32,
+) -> FieldResult<Option<Box<PendingRemoval>>> {
+    let pending = from.bytes(tag).and_then(removal::decode_pending);
+    Ok(pending.map(Box::new))
+}
+
 /// Encodes a number like protobuf's sint64: small numbers of either sign are short.
 fn zigzag(number: i64) -> u64 {
     (number.wrapping_shl(1) ^ (number >> 63)).cast_unsigned()
@@ -327,6 +347,8 @@ fn unzigzag(number: u64) -> i64 {
 mod tests {
     use prost::Message;
 
+    use crate::ledger::event::LedgerEventReason;
+    use crate::ledger::removal::RemovalCause;
     use crate::model::crawl_status::CrawlStatus;
 
     use super::*;
@@ -382,6 +404,8 @@ mod tests {
         temporary_errors: u32,
         #[prost(bytes = "vec", tag = "24")]
         content_key: Vec<u8>,
+        #[prost(bytes = "vec", optional, tag = "25")]
+        pending_removal: Option<Vec<u8>>,
     }
 
     fn bytes_of(entry: &StoredRecord) -> Vec<u8> {
@@ -418,6 +442,16 @@ mod tests {
             source: Some("sitemap".into()),
             space: Some("north".into()),
             temporary_errors: u32::MAX,
+            pending_removal: Some(Box::new(PendingRemoval {
+                since: UnixMillis(1_767_225_600_125),
+                cause: RemovalCause::Noindex {
+                    host: "h.test".into(),
+                },
+                reason: LedgerEventReason::Excluded,
+                status: Some(200),
+                rule: None,
+                revision: "3f9c2a1b".into(),
+            })),
         };
         let four = LedgerRecord {
             address: Some("192.0.2.7".parse().unwrap()),
