@@ -1,5 +1,6 @@
 //! `POST /api/v1/explain`.
 
+use crawlgate::model::profile::Profile;
 use serde_json::{Value as Json, json};
 
 use super::ApiBench;
@@ -34,7 +35,7 @@ async fn explain_matches_the_command_and_lists_the_profiles() {
     assert_eq!(output["decision"]["status"], 451);
     assert_eq!(output["answer"]["profile"], "generic");
     let answers = output["answers"].as_array().unwrap();
-    assert_eq!(answers.len(), 10);
+    assert_eq!(answers.len(), Profile::ALL.len());
     assert!(answers.contains(&output["answer"]));
     let of = |profile: &str| {
         answers

@@ -31,6 +31,12 @@ pub enum Profile {
     StormCrawler,
     /// Norconex, where 404 deletes and 304 keeps.
     Norconex,
+    /// Python's httpx, which times out after 5 s.
+    Httpx,
+    /// newspaper, which times out after 7 s.
+    Newspaper,
+    /// lychee, which times out after 20 s.
+    Lychee,
 }
 
 /// The presence of `If-None-Match` or `If-Modified-Since` in the request.
@@ -53,7 +59,7 @@ pub enum WireResponse {
 
 impl Profile {
     /// All profiles, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Generic,
         Self::StrictHttp,
         Self::Scrapy,
@@ -64,6 +70,9 @@ impl Profile {
         Self::Nutch,
         Self::StormCrawler,
         Self::Norconex,
+        Self::Httpx,
+        Self::Newspaper,
+        Self::Lychee,
     ];
 
     /// The name in the configuration and on the command line.
@@ -79,6 +88,9 @@ impl Profile {
             Self::Nutch => "nutch",
             Self::StormCrawler => "stormcrawler",
             Self::Norconex => "norconex",
+            Self::Httpx => "httpx",
+            Self::Newspaper => "newspaper",
+            Self::Lychee => "lychee",
         }
     }
 
@@ -126,17 +138,58 @@ impl Profile {
             Self::Scrapy => 60,
             Self::Browsertrix => 25,
             Self::Generic | Self::StrictHttp | Self::Warcprox => 20,
-            Self::Crawlee | Self::Norconex => 15,
+            Self::Crawlee | Self::Norconex | Self::Lychee => 15,
             Self::Heritrix => 10,
-            Self::Nutch | Self::StormCrawler => 5,
+            Self::Nutch | Self::StormCrawler | Self::Newspaper => 5,
+            Self::Httpx => 3,
         };
         Duration::from_secs(seconds)
+    }
+
+    /// The number of requests that such a crawler may well have in progress for one host: one, if
+    /// it fetches the pages of a host one after the other by default.
+    pub fn usual_requests_per_host(self) -> u32 {
+        match self {
+            Self::Heritrix | Self::Nutch | Self::StormCrawler => 1,
+            Self::Generic
+            | Self::StrictHttp
+            | Self::Scrapy
+            | Self::Crawlee
+            | Self::Browsertrix
+            | Self::Warcprox
+            | Self::Norconex
+            | Self::Httpx
+            | Self::Newspaper
+            | Self::Lychee => 10,
+        }
+    }
+
+    /// The reason why a page that is refused with [`Intent::Later`] is lost to such a crawler; `None`
+    /// if it requests the page again after a while, or if nothing is known.
+    pub fn loss_after_later(self) -> Option<&'static str> {
+        match self {
+            Self::Scrapy => Some("requests the page three times at once and then gives it up"),
+            Self::Crawlee => Some("requests the page four times at once and then gives it up"),
+            Self::Nutch => Some("drops the rest of the host's queue after five of them"),
+            Self::StormCrawler => Some("deletes the page after three of them"),
+            Self::Norconex => Some("deletes the page if the next crawl gets one, too"),
+            Self::Httpx | Self::Newspaper | Self::Lychee => {
+                Some("does not request the page again by itself")
+            }
+            Self::Generic
+            | Self::StrictHttp
+            | Self::Browsertrix
+            | Self::Warcprox
+            | Self::Heritrix => None,
+        }
     }
 
     fn row(self) -> ProfileRow {
         use WireResponse::{Close, Status};
         match self {
-            Self::Generic => row(451, 410, [304, 451], Status(503)),
+            Self::Generic | Self::Httpx | Self::Newspaper | Self::Lychee => {
+                row(451, 410, [304, 451], Status(503))
+            }
             Self::StrictHttp => row(403, 410, [304, 403], Status(429)),
             Self::Scrapy | Self::Crawlee => row(451, 410, [451, 451], Status(503)),
             Self::Browsertrix => row(451, 404, [451, 451], Status(429)),
@@ -150,7 +203,7 @@ impl Profile {
 }
 
 /// Case-insensitive substrings of a `User-Agent` and the profile that each implies.
-const AGENTS: [(&str, Profile); 9] = [
+const AGENTS: [(&str, Profile); 12] = [
     ("scrapy", Profile::Scrapy),
     ("crawlee", Profile::Crawlee),
     ("browsertrix", Profile::Browsertrix),
@@ -160,6 +213,9 @@ const AGENTS: [(&str, Profile); 9] = [
     ("stormcrawler", Profile::StormCrawler),
     ("storm-crawler", Profile::StormCrawler),
     ("norconex", Profile::Norconex),
+    ("python-httpx/", Profile::Httpx),
+    ("newspaper/", Profile::Newspaper),
+    ("lychee/", Profile::Lychee),
 ];
 
 struct ProfileRow {
@@ -197,6 +253,13 @@ mod tests {
                 "Mozilla/5.0 (compatible; heritrix/3.4 +http://x)",
                 Profile::Heritrix,
             ),
+            ("python-httpx/0.28.1", Profile::Httpx),
+            ("newspaper/0.9.6", Profile::Newspaper),
+            ("lychee/0.24.2", Profile::Lychee),
+            (
+                "Mozilla/5.0 (compatible; newspaper-archive)",
+                Profile::Generic,
+            ),
             ("Wget/1.21.3", Profile::Generic),
             ("", Profile::Generic),
         ] {
@@ -205,6 +268,19 @@ mod tests {
                 profile,
                 "{agent}"
             );
+        }
+    }
+
+    /// A client that times out first sees no refusal: neither its reason nor Retry-After.
+    #[test]
+    fn clients_that_time_out_early_are_answered_before() {
+        for (agent, timeout) in [
+            ("python-httpx/0.28.1", 5),
+            ("newspaper/0.9.6", 7),
+            ("lychee/0.24.2", 20),
+        ] {
+            let hold = Profile::from_user_agent(agent.as_bytes()).max_hold();
+            assert!(hold < Duration::from_secs(timeout), "{agent}: {hold:?}");
         }
     }
 

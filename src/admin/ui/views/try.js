@@ -18,6 +18,9 @@ const PROFILES = [
   "nutch",
   "stormcrawler",
   "norconex",
+  "httpx",
+  "newspaper",
+  "lychee",
 ];
 const DESTS = [
   ["", "not known"],
