@@ -4,6 +4,7 @@
 //! checks the result. The policy of crawl owners is another file in another language; [`policy`] opens it.
 
 mod base_paths;
+pub mod crawler_fit;
 pub mod file;
 pub mod load;
 pub mod policy;

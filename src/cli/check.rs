@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use crate::config::crawler_fit;
 use crate::config::load::{self, Environment, Overrides};
 use crate::config::policy;
 use crate::config::settings::{LedgerMode, PolicyOrigin, Settings};
 use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
-use crate::diagnostics::problems::{Problems, SourceTexts};
+use crate::diagnostics::problems::Problems;
 use crate::model::reason::Reason;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::Policy;
+use crate::policy::compile::CompiledPolicy;
 use crate::policy::fact::Facts;
-use crate::policy::source::tree::LocatedText;
 use crate::server::ledger::LEDGER_REQUIRED;
 use crate::urls::target::HostTarget;
 use crate::yaml::{YamlValue, parse};
@@ -99,15 +100,15 @@ struct CheckReport {
     policies: Vec<CheckedPolicy>,
 }
 
-/// A checked policy, with the facts that matter for a configuration that names it.
+/// A checked policy.
 struct CheckedPolicy {
     origin: PolicyOrigin,
-    /// The crawlers that its rules name.
-    crawlers: Vec<LocatedText>,
+    /// The name of its file or directory in messages.
+    location: SourceLocation,
+    /// The policy; `None` if it has errors.
+    compiled: Option<CompiledPolicy>,
     /// The problem that it refuses most or all tunnels, if it does.
     undecided_tunnels: Option<Problem>,
-    needs_ledger: bool,
-    texts: SourceTexts,
     /// `true` if a configuration names the policy; the configuration decides how tunnels are handled.
     in_configuration: bool,
 }
@@ -164,15 +165,23 @@ impl CheckReport {
         if opens_tunnels && !loaded.settings.tls.intercept {
             self.problems.extend(checked.undecided_tunnels.clone());
         }
-        if checked.needs_ledger && loaded.settings.ledger.keep == LedgerMode::Never {
+        let Some(compiled) = &checked.compiled else {
+            return;
+        };
+        if compiled.policy.needs_ledger() && loaded.settings.ledger.keep == LedgerMode::Never {
             self.problems
                 .push(Problem::error(&location, LEDGER_REQUIRED));
         }
         if loaded.file.is_some() {
-            let mut unknown =
-                policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
-            checked.texts.add_excerpts(&mut unknown);
-            self.problems.extend(unknown);
+            let crawlers = &loaded.settings.crawlers;
+            let mut problems = policy::unknown_crawlers(&compiled.named_crawlers, crawlers);
+            problems.extend(crawler_fit::find_problems(
+                compiled,
+                &checked.location,
+                &loaded.settings,
+            ));
+            compiled.texts.add_excerpts(&mut problems);
+            self.problems.extend(problems);
         }
     }
 
@@ -184,49 +193,41 @@ impl CheckReport {
         {
             return;
         }
-        let opened = policy::open(origin).map(|compiled| {
-            let mut failures = policy::failing_cases(&compiled.policy, &compiled.cases);
-            compiled.texts.add_excerpts(&mut failures);
-            (compiled, failures)
-        });
-        match opened {
-            Ok((compiled, failures)) => {
+        let name = match origin {
+            PolicyOrigin::Path(path) => path.display().to_string(),
+            PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
+        };
+        let location = SourceLocation::for_file(&Arc::from(name.as_str()));
+        let compiled = match policy::open(origin) {
+            Ok(mut compiled) => {
                 let policy = &compiled.policy;
-                let path = match origin {
-                    PolicyOrigin::Path(path) => path.display().to_string(),
-                    PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
-                };
+                let mut failures = policy::failing_cases(policy, &compiled.cases);
+                compiled.texts.add_excerpts(&mut failures);
                 self.summary_lines.push(format!(
-                    "{path}: {}@{}, {} rules, {} cases",
+                    "{name}: {}@{}, {} rules, {} cases",
                     policy.name(),
                     policy.revision(),
                     policy.rules().len(),
                     compiled.cases.len()
                 ));
-                let location = SourceLocation::for_file(&Arc::from(path.as_str()));
-                self.policies.push(CheckedPolicy {
-                    origin: origin.clone(),
-                    crawlers: compiled.named_crawlers,
-                    undecided_tunnels: find_undecided_tunnels(&compiled.policy, &location),
-                    needs_ledger: compiled.policy.needs_ledger(),
-                    texts: compiled.texts,
-                    in_configuration: false,
-                });
-                self.problems.extend(compiled.problems);
+                self.problems.append(&mut compiled.problems);
                 self.problems.extend(failures);
+                Some(compiled)
             }
             Err(problems) => {
-                self.policies.push(CheckedPolicy {
-                    origin: origin.clone(),
-                    crawlers: Vec::new(),
-                    undecided_tunnels: None,
-                    needs_ledger: false,
-                    texts: SourceTexts::default(),
-                    in_configuration: false,
-                });
                 self.problems.extend(problems);
+                None
             }
-        }
+        };
+        self.policies.push(CheckedPolicy {
+            origin: origin.clone(),
+            undecided_tunnels: compiled
+                .as_ref()
+                .and_then(|compiled| find_undecided_tunnels(&compiled.policy, &location)),
+            location,
+            compiled,
+            in_configuration: false,
+        });
     }
 
     /// Adds an advice for each policy that leaves every tunnel undecided and that no configuration names.

@@ -105,6 +105,198 @@ fn check_reports_which_rules_apply_to_tunnels() {
     assert!(output.stderr.contains(advice), "{output:?}");
 }
 
+/// Runs `check` on a policy with these options and rules under a configuration, and returns its warnings and advice.
+fn check_fit(config: &str, options: &str, rules: &str) -> Vec<String> {
+    let folder = TempDir::new();
+    folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\n{config}"));
+    folder.write(
+        "p.yaml",
+        format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow, tunnel_undecided: allow{options} }}\nrules:\n{rules}"
+        ),
+    );
+    let output = crawlgate(folder.path(), "check c.yaml --format json", "");
+    let report: Json = serde_json::from_str(&output.stdout).unwrap();
+    let text = |problem: &Json, key: &str| problem[key].as_str().unwrap_or("").to_owned();
+    let problems = report["problems"].as_array().unwrap();
+    problems
+        .iter()
+        .map(|problem| {
+            let severity = text(problem, "severity");
+            assert_ne!(severity, "error", "{problem}");
+            let [rule, message, help] = ["rule", "message", "help"].map(|key| text(problem, key));
+            format!("{severity} {rule}: {message}. {help}")
+        })
+        .collect()
+}
+
+#[test]
+fn check_warns_if_few_requests_fit_into_a_hold() {
+    let slow = "  - { id: slow, when: { host: h }, set: { politeness: { delay: 5s } } }\n";
+    let scrapy =
+        "crawlers: [{ name: news, profile: scrapy, sources: [10.0.0.0/8] }]\nanonymous: deny\n";
+    let nutch = scrapy.replace("scrapy", "nutch");
+    let httpx = scrapy.replace("scrapy", "httpx");
+    for (config, options, rules, expected) in [
+        // 20 s / 1.25 s = 16, and for Scrapy 60 s / 1.25 s = 48.
+        ("", "", "  []\n", None),
+        (scrapy, "", "  []\n", None),
+        (
+            "",
+            "",
+            slow,
+            Some(("slow", "only 3 requests", "max_hold: 63s")),
+        ),
+        (
+            scrapy,
+            "",
+            slow,
+            Some(("slow", "only 9 requests", "max_hold: 63s")),
+        ),
+        (
+            "",
+            "",
+            &slow.replace("5s", "5s, jitter: none, max_hold: 50s"),
+            None,
+        ),
+        (
+            "",
+            "",
+            &slow.replace("5s", "5s, jitter: none, max_hold: 49s"),
+            Some(("slow", "only 9 requests", "max_hold: 50s")),
+        ),
+        ("", "", &slow.replace("5s", "5s, overflow: refuse"), None),
+        (
+            "",
+            "",
+            &slow.replace("delay: 5s", "rate: 10/m"),
+            Some(("slow", "only 3 requests", "max_hold: 60s")),
+        ),
+        ("", "", &slow.replace("host: h", "crawler: news"), None),
+        (
+            scrapy,
+            "",
+            &slow.replace("host: h", "crawler: news"),
+            Some(("slow", "crawler news", "max_hold: 63s")),
+        ),
+        (
+            "",
+            "",
+            &slow.replace("id: slow", "id: slow, mode: shadow"),
+            None,
+        ),
+        (
+            "",
+            ", politeness: { delay: 3s }",
+            "  []\n",
+            Some(("", "max_hold 20s of profile generic", "max_hold: 38s")),
+        ),
+        (
+            "",
+            ", politeness: { delay: 3s, max_hold: 30s }",
+            "  []\n",
+            Some(("", "max_hold 30s,", "max_hold: 38s")),
+        ),
+        (
+            "profile: crawlee\n",
+            ", politeness: { delay: 2s }",
+            "  []\n",
+            Some(("", "only 6 requests", "max_hold: 25s")),
+        ),
+        (
+            &httpx,
+            "",
+            "  []\n",
+            Some(("", "only 2 requests", "max_hold: 13s")),
+        ),
+        // Nutch fetches the pages of a host one after the other.
+        (&nutch, "", "  []\n", None),
+        (
+            &nutch,
+            "",
+            slow,
+            Some(("slow", "only 0 requests", "max_hold: 7s")),
+        ),
+    ] {
+        let found: Vec<String> = check_fit(config, options, rules)
+            .into_iter()
+            .filter(|problem| problem.contains("fit into a hold"))
+            .collect();
+        match (expected, found.as_slice()) {
+            (None, []) => {}
+            (Some((rule, message, help)), [problem]) => {
+                assert!(
+                    problem.starts_with(&format!("warning {rule}: ")),
+                    "{problem}"
+                );
+                assert!(
+                    problem.contains(message) && problem.contains(help),
+                    "{problem}"
+                );
+            }
+            _ => panic!("{config} {options} {rules}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn check_warns_if_a_crawler_gives_up_on_later() {
+    let filter = "  - { id: closed, forbid: { host: h }, reject: later }\n";
+    let group = "  - { id: closed, when: { host: h }, then: disallow, set: { reject: later } }\n";
+    let crawler = |profile: &str| {
+        format!(
+            "crawlers: [{{ name: news, profile: {profile}, sources: [10.0.0.0/8] }}]\nanonymous: deny\n"
+        )
+    };
+    for (config, options, rules, expected) in [
+        (crawler("scrapy"), "", filter, Some("warning closed: ")),
+        (crawler("scrapy"), "", group, Some("warning closed: ")),
+        (crawler("crawlee"), "", filter, Some("warning closed: ")),
+        (crawler("nutch"), "", filter, Some("warning closed: ")),
+        (crawler("heritrix"), "", filter, None),
+        (
+            "profile: scrapy\n".to_owned(),
+            "",
+            filter,
+            Some("warning closed: "),
+        ),
+        ("profile: strict-http\n".to_owned(), "", filter, None),
+        (String::new(), "", filter, Some("advice closed: ")),
+        (
+            String::new(),
+            ", reject: later",
+            "  []\n",
+            Some("advice : "),
+        ),
+        (String::new(), "", &filter.replace("later", "keep"), None),
+        (
+            crawler("scrapy"),
+            "",
+            &filter.replace("later", "later, reject_status: 451"),
+            None,
+        ),
+        (
+            crawler("scrapy"),
+            "",
+            &filter.replace("forbid: {", "forbid: { crawler: other,"),
+            None,
+        ),
+    ] {
+        let found: Vec<String> = check_fit(&config, options, rules)
+            .into_iter()
+            .filter(|problem| problem.contains("`reject: later`"))
+            .collect();
+        match (expected, found.as_slice()) {
+            (None, []) => {}
+            (Some(start), [problem]) => {
+                assert!(problem.starts_with(start), "{problem}");
+                assert!(problem.contains("crawlgate stop HOST"), "{problem}");
+            }
+            _ => panic!("{config} {rules}: {found:?}"),
+        }
+    }
+}
+
 #[test]
 fn decide_writes_every_key_of_the_contract() {
     let output = run(

@@ -13,6 +13,7 @@ pub mod compare;
 pub mod compile;
 pub mod condition;
 pub mod coverage;
+pub mod crawler_rules;
 pub mod decide;
 pub mod explain;
 pub mod fact;

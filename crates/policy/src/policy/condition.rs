@@ -98,6 +98,24 @@ impl Condition {
         }
     }
 
+    /// Evaluates the condition if only the crawler is known.
+    pub(crate) fn evaluate_for_crawler(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
+        let parts_truth = |parts: &[Self], deciding: Truth| {
+            let truths = parts
+                .iter()
+                .map(|part| part.evaluate_for_crawler(facts, lists));
+            combine_truths(truths, deciding)
+        };
+        match self {
+            Self::Always => Truth::Yes,
+            Self::All(parts) => parts_truth(parts, Truth::No),
+            Self::Any(parts) => parts_truth(parts, Truth::Yes),
+            Self::Not(part) => part.evaluate_for_crawler(facts, lists).negate(),
+            Self::Atom(atom) if atom.field == Field::Crawler => atom.evaluate(facts, lists),
+            Self::Atom(_) => Truth::Unknown,
+        }
+    }
+
     /// Calls a function for each field in the condition.
     pub fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
         match self {
@@ -126,9 +144,14 @@ fn evaluate_parts(
     facts: &Facts<'_>,
     lists: &[PolicyList],
 ) -> Truth {
+    let truths = parts.iter().map(|part| part.evaluate(facts, lists));
+    combine_truths(truths, deciding)
+}
+
+fn combine_truths(truths: impl Iterator<Item = Truth>, deciding: Truth) -> Truth {
     let mut value = deciding.negate();
-    for part in parts {
-        match part.evaluate(facts, lists) {
+    for truth in truths {
+        match truth {
             truth if truth == deciding => return deciding,
             Truth::Unknown => value = Truth::Unknown,
             Truth::Yes | Truth::No => {}
