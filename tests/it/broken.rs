@@ -98,6 +98,7 @@ fn mutated_policies_never_panic() {
         .chain(policies())
         .map(|path| fs::read_to_string(path).unwrap())
         .collect();
+    let list = fs::read_to_string("config/lists/browser-noise.txt").unwrap();
     let mut random = fastrand::Rng::with_seed(7);
     let mut accepted = 0;
     let mut refused = 0;
@@ -109,7 +110,9 @@ fn mutated_policies_never_panic() {
             random.choice(&sources).unwrap()
         };
         let text = mutated(source, &mut random);
-        let files = MemoryFileSystem::new().with_file("p.yaml", text.as_bytes());
+        let files = MemoryFileSystem::new()
+            .with_file("p.yaml", text.as_bytes())
+            .with_file("lists/browser-noise.txt", list.as_bytes());
         let problems = match load(&files, "p.yaml") {
             Ok(compiled) => {
                 accepted += 1;

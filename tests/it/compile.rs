@@ -5,9 +5,12 @@ use crawlgate::diagnostics::problem::{Problem, Severity};
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::{CaseFacts, CaseRefusal};
 use crawlgate::policy::compile::{CompiledPolicy, load, load_builtin};
+use crawlgate::policy::decide::{Cause, Verdict};
+use crawlgate::policy::fact::Facts;
 use crawlgate::policy::rule::{ChildOrder, EnforcementMode, PolicyStage, Rule};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 use serde_json::{Value as Json, json};
 
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";
@@ -124,10 +127,57 @@ fn cases_pass(compiled: &CompiledPolicy) {
     }
 }
 
+fn starter_policy() -> CompiledPolicy {
+    let text = |name: &str| std::fs::read_to_string(format!("config/{name}")).unwrap();
+    let files = one_file(&text("policy.yaml"))
+        .with_file("lists/browser-noise.txt", text("lists/browser-noise.txt"));
+    unwrapped(load(&files, "policy.yaml"))
+}
+
+/// Each entry of the list is a host in canonical form, in once, and refused whole: a browser's request through a tunnel
+/// as well. Without the rule's line none is.
+#[test]
+fn the_starter_policy_refuses_what_browsers_call_by_themselves() {
+    let list = std::fs::read_to_string("config/lists/browser-noise.txt").unwrap();
+    let hosts: Vec<&str> = list
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    let distinct: std::collections::BTreeSet<&str> = hosts.iter().copied().collect();
+    assert!(
+        hosts.len() > 40 && distinct.len() == hosts.len(),
+        "{hosts:?}"
+    );
+    let starter = starter_policy().policy;
+    for host in hosts {
+        let target = UrlTarget::parse(&format!("http://{host}/")).unwrap();
+        assert_eq!(target.host(), host);
+        let authority = format!("{host}:443");
+        let tunnel = HostTarget::parse_authority(&authority).unwrap();
+        for facts in [Facts::for_url(&target), Facts::for_tunnel(&tunnel)] {
+            let (_, decision) = starter.decide(&facts);
+            let Cause::Rule(rule) = decision.cause else {
+                panic!("{host}: {decision:?}")
+            };
+            assert_eq!(starter.rule_id(rule), Some("browser-noise"), "{host}");
+            assert!(matches!(decision.verdict, Verdict::Reject(_)), "{host}");
+        }
+    }
+    let text = std::fs::read_to_string("config/policy.yaml").unwrap();
+    let deleted: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.contains("browser-noise"))
+        .collect();
+    assert_eq!(text.lines().count() - deleted.len(), 4);
+    let without = unwrapped(load(&one_file(&deleted.join("\n")), "policy.yaml"));
+    let target = UrlTarget::parse("http://update.googleapis.com/").unwrap();
+    let (_, decision) = without.policy.decide(&Facts::for_url(&target));
+    assert_eq!(decision.verdict, Verdict::Admit);
+}
+
 #[test]
 fn the_starter_policy_has_no_problems() {
-    let text = std::fs::read_to_string("config/policy.yaml").unwrap();
-    let starter = unwrapped(load(&one_file(&text), "policy.yaml"));
+    let starter = starter_policy();
     let found: Vec<String> = starter.problems.iter().map(Problem::render).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(starter.cases.len() >= 15);
