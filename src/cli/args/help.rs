@@ -145,7 +145,7 @@ Example:
 Sets the proxy for http and https. If the proxy intercepts TLS (`tls.intercept`), also sets the
 certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
 the system, and the certificate of the authority for Node.js, which adds it to its roots. For
-clients that read none of these variables (wget, aria2, Java, Chromium), see docs/clients.md.
+clients that read none of these variables (wget, aria2, Java, Chromium), see docs/crawlers/README.md.
 
 Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 the variables cannot be
 printed.";
