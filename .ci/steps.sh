@@ -48,6 +48,7 @@ install() {
   local packages=()
   command -v curl >/dev/null || packages+=(curl)
   command -v wget >/dev/null || packages+=(wget)
+  command -v aria2c >/dev/null || packages+=(aria2)
   command -v prometheus >/dev/null && command -v promtool >/dev/null || packages+=(prometheus)
   command -v node >/dev/null || packages+=(nodejs)
   command -v npm >/dev/null || packages+=(npm)
@@ -67,7 +68,7 @@ install() {
   retry "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check -r tests/acceptance/requirements.txt
   mkdir "$scratch/node"
   retry npm install --prefix "$scratch/node" --no-audit --no-fund --silent undici@7.30.2 \
-    playwright-core@1.65.1 axe-core@4.14.1
+    playwright-core@1.65.1 axe-core@4.14.1 @crawlee/cheerio@3.18.1 linkinator@7.6.1
 }
 
 install_compiler() {
@@ -182,6 +183,13 @@ load() {
 acceptance() {
   python3 -B tests/acceptance/run.py --binary "$binary" --scrapy-python "$scratch/venv/bin/python" \
     --node-modules "$scratch/node" | tee "$scratch/acceptance-clients.log"
+}
+
+# Sixty pages at one request per second, forty crawls side by side: it waits more than it works.
+lost() {
+  renice -n 15 -p "$BASHPID" >/dev/null || true
+  python3 -B tests/acceptance/lost.py --binary "$binary" --python "$scratch/venv/bin/python" \
+    --node-modules "$scratch/node" | tee "$scratch/acceptance-lost.log"
 }
 
 reloads() {
