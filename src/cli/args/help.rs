@@ -159,7 +159,8 @@ and any other file as a configuration, together with the policy that it names.
 
 An error prevents the proxy from starting. A warning marks something that probably does not do
 what its author intended, such as a rule that can never decide; it is reported only if this is
-proved.
+proved. With a configuration, there are warnings where its crawlers would lose pages: if fewer than
+ten requests fit into a hold, and if `reject: later` makes a crawler give a page up.
 
 With --format json, each problem has file, line, column, end (the column after the last
 character, in the same line), severity, rule, message, found, help and near; fields without a
