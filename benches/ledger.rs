@@ -160,7 +160,7 @@ fn ledger_update(n: u64) -> LedgerUpdate {
     let outcome = ObservationOutcome::Answered(ObservedResponse {
         status: 200,
         crawl_status: CrawlStatus::Accepted,
-        intent: None,
+        removal: None,
         code: None,
         failure: None,
         document: Some(document),

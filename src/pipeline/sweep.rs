@@ -316,7 +316,7 @@ pub(crate) fn sweep_late_record(ledger: &Ledger, policy: &Policy, key: LedgerKey
 
 /// Returns `true` if nothing has to be written.
 fn is_unchanged(record: &LedgerRecord, verdict: &SweepVerdict) -> bool {
-    *verdict == SweepVerdict::Allowed && record.code.is_none()
+    *verdict == SweepVerdict::Allowed && !record.awaits_permission()
 }
 
 /// Evaluates the next URLs. Blocks.

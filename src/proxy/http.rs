@@ -561,7 +561,7 @@ impl<'a> Exchange<'a> {
             annotations: marks,
         } = response.inspect_err(|refusal| {
             if let Some(recorder) = &mut outcome_recorder {
-                recorder.record_refusal(refusal, &self.service.admission_queue);
+                recorder.record_refusal(&evaluation, refusal, &self.service.admission_queue);
             }
         })?;
         self.prepare_response_head(&mut head, marks, &evaluation);

@@ -10,9 +10,6 @@ use hyper::ext::ReasonPhrase;
 
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::RequestRecord;
-use crate::model::reason::Reason;
-use crate::model::stage::Stage;
-use crate::pipeline::refusal::Refusal;
 use crate::pipeline::response::ContentHash;
 use crate::pipeline::stage::outcome::OutcomeRecorder;
 
@@ -76,8 +73,7 @@ impl BodyObserver for ResponseObserver {
 /// origin's.
 fn record_body_error(outcome_recorder: &mut OutcomeRecorder, error: BodyError) {
     match error {
-        BodyError::TooLarge => outcome_recorder
-            .record_late_refusal(&Refusal::new(Reason::BodyTooLarge, Stage::Response)),
+        BodyError::TooLarge => outcome_recorder.record_oversized_body(),
         BodyError::Incomplete | BodyError::Idle | BodyError::ClientLeft => {
             outcome_recorder.record_broken_body()
         }

@@ -43,7 +43,8 @@ pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
     let (indexed, removed_at) = match record.index_state {
         IndexState::Never => ("never", None),
         IndexState::Possible => ("perhaps", None),
-        IndexState::Removed(at) => ("removed", Some(at)),
+        IndexState::Removed { at, .. } => ("removed", Some(at)),
+        IndexState::Restored => ("restored", None),
     };
     json!({
         "key": key.to_string(),
@@ -91,6 +92,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::ledger::record::RemovalSource;
 
     #[test]
     fn every_key_has_a_column() {
@@ -107,7 +109,10 @@ mod tests {
     #[test]
     fn values_round_trip() {
         let record = LedgerRecord {
-            index_state: IndexState::Removed(UnixMillis(1_767_225_600_000)),
+            index_state: IndexState::Removed {
+                at: UnixMillis(1_767_225_600_000),
+                by: RemovalSource::Policy,
+            },
             content_hash: Some([0xab; 32]),
             size: 9,
             ..LedgerRecord::default()

@@ -8,7 +8,6 @@ use crawlgate::ledger::observation::{
 };
 use crawlgate::ledger::record::DocumentValidators;
 use crawlgate::model::crawl_status::CrawlStatus;
-use crawlgate::model::intent::Intent;
 use crawlgate::store::ledger::{Ledger, LedgerSettings};
 use serde_json::Value as Json;
 
@@ -58,8 +57,8 @@ fn folder() -> TempDir {
     note(&ledger, "lab", "http://b.test/x,y", delivered("=1+1"));
     let refused = ObservedRefusal {
         crawl_status: CrawlStatus::Filter,
-        intent: Intent::Gone,
         code: Some(760),
+        removal: None,
         recording: RefusalRecording::Keep,
     };
     note(

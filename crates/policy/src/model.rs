@@ -9,6 +9,7 @@ pub mod intent;
 pub mod media_type;
 pub mod profile;
 pub mod reason;
+pub mod removal;
 pub mod rule_id;
 pub mod stage;
 pub mod units;

@@ -13,7 +13,6 @@ use crate::pipeline::budget::{
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::decide::{Cause, Decision, Verdict};
-use crate::policy::fact::LedgerPresence;
 use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
 use crate::policy::options::{OptionIndex, OptionSetter, schema};
 use crate::urls::domain::registrable_domain;
@@ -71,9 +70,15 @@ fn apply(
         hosts,
         ..
     } = *budget;
-    let novelty = match evaluation.facts().policy_facts().in_ledger {
-        LedgerPresence::Present => UrlNovelty::Known,
-        LedgerPresence::Absent => UrlNovelty::New,
+    // A URL that failed is not known, but was asked for before.
+    let was_answered = evaluation
+        .ledger_entry()
+        .and_then(|entry| entry.record.as_ref())
+        .is_some_and(|record| record.was_answered());
+    let novelty = if was_answered {
+        UrlNovelty::Known
+    } else {
+        UrlNovelty::New
     };
     let request = BudgetRequest {
         novelty,

@@ -1,6 +1,7 @@
 //! Outcome: the record of a finished request in the ledger.
 //!
-//! Only for a GET; other methods change nothing. `ledger/transition` defines how an observation changes a record.
+//! Only for a GET, and for a HEAD to a URL that does not exist; anything else changes nothing. `ledger/transition`
+//! defines how an observation changes a record.
 
 use std::mem::replace;
 use std::net::IpAddr;
@@ -12,8 +13,8 @@ use http::{Method, StatusCode};
 
 use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::{
-    DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse, RefusalRecording,
-    UrlObservation,
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse,
+    RefusalRecording, UrlObservation,
 };
 use crate::ledger::record::{ContentHash, UnixMillis};
 use crate::ledger::recrawl::is_same_content;
@@ -22,6 +23,7 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
 use crate::model::reason::Reason;
+use crate::model::removal::{RemovalAction, RemovalOutcome};
 use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
 use crate::pipeline::admission::AdmissionQueue;
@@ -32,6 +34,7 @@ use crate::pipeline::snapshot::PolicyVersion;
 use crate::pipeline::sweep::sweep_late_record;
 use crate::policy::Policy;
 use crate::policy::options::checks::{self, CheckAction};
+use crate::policy::options::removal;
 use crate::policy::options::schema::DUPLICATE;
 use crate::policy::space::SpaceIndex;
 use crate::policy::trail::Trail;
@@ -39,12 +42,14 @@ use crate::store::ledger::LedgerUpdate;
 use crate::urls::target::UrlTarget;
 
 use super::ledger::{self, LedgerEntry, url_key};
-use super::recrawl::{has_document, may_be_indexed, read_validators, strong_etag};
+use super::recrawl::{has_document, is_fetch, may_be_indexed, read_validators, strong_etag};
 
 /// OmniFind's code "parse error, body", for a response that broke off.
 const BROKEN_BODY: u16 = 730;
+/// The status of a soft error that names no other.
+const NOT_FOUND: u16 = 404;
 
-/// Records the outcome of a GET when it is dropped. It accompanies the response's body to its last byte: for a document
+/// Records the outcome of a request when it is dropped. It accompanies the response's body to its last byte: for a document
 /// whose delivery was not marked ([`Self::mark_delivered`]), nothing is recorded.
 #[derive(Debug)]
 pub struct OutcomeRecorder {
@@ -61,11 +66,20 @@ pub struct OutcomeRecorder {
 #[derive(Debug)]
 struct OutcomeSubject {
     target: UrlTarget,
+    method: FetchMethod,
     crawler: Crawler,
     /// The policy that it was evaluated under.
     version: Arc<PolicyVersion>,
     space: Option<SpaceIndex>,
     source: Option<HeaderValue>,
+}
+
+/// The methods whose outcomes are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FetchMethod {
+    Get,
+    /// Only that the URL does not exist is recorded.
+    Head,
 }
 
 /// The lookup of documents with several URLs.
@@ -93,10 +107,22 @@ struct RecordedResponse {
     at: UnixMillis,
     status: StatusCode,
     failure: Option<FailureKind>,
+    removal: RemovalChoices,
     document: DeliveredDocument,
     /// The strong entity tag by which other URLs of the host find the document.
     etag: Option<Arc<str>>,
     delivery: BodyDelivery,
+}
+
+/// The policy's actions for a page whose outcome is known only with its body, or from its status.
+#[derive(Clone, Copy, Debug)]
+struct RemovalChoices {
+    /// For the status, if the response is an error.
+    status: Option<BadOutcome>,
+    /// For a body that is too large.
+    too_large: BadOutcome,
+    /// For a body that breaks off.
+    broken: RemovalAction,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +150,7 @@ pub fn record_early_refusal(
         return;
     }
     if let Some(mut recorder) = OutcomeRecorder::for_request(evaluation) {
-        recorder.record_refusal(refusal, admission);
+        recorder.record_refusal(evaluation, refusal, admission);
     }
 }
 
@@ -133,9 +159,14 @@ impl OutcomeRecorder {
     pub fn for_request(evaluation: &Evaluation) -> Option<Box<Self>> {
         let entry = evaluation
             .ledger_entry()
-            .filter(|_| evaluation.facts().method == Method::GET)?;
+            .filter(|_| is_fetch(&evaluation.facts().method))?;
         let about = OutcomeSubject {
             target: evaluation.facts().target.clone(),
+            method: if evaluation.facts().method == Method::HEAD {
+                FetchMethod::Head
+            } else {
+                FetchMethod::Get
+            },
             crawler: evaluation.facts().crawler.clone(),
             version: Arc::clone(&evaluation.snapshot().version),
             space: evaluation.trail().space(),
@@ -184,6 +215,7 @@ impl OutcomeRecorder {
             at,
             status: head.status,
             failure,
+            removal: RemovalChoices::new(evaluation, head.status, failure),
             document,
             etag,
             delivery,
@@ -214,7 +246,10 @@ impl OutcomeRecorder {
     /// Records that the origin's body broke off.
     pub fn record_broken_body(&mut self) {
         if let OutcomeProgress::Answered(RecordedResponse {
-            at, failure: None, ..
+            at,
+            failure: None,
+            removal,
+            ..
         }) = self.progress
         {
             let failure = FailureKind::Temporary;
@@ -222,66 +257,81 @@ impl OutcomeRecorder {
                 ObservationOutcome::Failed {
                     failure,
                     code: Some(BROKEN_BODY),
+                    removal: removal.broken,
                 },
                 at,
             );
         }
     }
 
+    /// Records that the body was cut off because it is larger than the policy allows.
+    pub fn record_oversized_body(&mut self) {
+        let OutcomeProgress::Answered(response) = &self.progress else {
+            return;
+        };
+        let row = Reason::BodyTooLarge.row();
+        let removal = Some(response.removal.too_large);
+        let outcome = response.to_outcome(row.crawl_status, row.code, response.failure, removal);
+        self.progress = OutcomeProgress::Finished(outcome, response.at);
+    }
+
     /// Records that the request or its response is refused.
-    pub fn record_refusal(&mut self, refusal: &Refusal, admission: &AdmissionQueue) {
-        match self.progress {
-            OutcomeProgress::Pending => self.finish_refused(refusal, ledger::now(admission)),
-            OutcomeProgress::Answered(_) | OutcomeProgress::Finished(..) => {
-                self.record_late_refusal(refusal)
-            }
-        }
-    }
-
-    /// Records that the response is refused while it is on its way.
-    pub fn record_late_refusal(&mut self, refusal: &Refusal) {
-        if let OutcomeProgress::Answered(RecordedResponse { at, .. }) = self.progress {
-            self.finish_refused(refusal, at);
-        }
-    }
-
-    fn finish_refused(&mut self, refusal: &Refusal, at: UnixMillis) {
+    pub fn record_refusal(
+        &mut self,
+        evaluation: &Evaluation,
+        refusal: &Refusal,
+        admission: &AdmissionQueue,
+    ) {
+        let at = match &self.progress {
+            OutcomeProgress::Pending => ledger::now(admission),
+            OutcomeProgress::Answered(response) => response.at,
+            OutcomeProgress::Finished(..) => return,
+        };
         self.rule.clone_from(&refusal.rule);
+        let outcome = self.refused_outcome(evaluation, refusal);
+        self.progress = OutcomeProgress::Finished(outcome, at);
+    }
+
+    fn refused_outcome(&self, evaluation: &Evaluation, refusal: &Refusal) -> ObservationOutcome {
         let row = refusal.reason.row();
         let crawl_status = row.crawl_status;
         let code = refusal.code.or(row.code);
-        let outcome = match (&self.progress, refusal.failure) {
-            (_, Some(failure)) => ObservationOutcome::Failed { failure, code },
-            (OutcomeProgress::Pending | OutcomeProgress::Finished(..), None) => {
-                let intent = refusal.intent().unwrap_or(Intent::Deny);
-                ObservationOutcome::Refused(ObservedRefusal {
-                    crawl_status,
-                    intent,
-                    code,
-                    recording: record_choice(refusal),
-                })
-            }
-            (OutcomeProgress::Answered(response), None) => {
-                // A page that a rule recognizes as an error counts as one.
-                let soft = refusal.reason == Reason::SoftError;
-                let failure = if soft {
-                    Some(FailureKind::Permanent)
-                } else {
-                    response.failure
-                };
-                let status = response.status.as_u16();
-                let intent = refusal.intent();
-                ObservationOutcome::Answered(ObservedResponse {
-                    status,
-                    crawl_status,
-                    intent,
-                    code,
-                    failure,
-                    document: None,
-                })
-            }
+        let intent = refusal.intent();
+        let choose = |outcome| BadOutcome {
+            outcome,
+            action: removal_action(evaluation, outcome, intent),
         };
-        self.progress = OutcomeProgress::Finished(outcome, at);
+        if let Some(failure) = refusal.failure {
+            let removal = choose(RemovalOutcome::Error).action;
+            return ObservationOutcome::Failed {
+                failure,
+                code,
+                removal,
+            };
+        }
+        let by_reason = RemovalOutcome::from_reason(refusal.reason);
+        let OutcomeProgress::Answered(response) = &self.progress else {
+            return ObservationOutcome::Refused(ObservedRefusal {
+                crawl_status,
+                code,
+                removal: by_reason.map(choose),
+                recording: record_choice(refusal),
+            });
+        };
+        // A page that a rule recognizes as an error counts as one.
+        if refusal.reason == Reason::SoftError {
+            let status = refusal.status.unwrap_or(NOT_FOUND);
+            let removal = choose(RemovalOutcome::from_origin_status(status));
+            let failure = Some(FailureKind::Permanent);
+            return response.to_outcome(crawl_status, code, failure, Some(removal));
+        }
+        // A response that is an error stays one, unless the policy orders the removal itself.
+        let by_status = response.removal.status.map(|bad| bad.outcome);
+        let outcome = by_status
+            .filter(|_| intent != Some(Intent::Gone))
+            .or(by_reason);
+        let removal = outcome.map(choose);
+        response.to_outcome(crawl_status, code, response.failure, removal)
     }
 
     /// Returns `true` if the body is that of the document that was delivered last.
@@ -358,19 +408,14 @@ impl OutcomeRecorder {
         } else {
             None
         };
-        let document = is_document.then_some(response.document);
         let crawl_status = CrawlStatus::from_origin_status(status.as_u16());
-        let failure = response.failure;
-        let status = status.as_u16();
-        let intent = None;
-        let code = None;
         let outcome = ObservationOutcome::Answered(ObservedResponse {
-            status,
+            status: status.as_u16(),
             crawl_status,
-            intent,
-            code,
-            failure,
-            document,
+            code: None,
+            failure: response.failure,
+            removal: response.removal.status,
+            document: is_document.then_some(response.document),
         });
         Some((response.at, outcome, content))
     }
@@ -382,6 +427,7 @@ impl OutcomeRecorder {
             version,
             space,
             source,
+            method: _,
         } = &self.subject;
         let policy = &version.policy;
         let space = space.and_then(|space| policy.spaces().get(space));
@@ -398,6 +444,66 @@ impl OutcomeRecorder {
             rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
             outcome,
         }
+    }
+}
+
+impl RecordedResponse {
+    /// Returns the outcome of a response that is not delivered.
+    fn to_outcome(
+        &self,
+        crawl_status: CrawlStatus,
+        code: Option<u16>,
+        failure: Option<FailureKind>,
+        removal: Option<BadOutcome>,
+    ) -> ObservationOutcome {
+        ObservationOutcome::Answered(ObservedResponse {
+            status: self.status.as_u16(),
+            crawl_status,
+            code,
+            failure,
+            removal,
+            document: None,
+        })
+    }
+}
+
+impl RemovalChoices {
+    fn new(evaluation: &Evaluation, status: StatusCode, failure: Option<FailureKind>) -> Self {
+        let choose = |outcome| BadOutcome {
+            outcome,
+            action: removal_action(evaluation, outcome, None),
+        };
+        Self {
+            status: failure.map(|failure| {
+                choose(match failure {
+                    FailureKind::Temporary => RemovalOutcome::Error,
+                    FailureKind::Permanent => RemovalOutcome::from_origin_status(status.as_u16()),
+                })
+            }),
+            too_large: choose(RemovalOutcome::TooLarge),
+            broken: choose(RemovalOutcome::Error).action,
+        }
+    }
+}
+
+/// Applies the option `removal`.
+fn removal_action(
+    evaluation: &Evaluation,
+    outcome: RemovalOutcome,
+    intent: Option<Intent>,
+) -> RemovalAction {
+    removal::read(evaluation.policy(), evaluation.trail(), outcome, intent)
+}
+
+/// Returns `true` if a HEAD shows that the URL does not exist.
+fn is_missing(outcome: &ObservationOutcome) -> bool {
+    match outcome {
+        ObservationOutcome::Answered(response) => response.removal.is_some_and(|bad| {
+            matches!(bad.outcome, RemovalOutcome::NotFound | RemovalOutcome::Gone)
+        }),
+        ObservationOutcome::Failed { .. }
+        | ObservationOutcome::Refused(_)
+        | ObservationOutcome::Allowed => false,
     }
 }
 
@@ -432,7 +538,10 @@ fn hex(hash: &ContentHash) -> String {
 
 impl Drop for OutcomeRecorder {
     fn drop(&mut self) {
-        if let Some((at, outcome, content)) = self.take_outcome() {
+        let outcome = self.take_outcome().filter(|(_, outcome, _)| {
+            self.subject.method == FetchMethod::Get || is_missing(outcome)
+        });
+        if let Some((at, outcome, content)) = outcome {
             let key = self.ledger_entry.key;
             let observation = self.to_observation(at, outcome);
             self.ledger_entry.ledger.record(LedgerUpdate {

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use crate::ledger::observation::{
-    ObservationOutcome, ObservedRefusal, RefusalRecording, UrlObservation,
+    BadOutcome, ObservationOutcome, ObservedRefusal, RefusalRecording, UrlObservation,
 };
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
 use crate::model::crawl_status::CrawlStatus;
-use crate::model::intent::Intent;
+use crate::model::removal::{RemovalAction, RemovalOutcome};
 use crate::pipeline::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::decide::Decision;
 use crate::policy::fact::{Fact, Facts, LedgerPresence};
+use crate::policy::options::removal;
 use crate::policy::rule::PolicyStage;
 use crate::urls::target::UrlTarget;
 
@@ -33,8 +34,8 @@ pub(super) enum SweepVerdict {
 pub(super) struct SpaceExclusion {
     /// 760 or 761.
     pub(super) code: u16,
-    /// The intent of that code.
-    pub(super) intent: Intent,
+    /// The action for a page that an index may have.
+    pub(super) removal: RemovalAction,
     pub(super) rule: Option<Arc<str>>,
 }
 
@@ -112,7 +113,7 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
     let excluded = refusal.and_then(|refusal| {
         Some(SpaceExclusion {
             code: exclusion?.code.number(),
-            intent: refusal.intent().unwrap_or(Intent::Keep),
+            removal: removal::read(policy, &trail, RemovalOutcome::Rule, refusal.intent()),
             rule: refusal.rule.map(|rule| rule.as_str().into()),
         })
     });
@@ -135,8 +136,11 @@ pub(super) fn to_observation(
         SweepVerdict::Excluded(refusal) => {
             let refused = ObservedRefusal {
                 crawl_status: CrawlStatus::Filter,
-                intent: refusal.intent,
                 code: Some(refusal.code),
+                removal: Some(BadOutcome {
+                    outcome: RemovalOutcome::Rule,
+                    action: refusal.removal,
+                }),
                 recording: RefusalRecording::Skip,
             };
             (ObservationOutcome::Refused(refused), refusal.rule.clone())

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, ObservedResponse,
-    RefusalRecording,
+    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
+    ObservedResponse, RefusalRecording,
 };
 use crate::ledger::transition::{self, RecordUpdate};
-use crate::model::intent::Intent;
+use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 const TOLERANCE: ErrorTolerance = ErrorTolerance {
     temporary_errors: 2,
@@ -107,18 +107,28 @@ fn answered(
     ObservationOutcome::Answered(ObservedResponse {
         status,
         crawl_status,
-        intent: None,
         code: None,
         failure,
+        removal: failure.map(|_| BadOutcome {
+            outcome: RemovalOutcome::from_origin_status(status),
+            action: RemovalAction::Remove,
+        }),
         document,
     })
 }
 
-fn refused(intent: Intent, code: Option<u16>, recording: RefusalRecording) -> ObservationOutcome {
+fn refused(
+    action: RemovalAction,
+    code: Option<u16>,
+    recording: RefusalRecording,
+) -> ObservationOutcome {
     ObservationOutcome::Refused(ObservedRefusal {
         crawl_status: CrawlStatus::Filter,
-        intent,
         code,
+        removal: Some(BadOutcome {
+            outcome: RemovalOutcome::Rule,
+            action,
+        }),
         recording,
     })
 }
@@ -144,10 +154,11 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         5 => ObservationOutcome::Failed {
             failure: FailureKind::Temporary,
             code: None,
+            removal: RemovalAction::ByCount,
         },
-        6 => refused(Intent::Gone, Some(760), RefusalRecording::Skip),
-        7 => refused(Intent::Keep, Some(761), RefusalRecording::Keep),
-        8 => refused(Intent::Deny, None, RefusalRecording::Keep),
+        6 => refused(RemovalAction::Remove, Some(760), RefusalRecording::Skip),
+        7 => refused(RemovalAction::Keep, Some(761), RefusalRecording::Keep),
+        8 => refused(RemovalAction::OnceMore, None, RefusalRecording::Keep),
         _ => ObservationOutcome::Allowed,
     };
     let observation = UrlObservation {

@@ -4,12 +4,13 @@ use std::sync::OnceLock;
 
 use crawlgate::admin::ledger::LedgerApi;
 use crawlgate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, RefusalRecording,
+    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
+    RefusalRecording,
 };
 use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::model::crawler::Crawler;
-use crawlgate::model::intent::Intent;
+use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepMode};
 use crawlgate::store::ledger::Ledger;
@@ -113,12 +114,15 @@ fn delivered() -> ObservationOutcome {
 fn refused(code: u16) -> ObservationOutcome {
     ObservationOutcome::Refused(ObservedRefusal {
         crawl_status: CrawlStatus::Filter,
-        intent: if code == 761 {
-            Intent::Keep
-        } else {
-            Intent::Gone
-        },
         code: Some(code),
+        removal: Some(BadOutcome {
+            outcome: RemovalOutcome::Rule,
+            action: if code == 761 {
+                RemovalAction::Keep
+            } else {
+                RemovalAction::Remove
+            },
+        }),
         recording: RefusalRecording::Keep,
     })
 }
@@ -127,6 +131,7 @@ fn failed() -> ObservationOutcome {
     ObservationOutcome::Failed {
         failure: FailureKind::Permanent,
         code: Some(700),
+        removal: RemovalAction::ByCount,
     }
 }
 

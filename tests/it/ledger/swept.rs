@@ -47,7 +47,7 @@ fn crawled(ledger: &Ledger) {
         let area = ["a", "b", "c"][n % 3];
         ledger.record(answered("news", &format!("http://{area}.test/{n}"), 200));
     }
-    // Never delivered: an error with an event, and not excluded.
+    // Never delivered: an error with an event. It is not known, so that it is not excluded.
     ledger.record(answered("news", "http://c.test/gone", 404));
 }
 
@@ -92,7 +92,7 @@ fn a_dry_run_counts_and_lists_without_changes() {
             (progress.state, progress.examined, progress.total),
             (SweepPhase::Done, 301, 301)
         );
-        assert_eq!(counts(&progress), (third() + 1, third(), third()));
+        assert_eq!(counts(&progress), (third(), third(), third() + 1));
         let gap = SweepGap {
             crawler: "news".into(),
             url: "http://c.test/2".into(),
@@ -100,7 +100,7 @@ fn a_dry_run_counts_and_lists_without_changes() {
             code: 760,
         };
         assert!(progress.gaps.contains(&gap), "{:?}", progress.gaps);
-        assert!(progress.gaps.len() == 201, "{:?}", progress.gaps);
+        assert!(progress.gaps.len() == 200, "{:?}", progress.gaps);
         ledger.flush().await;
         assert_eq!(ledger.events(FeedCursor(0), 10).unwrap().len(), 1);
         assert!(
@@ -162,7 +162,7 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
     let progress = sweeper.progress().unwrap();
     assert_eq!(
         (progress.state, counts(&progress)),
-        (SweepPhase::Done, (third() + 1, third(), third()))
+        (SweepPhase::Done, (third(), third(), third() + 1))
     );
     assert_eq!(report(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
     assert_eq!(report(&ledger, LedgerEventKind::Moved, "/b."), URLS / 3);
@@ -215,14 +215,14 @@ fn a_dry_run_after_a_sweep_finds_nothing() {
         let swept = sweeper.progress().unwrap();
         assert_eq!(
             (counts(&swept), swept.unchanged),
-            ((third() + 1, third(), third()), 0)
+            ((third(), third(), third() + 1), 0)
         );
         ledger.record(answered("news", "http://c.test/new", 200));
         sweeper.sweep(&ledger, &policy, SweepMode::DryRun).await;
         let dry = sweeper.progress().unwrap();
         assert_eq!(
             (counts(&dry), dry.unchanged),
-            ((1, 0, third()), 2 * third() + 1)
+            ((1, 0, third() + 1), 2 * third())
         );
         let gaps: Vec<&str> = dry.gaps.iter().map(|gap| &*gap.url).collect();
         assert_eq!((gaps, dry.examined), (vec!["http://c.test/new"], 302));
@@ -271,7 +271,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
         .await;
         assert_eq!(
             counts(&sweeper.progress().unwrap()),
-            (third() + 1, third(), third())
+            (third(), third(), third() + 1)
         );
         sweeper.order(SweepMode::DryRun, "7", 9).unwrap();
         // The latest requested sweep runs, not an earlier one that has not started or still runs.

@@ -115,18 +115,15 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
     bench.get("/shaky");
     status.store(404, Ordering::SeqCst);
     bench.get_with("/gone", "");
-    wait_until("it is forgotten", || {
-        bench.record("news", "/gone").is_none()
+    bench.until_record("/gone", "is removed", |record| {
+        record.lacks_document() && !record.is_known()
     });
     status.store(503, Ordering::SeqCst);
     for turn in 1..=3 {
         bench.manual_clock.advance(super::HOUR);
         bench.get_with("/shaky", "");
-        wait_until("it is counted", || {
-            bench
-                .record("news", "/shaky")
-                .map_or(3, |record| record.temporary_errors)
-                == turn
+        bench.until_record("/shaky", "is counted", |record| {
+            record.temporary_errors == turn
         });
     }
     wait_until("both are told", || bench.events().len() == 2);
@@ -147,5 +144,11 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
     status.store(200, Ordering::SeqCst);
     bench.manual_clock.advance(super::HOUR);
     bench.get("/gone");
-    assert!(bench.record("news", "/gone").unwrap().is_known());
+    bench.until_record("/gone", "is known", |record| record.is_known());
+    let restored = LedgerEventKind::Restored;
+    let last = bench.events().pop().unwrap();
+    assert_eq!(
+        last,
+        (restored, LedgerEventReason::Fetched, "/gone".to_owned())
+    );
 }

@@ -43,11 +43,11 @@ enum Then {
     Noted,
     /// The record from before, if there was one.
     Untouched,
-    /// No record: it is deleted.
-    Forgotten,
+    /// The status of the response; the URL was removed from the index, and is no longer known.
+    Removed,
 }
 
-use Then::{Forgotten, Noted, Untouched};
+use Then::{Noted, Removed, Untouched};
 
 /// Status and reason, host and path, and the record of the URL that had one and of the one that had none.
 type StatusRow = (
@@ -61,7 +61,7 @@ type StatusRow = (
 
 const ROWS: &[StatusRow] = &[
     ("ACCEPTED", "", "a.test", "/accepted", Noted, Noted),
-    ("ACCEPTED", "", "a.test", "/304", Forgotten, Noted),
+    ("ACCEPTED", "", "a.test", "/304", Noted, Noted),
     (
         "REJECTED_TOO_DEEP",
         "too_deep",
@@ -102,40 +102,19 @@ const ROWS: &[StatusRow] = &[
         Noted,
         Untouched,
     ),
-    ("REJECTED_NOTFOUND", "", "a.test", "/404", Forgotten, Noted),
-    ("REJECTED_NOTFOUND", "", "a.test", "/410", Forgotten, Noted),
+    ("REJECTED_NOTFOUND", "", "a.test", "/404", Removed, Noted),
+    ("REJECTED_NOTFOUND", "", "a.test", "/410", Removed, Noted),
     (
         "REJECTED_NOTFOUND",
         "soft_error",
         "a.test",
         "/soft",
-        Forgotten,
+        Removed,
         Noted,
     ),
-    (
-        "REJECTED_BAD_STATUS",
-        "",
-        "a.test",
-        "/403",
-        Forgotten,
-        Noted,
-    ),
-    (
-        "REJECTED_BAD_STATUS",
-        "",
-        "a.test",
-        "/500",
-        Forgotten,
-        Noted,
-    ),
-    (
-        "REJECTED_BAD_STATUS",
-        "",
-        "a.test",
-        "/503",
-        Forgotten,
-        Noted,
-    ),
+    ("REJECTED_BAD_STATUS", "", "a.test", "/403", Noted, Noted),
+    ("REJECTED_BAD_STATUS", "", "a.test", "/500", Noted, Noted),
+    ("REJECTED_BAD_STATUS", "", "a.test", "/503", Noted, Noted),
     (
         "REJECTED_BAD_STATUS",
         "",
@@ -183,7 +162,7 @@ const ROWS: &[StatusRow] = &[
         "upstream_protocol",
         "a.test",
         "/garbage",
-        Forgotten,
+        Removed,
         Noted,
     ),
     (
@@ -403,7 +382,12 @@ fn records_follow_the_table_of_statuses() {
                     Noted => {
                         after["status"] == *status && after["last_seen"] != before["last_seen"]
                     }
-                    Forgotten | Untouched => after.is_null(),
+                    Removed => {
+                        after["status"] == *status
+                            && after["indexed"] == "removed"
+                            && after["known"] == false
+                    }
+                    Untouched => after.is_null(),
                 }
             }
             wait_until(

@@ -2,10 +2,12 @@
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedResponse, UrlObservation,
+    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedResponse,
+    UrlObservation,
 };
 use crawlgate::ledger::record::UnixMillis;
 use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
 use crawlgate::store::ledger::LedgerUpdate;
 
 /// An observation with only these properties, under the policy revision 3f9c2a1b.
@@ -52,9 +54,12 @@ fn answered(
     ObservationOutcome::Answered(ObservedResponse {
         status,
         crawl_status: CrawlStatus::from_origin_status(status),
-        intent: None,
         code: None,
         failure,
+        removal: failure.map(|_| BadOutcome {
+            outcome: RemovalOutcome::from_origin_status(status),
+            action: RemovalAction::Remove,
+        }),
         document,
     })
 }

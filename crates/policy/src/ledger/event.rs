@@ -1,5 +1,5 @@
-//! Events for the maintainer of an index: removals, permanent errors and URLs that moved to another
-//! crawler.
+//! Events for the maintainer of an index: removals and their end, permanent errors, and URLs that
+//! moved to another crawler.
 
 use std::sync::Arc;
 
@@ -14,11 +14,18 @@ pub enum LedgerEventKind {
     /// The URL is refused for this crawler but stays in the index, since it belongs to another
     /// crawler (761).
     Moved,
+    /// A removal no longer applies: the URL is allowed, or was fetched, again.
+    Restored,
 }
 
 impl LedgerEventKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Removal, Self::PermanentError, Self::Moved];
+    pub const ALL: [Self; 4] = [
+        Self::Removal,
+        Self::PermanentError,
+        Self::Moved,
+        Self::Restored,
+    ];
 
     /// The value of `kind` in JSON and of the metric's label.
     pub fn as_str(self) -> &'static str {
@@ -26,6 +33,7 @@ impl LedgerEventKind {
             Self::Removal => "removal",
             Self::PermanentError => "permanent_error",
             Self::Moved => "moved",
+            Self::Restored => "restored",
         }
     }
 
@@ -45,14 +53,35 @@ pub enum LedgerEventReason {
     TemporaryErrors,
     /// The URL is excluded from this crawler's space and belongs to another (761).
     OtherSpace,
+    /// The site forbids the URL, or the crawler's use of it.
+    RobotsTxt,
+    /// The document asks not to be indexed.
+    Noindex,
+    /// The document names another URL as its canonical one.
+    Noncanonical,
+    /// Another URL has the same document.
+    Duplicate,
+    /// The document is larger than the policy allows.
+    TooLarge,
+    /// The policy allows a URL again that it had excluded.
+    Allowed,
+    /// A document was delivered again.
+    Fetched,
 }
 
 impl LedgerEventReason {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 11] = [
         Self::Excluded,
         Self::PermanentError,
         Self::TemporaryErrors,
         Self::OtherSpace,
+        Self::RobotsTxt,
+        Self::Noindex,
+        Self::Noncanonical,
+        Self::Duplicate,
+        Self::TooLarge,
+        Self::Allowed,
+        Self::Fetched,
     ];
 
     /// The value of `why` in JSON.
@@ -62,6 +91,13 @@ impl LedgerEventReason {
             Self::PermanentError => "permanent_error",
             Self::TemporaryErrors => "temporary_errors",
             Self::OtherSpace => "other_space",
+            Self::RobotsTxt => "robots_txt",
+            Self::Noindex => "noindex",
+            Self::Noncanonical => "noncanonical",
+            Self::Duplicate => "duplicate",
+            Self::TooLarge => "too_large",
+            Self::Allowed => "allowed",
+            Self::Fetched => "fetched",
         }
     }
 

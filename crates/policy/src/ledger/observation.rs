@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::model::crawl_status::CrawlStatus;
-use crate::model::intent::Intent;
+use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 use super::record::{ContentHash, DocumentValidators, UnixMillis};
 
@@ -52,13 +52,15 @@ pub struct UrlObservation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservationOutcome {
     /// A GET was admitted and answered, and the response was delivered completely or refused by the
-    /// policy.
+    /// policy; or a HEAD was answered that the URL does not exist.
     Answered(ObservedResponse),
     /// A GET was admitted, but there was no complete answer.
     Failed {
         failure: FailureKind,
         /// OmniFind's code.
         code: Option<u16>,
+        /// The value of `removal.error`.
+        removal: RemovalAction,
     },
     /// The request was refused before the origin was contacted.
     Refused(ObservedRefusal),
@@ -66,18 +68,25 @@ pub enum ObservationOutcome {
     Allowed,
 }
 
-/// An origin's response to a GET.
+/// An outcome for which a page may have to leave the index, and the policy's choice for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadOutcome {
+    pub outcome: RemovalOutcome,
+    pub action: RemovalAction,
+}
+
+/// An origin's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedResponse {
     pub status: u16,
     /// The status of the URL: accepted, or the reason for the refusal.
     pub crawl_status: CrawlStatus,
-    /// The intent of the refusal; `None` if the response was delivered.
-    pub intent: Option<Intent>,
     /// OmniFind's code of the refusal.
     pub code: Option<u16>,
     /// The kind of error, if the response is one.
     pub failure: Option<FailureKind>,
+    /// The outcome, if it may remove the page from the index.
+    pub removal: Option<BadOutcome>,
     /// The document of a 200 that was delivered completely.
     pub document: Option<DeliveredDocument>,
 }
@@ -98,9 +107,10 @@ pub struct DeliveredDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedRefusal {
     pub crawl_status: CrawlStatus,
-    pub intent: Intent,
     /// OmniFind's code.
     pub code: Option<u16>,
+    /// The outcome, if it may remove the page from the index.
+    pub removal: Option<BadOutcome>,
     /// Controls whether a URL without a record gets one: the rule logs, or the option `record` says
     /// so.
     pub recording: RefusalRecording,

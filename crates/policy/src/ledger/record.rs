@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
 
-use super::removal::PendingRemoval;
+use super::removal::{PendingRemoval, RemovalCause};
 
 /// A time in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +27,8 @@ pub enum VisitState {
     RefusedOnly,
     /// A GET was admitted and answered.
     Answered,
+    /// The URL failed permanently, and this was reported. A new link counts as that of a new URL.
+    Failed,
 }
 
 /// The state of the URL in the crawler's index, as far as the ledger can infer it.
@@ -38,7 +40,34 @@ pub enum IndexState {
     /// Accepted, and no removal was ordered since.
     Possible,
     /// A removal was ordered at this time.
-    Removed(UnixMillis),
+    Removed { at: UnixMillis, by: RemovalSource },
+    /// The removal was taken back, and no document was delivered since.
+    Restored,
+}
+
+/// The part of the system that a removal comes from, on which it depends how the removal ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RemovalSource {
+    /// The policy refuses the URL. The removal ends when it allows the URL, or when a document is
+    /// delivered.
+    #[default]
+    Policy,
+    /// The site, or the policy by a response. The removal ends when a document is delivered.
+    Site,
+}
+
+impl RemovalSource {
+    /// Returns the source of a removal; `status` is that of the response, if there was one.
+    pub fn new(cause: &RemovalCause, status: Option<u16>) -> Self {
+        match (cause, status) {
+            (RemovalCause::Policy { .. }, None) => Self::Policy,
+            (RemovalCause::Policy { .. }, Some(_))
+            | (
+                RemovalCause::RobotsTxt { .. } | RemovalCause::Noindex { .. } | RemovalCause::Page,
+                _,
+            ) => Self::Site,
+        }
+    }
 }
 
 /// The validators of a document, as the origin sent them.
@@ -94,6 +123,9 @@ pub struct LedgerRecord {
     pub temporary_errors: u32,
     /// The removal from the index that is not ordered yet. The index still has the URL.
     pub pending_removal: Option<Box<PendingRemoval>>,
+    /// The time of the first of consecutive bad outcomes, if the page was kept once more
+    /// (`removal: once_more`).
+    pub kept_since: Option<UnixMillis>,
 }
 
 /// A [`CrawlStatus`] whose default is that of a new record.
@@ -134,11 +166,46 @@ impl LedgerRecord {
             space: None,
             temporary_errors: 0,
             pending_removal: None,
+            kept_since: None,
         }
     }
 
     /// Returns `true` if the condition `known` holds for the URL.
     pub fn is_known(&self) -> bool {
         self.visit_state == VisitState::Answered
+    }
+
+    /// Returns `true` if a GET for the URL was ever admitted and answered.
+    pub fn was_answered(&self) -> bool {
+        self.visit_state != VisitState::RefusedOnly
+    }
+
+    /// Returns `true` if an index may have the URL, so that its removal can be ordered.
+    pub fn may_leave_index(&self) -> bool {
+        match self.index_state {
+            IndexState::Possible | IndexState::Restored => true,
+            IndexState::Never | IndexState::Removed { .. } => false,
+        }
+    }
+
+    /// Returns `true` if the policy has ordered the removal of the URL, which it may take back.
+    pub fn is_removed_by_policy(&self) -> bool {
+        let by = RemovalSource::Policy;
+        matches!(self.index_state, IndexState::Removed { by: source, .. } if source == by)
+    }
+
+    /// Returns `true` if it changes the record that the policy allows the URL.
+    pub fn awaits_permission(&self) -> bool {
+        let is_excluded = self.status.0 == CrawlStatus::Filter && self.code.is_some();
+        is_excluded || self.is_removed_by_policy()
+    }
+
+    /// Returns `true` if the URL was removed from the index, and no document was delivered since: a
+    /// response without a document would leave the index without the page.
+    pub fn lacks_document(&self) -> bool {
+        match self.index_state {
+            IndexState::Removed { .. } | IndexState::Restored => true,
+            IndexState::Never | IndexState::Possible => false,
+        }
     }
 }

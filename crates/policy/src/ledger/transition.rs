@@ -1,29 +1,37 @@
 //! The transition of a URL's record by an observation, and the event that results, if any.
 //!
-//! Errors follow CloudView's rules. The error status is recorded; a permanent error on a document
-//! that an index may have orders its removal at once, as do too many consecutive temporary errors;
-//! and a known URL that fails permanently is forgotten, so that a new link brings it back. Refusals
-//! follow OmniFind's codes: 760 removes, 761 keeps.
+//! The option `removal` decides which outcomes order the removal of a page that an index may have. By
+//! default errors follow CloudView's rules: not found and gone remove at once, as do too many
+//! consecutive temporary errors; and refusals follow OmniFind's codes: 760 removes, 761 keeps.
+//!
+//! A URL that is removed for an error, or that fails permanently without ever being accepted, is no
+//! longer known, so that a new link brings it back. Its record stays, so that each event is sent
+//! once until the state changes: removals and restorations of a URL alternate.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
-use crate::model::intent::Intent;
+use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 use super::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
 use super::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, ObservedResponse,
-    RefusalRecording, UrlObservation,
+    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
+    ObservedResponse, RefusalRecording, UrlObservation,
 };
-use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
+use super::record::{
+    IndexState, LedgerRecord, RecordStatus, RemovalSource, UnixMillis, VisitState,
+};
 use super::removal::RemovalCause;
 
 /// OmniFind's code for "excluded, but in another crawler's space".
 const MOVED_CODE: u16 = 761;
 /// A refusal that changes nothing is not written again within this interval.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
+/// Bad outcomes within this time of the first one count as one: crawlers repeat a failed request at
+/// once.
+const RETRY_WINDOW: Duration = Duration::from_secs(600);
 
 /// The configured tolerance of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,14 +104,22 @@ pub fn apply_observation(
         ObservationOutcome::Answered(response) => {
             apply_response(before, observed, &context, response, tolerance)
         }
-        ObservationOutcome::Failed { failure, code } => {
+        ObservationOutcome::Failed {
+            failure,
+            code,
+            removal,
+        } => {
             let mut record = updated_record(before, observed, at);
             record.status = RecordStatus(CrawlStatus::Error);
             record.code = code;
-            apply_failure(before, record, &context, failure, tolerance)
+            let removal = BadOutcome {
+                outcome: RemovalOutcome::Error,
+                action: removal,
+            };
+            apply_failure(record, &context, failure, Some(removal), tolerance)
         }
         ObservationOutcome::Refused(refusal) => apply_refusal(before, observed, &context, refusal),
-        ObservationOutcome::Allowed => apply_allowed(before),
+        ObservationOutcome::Allowed => apply_allowed(before, &context),
     }
 }
 
@@ -170,28 +186,38 @@ fn apply_response(
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
     let mut record = updated_record(before, observed, context.at);
-    record.visit_state = VisitState::Answered;
     record.origin_status = Some(response.status);
     record.status = RecordStatus(response.crawl_status);
     record.code = response.code;
     if let Some(failure) = response.failure {
-        return apply_failure(before, record, context, failure, tolerance);
+        if record.visit_state == VisitState::RefusedOnly {
+            record.visit_state = VisitState::Answered;
+        }
+        return apply_failure(record, context, failure, response.removal, tolerance);
     }
+    record.visit_state = VisitState::Answered;
     record.temporary_errors = 0;
-    if response.crawl_status == CrawlStatus::Accepted {
-        record_delivery(&mut record, context.at, response.document);
-        return changed_record(record, None);
+    if let Some(bad) = response.removal {
+        let event = apply_bad_outcome(&mut record, context, bad);
+        return changed_record(record, event);
     }
-    let event = remove_refused(&mut record, context, response.intent);
+    let is_accepted = response.crawl_status == CrawlStatus::Accepted;
+    // Other outcomes are neither good nor bad: for example 412.
+    if is_accepted || response.crawl_status == CrawlStatus::Unmodified {
+        record.kept_since = None;
+    }
+    let event = is_accepted
+        .then(|| record_delivery(&mut record, context, response.document))
+        .flatten();
     changed_record(record, event)
 }
 
 /// Records a delivered answer. Only a completely delivered document replaces the last one.
-fn record_delivery(record: &mut LedgerRecord, at: UnixMillis, document: Option<DeliveredDocument>) {
-    // A URL that was removed from the index returns with a document, not with a 304 or a redirect.
-    if document.is_some() || record.index_state == IndexState::Never {
-        record.index_state = IndexState::Possible;
-    }
+fn record_delivery(
+    record: &mut LedgerRecord,
+    context: &EventContext,
+    document: Option<DeliveredDocument>,
+) -> Option<LedgerEvent> {
     let Some(DeliveredDocument {
         validators,
         content_hash,
@@ -199,52 +225,83 @@ fn record_delivery(record: &mut LedgerRecord, at: UnixMillis, document: Option<D
         size,
     }) = document
     else {
-        return;
+        // A URL that was removed from the index returns with a document, not with a 304 or a redirect.
+        if record.index_state == IndexState::Never {
+            record.index_state = IndexState::Possible;
+        }
+        return None;
     };
+    let was_removed = matches!(record.index_state, IndexState::Removed { .. });
+    record.index_state = IndexState::Possible;
     let same_content = record.content_hash.is_some() && record.content_hash == content_hash;
     let same = same_content || content_hash.is_none() && record.validators == validators;
     if !same || record.last_fetched.is_none() {
-        record.last_changed = Some(at);
+        record.last_changed = Some(context.at);
     }
-    record.last_fetched = Some(at);
+    record.last_fetched = Some(context.at);
     record.validators = validators;
     record.content_hash = content_hash;
     record.content_type = content_type;
     record.size = size;
+    was_removed.then(|| {
+        let reason = LedgerEventReason::Fetched;
+        new_event(record, context, LedgerEventKind::Restored, reason)
+    })
 }
 
 fn apply_failure(
-    before: Option<&LedgerRecord>,
     mut record: LedgerRecord,
     context: &EventContext,
     failure: FailureKind,
+    removal: Option<BadOutcome>,
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
     record.last_error = Some(context.at);
-    let reason = match failure {
-        FailureKind::Permanent => LedgerEventReason::PermanentError,
+    let is_final = match failure {
+        FailureKind::Permanent => true,
         FailureKind::Temporary => {
             record.temporary_errors = record.temporary_errors.saturating_add(1);
-            if record.temporary_errors < tolerance.temporary_errors {
-                return changed_record(record, None);
-            }
-            LedgerEventReason::TemporaryErrors
+            record.temporary_errors >= tolerance.temporary_errors
         }
     };
-    let refreshed = before.is_some_and(LedgerRecord::is_known);
-    let removal = remove_from_index(&mut record, context, RemovalCause::Page, reason);
-    let removed = removal.is_some();
-    let is_first = failure == FailureKind::Permanent && !refreshed;
-    let event = removal.or_else(|| {
-        is_first.then(|| new_event(&record, context, LedgerEventKind::PermanentError, reason))
-    });
-    if removed || refreshed || failure == FailureKind::Temporary {
-        return LedgerTransition {
-            update: RecordUpdate::Forgotten,
-            event,
-        };
+    if record.may_leave_index() {
+        let event = removal
+            .filter(|bad| is_due(&mut record, bad.action, is_final, context.at))
+            .and_then(|_| {
+                let reason = match failure {
+                    FailureKind::Permanent => LedgerEventReason::PermanentError,
+                    FailureKind::Temporary => LedgerEventReason::TemporaryErrors,
+                };
+                remove_from_index(&mut record, context, RemovalCause::Page, reason)
+            });
+        if event.is_some() {
+            record.visit_state = VisitState::Failed;
+        }
+        return changed_record(record, event);
     }
+    let event = match (failure, is_final) {
+        (FailureKind::Permanent, _) => report_permanent_error(&mut record, context),
+        (FailureKind::Temporary, true) if record.visit_state == VisitState::Answered => {
+            record.visit_state = VisitState::RefusedOnly;
+            None
+        }
+        (FailureKind::Temporary, true | false) => None,
+    };
     changed_record(record, event)
+}
+
+/// Reports the permanent error of a URL that is in no index: once, and not after its removal.
+fn report_permanent_error(
+    record: &mut LedgerRecord,
+    context: &EventContext,
+) -> Option<LedgerEvent> {
+    let is_new =
+        record.visit_state != VisitState::Failed && record.index_state == IndexState::Never;
+    record.visit_state = VisitState::Failed;
+    is_new.then(|| {
+        let reason = LedgerEventReason::PermanentError;
+        new_event(record, context, LedgerEventKind::PermanentError, reason)
+    })
 }
 
 fn apply_refusal(
@@ -272,7 +329,9 @@ fn apply_refusal(
             LedgerEventReason::OtherSpace,
         ))
     } else {
-        remove_refused(&mut record, context, Some(refusal.intent))
+        refusal
+            .removal
+            .and_then(|bad| apply_bad_outcome(&mut record, context, bad))
     };
     if event.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
         return unchanged_record();
@@ -311,59 +370,94 @@ fn is_unchanged(before: &LedgerRecord, record: &LedgerRecord) -> bool {
     same_time == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
 }
 
-/// Removes an indexed URL that a refusal makes leave its index.
-fn remove_refused(
+/// Applies a refusal that speaks against the page.
+fn apply_bad_outcome(
     record: &mut LedgerRecord,
     context: &EventContext,
-    intent: Option<Intent>,
+    bad: BadOutcome,
 ) -> Option<LedgerEvent> {
-    if intent != Some(Intent::Gone) || record.code == Some(MOVED_CODE) {
+    if !record.may_leave_index() || !is_due(record, bad.action, true, context.at) {
         return None;
     }
     let cause = RemovalCause::of_refusal(record.status.0, &record.url, &context.revision);
-    remove_from_index(record, context, cause, LedgerEventReason::Excluded)
+    remove_from_index(record, context, cause, removal_reason(bad.outcome))
+}
+
+/// Returns `true` if a bad outcome removes the page. `is_final` is whether it is more than one of a
+/// few temporary errors.
+fn is_due(
+    record: &mut LedgerRecord,
+    action: RemovalAction,
+    is_final: bool,
+    at: UnixMillis,
+) -> bool {
+    match action {
+        RemovalAction::Remove => true,
+        RemovalAction::Keep => false,
+        RemovalAction::ByCount => is_final,
+        RemovalAction::OnceMore => {
+            // A time later than now was recorded by a wrong clock.
+            let first = record.kept_since.filter(|first| *first <= at);
+            record.kept_since = first.or(Some(at));
+            first.is_some_and(|first| at.duration_since(first) >= RETRY_WINDOW)
+        }
+    }
+}
+
+fn removal_reason(outcome: RemovalOutcome) -> LedgerEventReason {
+    match outcome {
+        RemovalOutcome::Rule => LedgerEventReason::Excluded,
+        RemovalOutcome::RobotsTxt => LedgerEventReason::RobotsTxt,
+        RemovalOutcome::Noindex => LedgerEventReason::Noindex,
+        RemovalOutcome::Noncanonical => LedgerEventReason::Noncanonical,
+        RemovalOutcome::Duplicate => LedgerEventReason::Duplicate,
+        RemovalOutcome::TooLarge => LedgerEventReason::TooLarge,
+        RemovalOutcome::NotFound
+        | RemovalOutcome::Gone
+        | RemovalOutcome::BadStatus
+        | RemovalOutcome::Error => LedgerEventReason::PermanentError,
+    }
 }
 
 /// Orders the removal of an indexed URL, once. Every removal is ordered here.
 fn remove_from_index(
     record: &mut LedgerRecord,
     context: &EventContext,
-    _cause: RemovalCause,
+    cause: RemovalCause,
     reason: LedgerEventReason,
 ) -> Option<LedgerEvent> {
-    if record.index_state != IndexState::Possible {
+    if !record.may_leave_index() {
         return None;
     }
-    record.index_state = IndexState::Removed(context.at);
-    Some(new_event(
-        record,
-        context,
-        LedgerEventKind::Removal,
-        reason,
-    ))
+    record.kept_since = None;
+    record.index_state = IndexState::Removed {
+        at: context.at,
+        by: RemovalSource::new(&cause, context.status),
+    };
+    Some(new_event(record, context, LedgerEventKind::Removal, reason))
 }
 
-/// Clears the code of an earlier refusal: the sweep found that the policy allows the URL.
-fn apply_allowed(before: Option<&LedgerRecord>) -> LedgerTransition {
-    let Some(before) =
-        before.filter(|record| record.status.0 == CrawlStatus::Filter && record.code.is_some())
-    else {
+/// Records that the sweep found the policy to allow the URL: clears the code of an earlier refusal,
+/// and takes back a removal that the policy had ordered.
+fn apply_allowed(before: Option<&LedgerRecord>, context: &EventContext) -> LedgerTransition {
+    let Some(before) = before.filter(|record| record.awaits_permission()) else {
         return unchanged_record();
     };
-    let indexed = before.index_state == IndexState::Possible;
-    let status = if indexed {
-        RecordStatus(CrawlStatus::Accepted)
-    } else {
-        before.status
-    };
-    changed_record(
-        LedgerRecord {
-            code: None,
-            status,
-            ..before.clone()
-        },
-        None,
-    )
+    let mut record = before.clone();
+    record.code = None;
+    let is_restored = record.is_removed_by_policy();
+    if is_restored {
+        record.index_state = IndexState::Restored;
+        record.temporary_errors = 0;
+    }
+    if record.may_leave_index() && record.status.0 == CrawlStatus::Filter {
+        record.status = RecordStatus(CrawlStatus::Accepted);
+    }
+    let event = is_restored.then(|| {
+        let reason = LedgerEventReason::Allowed;
+        new_event(&record, context, LedgerEventKind::Restored, reason)
+    });
+    changed_record(record, event)
 }
 
 fn changed_record(record: LedgerRecord, event: Option<LedgerEvent>) -> LedgerTransition {
@@ -443,11 +537,21 @@ mod tests {
         ObservedResponse {
             status,
             crawl_status: outcome,
-            intent: None,
             code: None,
             failure,
+            removal: failure.map(|failure| match failure {
+                FailureKind::Permanent => bad(
+                    RemovalOutcome::from_origin_status(status),
+                    RemovalAction::Remove,
+                ),
+                FailureKind::Temporary => bad(RemovalOutcome::Error, RemovalAction::ByCount),
+            }),
             document: None,
         }
+    }
+
+    fn bad(outcome: RemovalOutcome, action: RemovalAction) -> BadOutcome {
+        BadOutcome { outcome, action }
     }
 
     fn failed(code: u16, failure: FailureKind) -> ObservationOutcome {
@@ -458,22 +562,21 @@ mod tests {
         ))
     }
 
-    fn refused(intent: Intent, code: Option<u16>) -> ObservationOutcome {
-        let outcome = CrawlStatus::Filter;
+    fn refused(action: RemovalAction, code: Option<u16>) -> ObservationOutcome {
         ObservationOutcome::Refused(ObservedRefusal {
-            crawl_status: outcome,
-            intent,
+            crawl_status: CrawlStatus::Filter,
             code,
+            removal: Some(bad(RemovalOutcome::Rule, action)),
             recording: RefusalRecording::Skip,
         })
     }
 
     fn gone() -> ObservationOutcome {
-        refused(Intent::Gone, Some(760))
+        refused(RemovalAction::Remove, Some(760))
     }
 
     fn moved() -> ObservationOutcome {
-        refused(Intent::Keep, Some(761))
+        refused(RemovalAction::Keep, Some(761))
     }
 
     fn changed(before: Option<&LedgerRecord>, observation: UrlObservation) -> LedgerRecord {
@@ -507,34 +610,40 @@ mod tests {
         (record, events)
     }
 
+    const REMOVAL: LedgerEventKind = LedgerEventKind::Removal;
+
     #[test]
     fn errors_are_classified_as_in_cloudview() {
         use FailureKind::{Permanent, Temporary};
-        let removal = |why| vec![(LedgerEventKind::Removal, why)];
+        let removal = |why| vec![(REMOVAL, why)];
         let error = vec![(
             LedgerEventKind::PermanentError,
             LedgerEventReason::PermanentError,
         )];
-        for (looks, known, owed) in [
-            (vec![page("a")], Some(CrawlStatus::Accepted), vec![]),
+        for (looks, status, known, owed) in [
+            (vec![page("a")], CrawlStatus::Accepted, true, vec![]),
             (
                 vec![failed(404, Permanent)],
-                Some(CrawlStatus::NotFound),
+                CrawlStatus::NotFound,
+                false,
                 error.clone(),
             ),
             (
-                vec![failed(404, Permanent), failed(404, Permanent)],
-                None,
+                vec![failed(404, Permanent); 3],
+                CrawlStatus::NotFound,
+                false,
                 error.clone(),
             ),
             (
                 vec![page("a"), failed(404, Permanent)],
-                None,
+                CrawlStatus::NotFound,
+                false,
                 removal(LedgerEventReason::PermanentError),
             ),
             (
                 vec![page("a"), failed(503, Temporary)],
-                Some(CrawlStatus::BadStatus),
+                CrawlStatus::BadStatus,
+                true,
                 vec![],
             ),
             (
@@ -544,7 +653,8 @@ mod tests {
                     failed(503, Temporary),
                     failed(503, Temporary),
                 ],
-                None,
+                CrawlStatus::BadStatus,
+                false,
                 removal(LedgerEventReason::TemporaryErrors),
             ),
             (
@@ -555,60 +665,344 @@ mod tests {
                     page("a"),
                     failed(503, Temporary),
                 ],
-                Some(CrawlStatus::BadStatus),
+                CrawlStatus::BadStatus,
+                true,
                 vec![],
             ),
-            (vec![failed(503, Temporary); 3], None, vec![]),
+            (
+                vec![failed(503, Temporary); 3],
+                CrawlStatus::BadStatus,
+                false,
+                vec![],
+            ),
             (
                 vec![ObservationOutcome::Failed {
                     failure: Temporary,
                     code: Some(613),
+                    removal: RemovalAction::ByCount,
                 }],
-                Some(CrawlStatus::Error),
+                CrawlStatus::Error,
+                false,
                 vec![],
             ),
         ] {
             let (record, events) = after(&looks);
+            let record = record.unwrap();
             assert_eq!(
-                (record.map(|record| record.status.0), events),
-                (known, owed),
+                (record.status.0, record.is_known(), events),
+                (status, known, owed),
                 "{looks:?}"
             );
         }
     }
 
     #[test]
-    fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
-        let (record, events) = after(&[page("a"), gone(), gone()]);
+    fn an_event_is_sent_once_until_the_state_changes() {
+        let lost = || failed(404, FailureKind::Permanent);
+        let shaky = || failed(503, FailureKind::Temporary);
+        // Never accepted: one report, whatever happens between the errors.
+        let (_, events) = after(&[lost(), shaky(), gone(), lost(), shaky(), shaky(), lost()]);
         assert_eq!(
             events,
-            [(LedgerEventKind::Removal, LedgerEventReason::Excluded)]
+            [(
+                LedgerEventKind::PermanentError,
+                LedgerEventReason::PermanentError
+            )]
         );
+        // Accepted: removed once, restored once.
+        let (record, events) = after(&[
+            page("a"),
+            lost(),
+            lost(),
+            gone(),
+            shaky(),
+            lost(),
+            page("a"),
+            page("a"),
+            lost(),
+        ]);
+        assert_eq!(
+            events,
+            [
+                (REMOVAL, LedgerEventReason::PermanentError),
+                (LedgerEventKind::Restored, LedgerEventReason::Fetched),
+                (REMOVAL, LedgerEventReason::PermanentError),
+            ]
+        );
+        // The record stays, and a new link counts as that of a new URL.
+        assert!(record.is_some_and(|record| !record.is_known() && record.was_answered()));
+    }
+
+    #[test]
+    fn a_page_that_turns_bad_follows_the_option() {
+        use RemovalOutcome as Of;
+        for (outcome, crawl_status, why) in [
+            (
+                Of::Noindex,
+                CrawlStatus::Noindex,
+                LedgerEventReason::Noindex,
+            ),
+            (
+                Of::Noncanonical,
+                CrawlStatus::Noncanonical,
+                LedgerEventReason::Noncanonical,
+            ),
+            (
+                Of::Duplicate,
+                CrawlStatus::Duplicate,
+                LedgerEventReason::Duplicate,
+            ),
+            (
+                Of::TooLarge,
+                CrawlStatus::Import,
+                LedgerEventReason::TooLarge,
+            ),
+            (Of::Rule, CrawlStatus::Filter, LedgerEventReason::Excluded),
+        ] {
+            for (action, owed) in [
+                (RemovalAction::Keep, vec![]),
+                (RemovalAction::Remove, vec![(REMOVAL, why)]),
+                (RemovalAction::OnceMore, vec![]),
+            ] {
+                let answer = ObservationOutcome::Answered(ObservedResponse {
+                    removal: Some(bad(outcome, action)),
+                    ..status(200, crawl_status, None)
+                });
+                let (record, events) = after(&[page("a"), answer.clone(), answer]);
+                assert_eq!(events, owed, "{outcome:?} {action:?}");
+                assert!(record.is_some_and(|record| record.is_known()));
+            }
+        }
+        let refusal = ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: CrawlStatus::RobotsTxt,
+            code: Some(740),
+            removal: Some(bad(Of::RobotsTxt, RemovalAction::Remove)),
+            recording: RefusalRecording::Skip,
+        });
+        // The policy cannot take back what the site has caused.
+        let (record, events) = after(&[page("a"), refusal, ObservationOutcome::Allowed]);
+        assert_eq!(events, [(REMOVAL, LedgerEventReason::RobotsTxt)]);
+        assert!(record.is_some_and(|record| record.lacks_document()));
+    }
+
+    /// Returns the events of observations at these minutes.
+    fn events_at(observations: &[(u64, ObservationOutcome)]) -> Vec<LedgerEventReason> {
+        let mut record = None::<LedgerRecord>;
+        let mut events = vec![];
+        for (minute, outcome) in observations {
+            let observation = seen(minute * 60_000, outcome.clone());
+            let transition = apply_observation(record.as_ref(), observation, THREE);
+            events.extend(transition.event.map(|event| event.reason));
+            if let RecordUpdate::Changed(changed) = transition.update {
+                record = Some(changed);
+            }
+        }
+        events
+    }
+
+    #[test]
+    fn a_page_that_is_kept_once_more_leaves_after_the_second_bad_outcome() {
+        let shaken = || {
+            ObservationOutcome::Answered(ObservedResponse {
+                removal: Some(bad(RemovalOutcome::BadStatus, RemovalAction::OnceMore)),
+                ..status(500, CrawlStatus::BadStatus, Some(FailureKind::Permanent))
+            })
+        };
+        let excluded = || refused(RemovalAction::OnceMore, None);
+        let not_modified = || {
+            let outcome = CrawlStatus::Accepted;
+            ObservationOutcome::Answered(status(304, outcome, None))
+        };
+        let removed = [LedgerEventReason::PermanentError];
+        assert_eq!(events_at(&[(0, page("a")), (60, shaken())]), []);
+        assert_eq!(
+            events_at(&[(0, page("a")), (60, shaken()), (120, shaken())]),
+            removed
+        );
+        // Repetitions of one attempt are one outcome.
+        assert_eq!(
+            events_at(&[
+                (0, page("a")),
+                (60, shaken()),
+                (61, shaken()),
+                (62, shaken())
+            ]),
+            []
+        );
+        // A good outcome between them, also without a document.
+        for good in [page("a"), not_modified()] {
+            assert_eq!(
+                events_at(&[(0, page("a")), (60, shaken()), (70, good), (120, shaken())]),
+                []
+            );
+        }
+        // Bad outcomes of different kinds count together; those that keep the page do not count.
+        assert_eq!(
+            events_at(&[(0, page("a")), (60, shaken()), (120, excluded())]),
+            [LedgerEventReason::Excluded]
+        );
+        let kept = refused(RemovalAction::Keep, None);
+        assert_eq!(
+            events_at(&[
+                (0, page("a")),
+                (60, kept.clone()),
+                (120, shaken()),
+                (180, kept)
+            ]),
+            []
+        );
+    }
+
+    #[test]
+    fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
+        let (record, events) = after(&[page("a"), gone(), gone()]);
+        assert_eq!(events, [(REMOVAL, LedgerEventReason::Excluded)]);
         assert_eq!(
             record.unwrap().index_state,
-            IndexState::Removed(UnixMillis(1))
+            IndexState::Removed {
+                at: UnixMillis(1),
+                by: RemovalSource::Policy
+            }
         );
         let (_, events) = after(&[page("a"), gone(), page("b"), gone()]);
-        assert_eq!(events.len(), 2);
+        assert_eq!(events.len(), 3);
         // A URL that was never accepted is in no index.
         assert!(
             after(&[failed(404, FailureKind::Permanent), gone()])
                 .1
                 .iter()
-                .all(|(kind, _)| *kind != LedgerEventKind::Removal)
+                .all(|(kind, _)| *kind != REMOVAL)
         );
     }
 
     #[test]
     fn a_removed_url_returns_only_with_a_document() {
         let unchanged = ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
-        let (record, _) = after(&[page("a"), gone(), unchanged]);
-        assert_eq!(
-            record.unwrap().index_state,
-            IndexState::Removed(UnixMillis(1))
-        );
-        let (record, _) = after(&[page("a"), gone(), page("a")]);
+        let (record, events) = after(&[page("a"), gone(), unchanged]);
+        assert!(record.unwrap().is_removed_by_policy());
+        assert_eq!(events.len(), 1);
+        let (record, events) = after(&[page("a"), gone(), page("a")]);
         assert_eq!(record.unwrap().index_state, IndexState::Possible);
+        assert_eq!(
+            events[1..],
+            [(LedgerEventKind::Restored, LedgerEventReason::Fetched)]
+        );
+    }
+
+    #[test]
+    fn a_url_that_the_policy_allows_again_is_restored_once_and_lacks_its_document() {
+        let allowed = ObservationOutcome::Allowed;
+        let restored = (LedgerEventKind::Restored, LedgerEventReason::Allowed);
+        let (record, events) = after(&[page("a"), gone(), allowed.clone(), allowed.clone()]);
+        assert_eq!(events[1..], [restored]);
+        let record = record.unwrap();
+        assert_eq!(
+            (record.code, record.status.0, record.lacks_document()),
+            (None, CrawlStatus::Accepted, true)
+        );
+        let (record, events) = after(&[page("a"), gone(), allowed.clone(), page("a")]);
+        assert_eq!(events[1..], [restored]);
+        assert!(!record.unwrap().lacks_document());
+        let (_, events) = after(&[page("a"), gone(), allowed.clone(), gone(), allowed]);
+        let removed = (REMOVAL, LedgerEventReason::Excluded);
+        assert_eq!(events, [removed, restored, removed, restored]);
+    }
+
+    /// The state of a URL that the events so far imply, by the rules of docs/ledger.md alone.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum PlainState {
+        /// In no index, and nothing was reported.
+        New,
+        /// Reported as failed, in no index.
+        Failed,
+        Indexed,
+        /// Removed; `true` if the policy has excluded the URL.
+        Removed(bool),
+    }
+
+    /// Returns the next state and the event, without counting errors: they remove at once.
+    fn plain_step(
+        state: PlainState,
+        outcome: &ObservationOutcome,
+    ) -> (PlainState, Option<LedgerEventKind>) {
+        use LedgerEventKind::{PermanentError, Removal, Restored};
+        use PlainState::{Failed, Indexed, New, Removed};
+        match (outcome, state) {
+            (ObservationOutcome::Answered(answer), state) if answer.document.is_some() => {
+                let event = matches!(state, Removed(_)).then_some(Restored);
+                (Indexed, event)
+            }
+            (ObservationOutcome::Answered(answer), state) => match (answer.removal, state) {
+                (Some(bad), Indexed) if bad.action == RemovalAction::Remove => {
+                    (Removed(false), Some(Removal))
+                }
+                (_, New) if answer.failure.is_some() => (Failed, Some(PermanentError)),
+                (_, New | Failed) if answer.crawl_status == CrawlStatus::Accepted => {
+                    (Indexed, None)
+                }
+                (_, Failed) if answer.failure.is_none() => (New, None),
+                (_, state) => (state, None),
+            },
+            (ObservationOutcome::Refused(refusal), Indexed)
+                if refusal
+                    .removal
+                    .is_some_and(|bad| bad.action == RemovalAction::Remove) =>
+            {
+                (Removed(true), Some(Removal))
+            }
+            (ObservationOutcome::Allowed, Removed(true)) => (Indexed, Some(Restored)),
+            (
+                ObservationOutcome::Refused(_)
+                | ObservationOutcome::Allowed
+                | ObservationOutcome::Failed { .. },
+                state,
+            ) => (state, None),
+        }
+    }
+
+    #[test]
+    fn removals_and_restorations_alternate_as_in_a_plain_model() {
+        let noindex = |action| {
+            ObservationOutcome::Answered(ObservedResponse {
+                removal: Some(bad(RemovalOutcome::Noindex, action)),
+                ..status(200, CrawlStatus::Noindex, None)
+            })
+        };
+        let outcomes = [
+            page("a"),
+            page("b"),
+            ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None)),
+            failed(404, FailureKind::Permanent),
+            failed(500, FailureKind::Permanent),
+            noindex(RemovalAction::Remove),
+            noindex(RemovalAction::Keep),
+            gone(),
+            refused(RemovalAction::Keep, None),
+            ObservationOutcome::Allowed,
+        ];
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..2_000 {
+            let (mut record, mut state, mut is_removed) = (None, PlainState::New, false);
+            let mut history = vec![];
+            for at in 0..30 {
+                let outcome = random.choice(&outcomes).unwrap().clone();
+                let (next, expected) = plain_step(state, &outcome);
+                history.push(outcome.clone());
+                let transition = apply_observation(record.as_ref(), seen(at, outcome), THREE);
+                if let RecordUpdate::Changed(changed) = transition.update {
+                    record = Some(changed);
+                }
+                let kind = transition.event.map(|event| event.kind);
+                assert_eq!(kind, expected, "{history:?}");
+                match kind {
+                    Some(LedgerEventKind::Removal) => assert!(!is_removed, "{history:?}"),
+                    Some(LedgerEventKind::Restored) => assert!(is_removed, "{history:?}"),
+                    Some(LedgerEventKind::PermanentError | LedgerEventKind::Moved) | None => {}
+                }
+                is_removed = matches!(next, PlainState::Removed(_));
+                state = next;
+            }
+        }
     }
 
     #[test]
@@ -629,16 +1023,16 @@ mod tests {
 
     #[test]
     fn a_refused_url_is_recorded_only_if_it_is_known_or_logged() {
-        assert_eq!(after(&[refused(Intent::Deny, None)]).0, None);
+        assert_eq!(after(&[refused(RemovalAction::Keep, None)]).0, None);
         let logged = ObservationOutcome::Refused(ObservedRefusal {
             crawl_status: CrawlStatus::Filter,
-            intent: Intent::Deny,
+            removal: None,
             code: None,
             recording: RefusalRecording::Keep,
         });
         let (record, _) = after(std::slice::from_ref(&logged));
         assert!(!record.unwrap().is_known());
-        let (record, _) = after(&[page("a"), refused(Intent::Deny, None)]);
+        let (record, _) = after(&[page("a"), refused(RemovalAction::Keep, None)]);
         assert!(
             record
                 .is_some_and(|record| record.is_known() && record.status.0 == CrawlStatus::Filter)
@@ -650,7 +1044,7 @@ mod tests {
         let outcome = CrawlStatus::Politeness;
         let later = ObservedRefusal {
             crawl_status: outcome,
-            intent: Intent::Later,
+            removal: None,
             code: None,
             recording: RefusalRecording::Keep,
         };

@@ -12,6 +12,7 @@ pub mod header_fields;
 pub mod politeness;
 pub mod prepared;
 pub mod recrawl;
+pub mod removal;
 pub mod robots;
 pub mod schema;
 pub mod timeouts;
@@ -146,6 +147,12 @@ impl<'a> OptionSources<'a> {
     pub(crate) fn ever_sets(self, index: OptionIndex) -> bool {
         self.possible_values(index)
             .any(|(_, value)| *value != OptionValue::None)
+    }
+
+    /// Returns `true` if the policy assigns a value to an option.
+    pub(crate) fn is_assigned(self, index: OptionIndex) -> bool {
+        self.possible_values(index)
+            .any(|(setter, _)| setter != OptionSetter::BuiltIn)
     }
 
     /// Returns `true` if a check can be set to anything but `pass`.

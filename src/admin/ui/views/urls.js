@@ -31,6 +31,7 @@ const KINDS = [
   ["removal", "removals"],
   ["permanent_error", "permanent errors"],
   ["moved", "moved"],
+  ["restored", "restored"],
 ];
 const TIMES = new Set([
   "first_seen",
@@ -256,7 +257,7 @@ class Feed {
 
   rows(events) {
     if (!events.length) {
-      fill(this.box, empty("No events.", "An event is added when a URL is removed, fails permanently or moves."));
+      fill(this.box, empty("No events.", "An event is added when a URL is removed, restored, fails permanently or moves."));
       return;
     }
     const columns = ["URL", "What", "Why", "Crawler", "Rule", "When"].map((name) => ({ name }));

@@ -79,6 +79,7 @@ fn kind_number(kind: LedgerEventKind) -> u32 {
         LedgerEventKind::Removal => 1,
         LedgerEventKind::PermanentError => 2,
         LedgerEventKind::Moved => 3,
+        LedgerEventKind::Restored => 4,
     }
 }
 
@@ -95,6 +96,13 @@ pub(super) fn reason_number(reason: LedgerEventReason) -> u32 {
         LedgerEventReason::PermanentError => 2,
         LedgerEventReason::TemporaryErrors => 3,
         LedgerEventReason::OtherSpace => 4,
+        LedgerEventReason::RobotsTxt => 5,
+        LedgerEventReason::Noindex => 6,
+        LedgerEventReason::Noncanonical => 7,
+        LedgerEventReason::Duplicate => 8,
+        LedgerEventReason::TooLarge => 9,
+        LedgerEventReason::Allowed => 10,
+        LedgerEventReason::Fetched => 11,
     }
 }
 

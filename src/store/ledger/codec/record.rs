@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::ledger::key::LedgerKey;
 use crate::ledger::record::{
-    ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState,
+    ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, RemovalSource,
+    UnixMillis, VisitState,
 };
 use crate::ledger::removal::PendingRemoval;
 
@@ -25,6 +26,8 @@ pub(crate) struct StoredRecord {
 
 /// The number of the field with the key of the document.
 const CONTENT_KEY: u32 = 24;
+/// The number of the field with the source of a removal.
+const REMOVAL_SOURCE: u32 = 32;
 /// One more than the highest field number.
 const FIELD_COUNT: usize = 33;
 
@@ -59,7 +62,7 @@ record_fields! {
     1 crawler: write_text read_text;
     2 url: write_text read_text;
     3 visit_state: write_visit_state read_visit_state;
-    // And 5, the time of the removal.
+    // And 5 and 32, the time and the source of the removal.
     4 index_state: write_index_state read_index_state;
     6 status: write_status read_status;
     7 origin_status: write_optional_u16 read_optional_u16;
@@ -80,6 +83,7 @@ record_fields! {
     22 space: write_optional_text read_optional_text;
     23 temporary_errors: write_nonzero_u32 read_nonzero_u32;
     25 pending_removal: write_pending_removal read_pending_removal;
+    31 kept_since: write_time read_time;
 }
 
 /// Decodes a record; `None` if the bytes are not one.
@@ -180,13 +184,18 @@ fn read_optional_text(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<A
 }
 
 fn write_visit_state(to: &mut RecordWriter<'_>, tag: u32, state: &VisitState) {
-    let answered = *state == VisitState::Answered;
-    to.message.write_nonzero(tag, answered.into());
+    let number = match state {
+        VisitState::RefusedOnly => 0,
+        VisitState::Answered => 1,
+        VisitState::Failed => 2,
+    };
+    to.message.write_nonzero(tag, number);
 }
 
 fn read_visit_state(from: &RecordFields<'_>, tag: u32) -> FieldResult<VisitState> {
     Ok(match from.number(tag) {
         Some(1) => VisitState::Answered,
+        Some(2) => VisitState::Failed,
         Some(_) | None => VisitState::RefusedOnly,
     })
 }
@@ -195,17 +204,31 @@ fn write_index_state(to: &mut RecordWriter<'_>, tag: u32, state: &IndexState) {
     match state {
         IndexState::Never => {}
         IndexState::Possible => to.message.write_number(tag, Some(1)),
-        IndexState::Removed(at) => {
+        IndexState::Removed { at, by } => {
             to.message.write_number(tag, Some(2));
             write_time(to, tag + 1, &Some(*at));
+            let number = match by {
+                RemovalSource::Policy => 0,
+                RemovalSource::Site => 1,
+            };
+            to.message.write_nonzero(REMOVAL_SOURCE, number);
         }
+        IndexState::Restored => to.message.write_number(tag, Some(3)),
     }
 }
 
 fn read_index_state(from: &RecordFields<'_>, tag: u32) -> FieldResult<IndexState> {
     Ok(match (from.number(tag), from.time(tag + 1)) {
         (None | Some(0), _) => IndexState::Never,
-        (Some(2), Some(removed)) => IndexState::Removed(removed),
+        (Some(2), Some(at)) => IndexState::Removed {
+            at,
+            by: match from.number(REMOVAL_SOURCE) {
+                Some(1) => RemovalSource::Site,
+                // Earlier versions kept no record of other removals.
+                Some(_) | None => RemovalSource::Policy,
+            },
+        },
+        (Some(3), _) => IndexState::Restored,
         (Some(_), _) => IndexState::Possible,
     })
 }
@@ -360,8 +383,8 @@ mod tests {
         crawler: String,
         #[prost(string, tag = "2")]
         url: String,
-        #[prost(bool, tag = "3")]
-        entered: bool,
+        #[prost(uint32, tag = "3")]
+        entered: u32,
         #[prost(uint32, tag = "4")]
         indexed: u32,
         #[prost(sint64, optional, tag = "5")]
@@ -406,6 +429,10 @@ mod tests {
         content_key: Vec<u8>,
         #[prost(bytes = "vec", optional, tag = "25")]
         pending_removal: Option<Vec<u8>>,
+        #[prost(sint64, optional, tag = "31")]
+        kept_since: Option<i64>,
+        #[prost(uint32, tag = "32")]
+        removal_source: u32,
     }
 
     fn bytes_of(entry: &StoredRecord) -> Vec<u8> {
@@ -420,7 +447,10 @@ mod tests {
             crawler: "news".into(),
             url: "http://h.test/ä?q".into(),
             visit_state: VisitState::Answered,
-            index_state: IndexState::Removed(UnixMillis(7)),
+            index_state: IndexState::Removed {
+                at: UnixMillis(7),
+                by: RemovalSource::Site,
+            },
             status: RecordStatus(CrawlStatus::NotFound),
             origin_status: Some(404),
             code: Some(760),
@@ -452,6 +482,7 @@ mod tests {
                 rule: None,
                 revision: "3f9c2a1b".into(),
             })),
+            kept_since: Some(UnixMillis(1_767_225_600_126)),
         };
         let four = LedgerRecord {
             address: Some("192.0.2.7".parse().unwrap()),
@@ -461,8 +492,22 @@ mod tests {
             index_state: IndexState::Possible,
             ..LedgerRecord::default()
         };
+        let failed = LedgerRecord {
+            visit_state: VisitState::Failed,
+            index_state: IndexState::Removed {
+                at: UnixMillis(7),
+                by: RemovalSource::Policy,
+            },
+            ..LedgerRecord::default()
+        };
+        let restored = LedgerRecord {
+            index_state: IndexState::Restored,
+            ..LedgerRecord::default()
+        };
         for (record, content) in [
             (full, Some(LedgerKey([1; 16]))),
+            (failed, None),
+            (restored, None),
             (LedgerRecord::default(), None),
             (four, None),
             (perhaps, None),

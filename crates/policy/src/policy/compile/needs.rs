@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::policy::decide::DocumentNeeds;
 use crate::policy::field::Field;
 use crate::policy::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
+use crate::policy::options::removal;
 use crate::policy::options::schema::{
     BUDGET_NEW_URLS, DUPLICATE, MAX_DEPTH, NOINDEX, NONCANONICAL, ROBOTS_USAGE, UNMODIFIED,
 };
@@ -18,6 +19,9 @@ pub(super) fn needs_ledger(sources: OptionSources<'_>) -> bool {
             .into_iter()
             .any(|index| sources.ever_sets(index))
         || compares_content(sources)
+        || removal::OPTIONS
+            .into_iter()
+            .any(|index| sources.is_assigned(index))
         || sources
             .rules
             .iter()

@@ -13,7 +13,7 @@ use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 use crate::policy::rule::PolicyStage;
 
-pub use table::{MAPS, SPECS};
+pub use table::{MAPS, PRESETS, SPECS};
 
 pub const DISPOSITION: OptionIndex = option_index("disposition");
 pub const REJECT: OptionIndex = option_index("reject");
@@ -111,6 +111,20 @@ pub const OPEN_MAPS: [OpenMap; 2] = [
         description: "Fields and their values, which replace those of the request.",
     },
 ];
+
+/// A word in place of a map of options, or as the value of its key [`PRESET_KEY`]: a value for each
+/// option of the map.
+#[derive(Clone, Copy, Debug)]
+pub struct MapPreset {
+    /// The path of the map.
+    pub map: &'static str,
+    pub name: &'static str,
+    /// The keys of the map, each with a word.
+    pub values: &'static [(&'static str, &'static str)],
+}
+
+/// The key of a map with a preset, beside which other keys override the preset's values.
+pub const PRESET_KEY: &str = "preset";
 
 /// The descriptor of one option.
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +303,23 @@ pub fn specs_below(map: &str) -> impl Iterator<Item = &'static OptionSpec> {
     })
 }
 
+/// Returns the names of the presets of a map; empty for most maps.
+pub fn preset_names(map: &str) -> Vec<&'static str> {
+    let presets = PRESETS.iter().filter(|preset| preset.map == map);
+    presets.map(|preset| preset.name).collect()
+}
+
+/// Returns the options that a preset sets, each with its path and value.
+pub fn preset_values(map: &str, name: &str) -> impl Iterator<Item = (String, OptionValue)> {
+    PRESETS
+        .iter()
+        .filter(move |preset| preset.map == map && preset.name == name)
+        .flat_map(|preset| {
+            let values = preset.values.iter();
+            values.map(|(key, word)| (format!("{}.{key}", preset.map), OptionValue::Word(word)))
+        })
+}
+
 /// Returns the keys directly in a map, in the order of the table. The path of the outermost map is
 /// empty.
 pub fn keys_in(map: &str) -> Vec<&'static str> {
@@ -352,6 +383,29 @@ mod tests {
         assert_eq!(paths.len(), SPECS.len());
         for spec in SPECS {
             assert_eq!(specs_below(spec.path).count(), 0, "{}", spec.path);
+        }
+    }
+
+    #[test]
+    fn a_preset_sets_every_option_of_its_map_to_one_of_its_words() {
+        for preset in PRESETS {
+            let values: Vec<_> = preset_values(preset.map, preset.name).collect();
+            assert_eq!(
+                values.len(),
+                specs_below(preset.map).count(),
+                "{}",
+                preset.name
+            );
+            for (path, value) in values {
+                let (_, spec) = find_spec(&path).unwrap_or_else(|| panic!("{path}"));
+                let OptionShape::Word(words, _) = spec.shape else {
+                    panic!("{path}")
+                };
+                assert!(
+                    words.iter().any(|word| value == OptionValue::Word(word)),
+                    "{path}"
+                );
+            }
         }
     }
 

@@ -26,9 +26,34 @@ fn read_map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut
     } else {
         format!("`{path}`")
     };
+    let presets = schema::preset_names(path);
+    let first = all.len();
+    let mut preset = Vec::new();
     for entry in read::entries(node, &subject, problems) {
-        read_option(entry, path, all, problems);
+        if !presets.is_empty() && *entry.key.text == *schema::PRESET_KEY {
+            preset = read_preset(&entry.value, path, &presets, problems);
+        } else {
+            read_option(entry, path, all, problems);
+        }
     }
+    let own = all.get(first..).unwrap_or_default();
+    preset.retain(|option| own.iter().all(|own| own.path != option.path));
+    all.extend(preset);
+}
+
+/// Reads the name of a preset: the options that it sets.
+fn read_preset(
+    node: &Node,
+    map_path: &str,
+    names: &[&'static str],
+    problems: &mut Problems,
+) -> Vec<SourceOption> {
+    let Some(name) = read::fixed_word(node, names, problems) else {
+        return Vec::new();
+    };
+    schema::preset_values(map_path, name)
+        .map(|(path, value)| source_option(&node.place, path, value))
+        .collect()
 }
 
 fn read_option(
@@ -59,7 +84,15 @@ fn read_option(
     let is_map =
         schema::find_open_map(&path).is_some() || schema::specs_below(&path).next().is_some();
     if !is_map || key.contains('.') {
-        return problems.push(unknown_key(&entry.key, &schema::keys_in(map_path)));
+        let mut keys = schema::keys_in(map_path);
+        if !schema::preset_names(map_path).is_empty() {
+            keys.insert(0, schema::PRESET_KEY);
+        }
+        return problems.push(unknown_key(&entry.key, &keys));
+    }
+    let presets = schema::preset_names(&path);
+    if !presets.is_empty() && entry.value.spelling().is_some() {
+        return all.extend(read_preset(&entry.value, &path, &presets, problems));
     }
     if !resets_map(&entry.value, &path) {
         return read_map(&entry.value, &path, all, problems);

@@ -1,7 +1,8 @@
 //! The table of options.
 
-use super::{EssentialValues, OptionDeadline, OptionShape, OptionSpec, OptionSupport};
+use super::{EssentialValues, MapPreset, OptionDeadline, OptionShape, OptionSpec, OptionSupport};
 use super::{REJECT_WORD, STRIP_WORD, TAG_WORD};
+use crate::policy::options::removal::{BY_COUNT, BY_INTENT, KEEP, ONCE_MORE, REMOVE};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
 use crate::policy::traps::Trap;
 
@@ -251,6 +252,43 @@ pub const SPECS: &[OptionSpec] = &[
         "noindex",
         "The action for a response that forbids indexing.",
     ),
+    removal_row(
+        "removal.robots_txt",
+        KEEP,
+        "The site forbids the URL, by robots.txt or by its statements on uses.",
+    ),
+    intent_removal_row(
+        "removal.rule",
+        "A rule, the default, max_depth or a trap refuses it; by_intent: 760 and reject: gone remove.",
+    ),
+    intent_removal_row("removal.noindex", "The option noindex refuses it."),
+    intent_removal_row(
+        "removal.noncanonical",
+        "The option noncanonical refuses it.",
+    ),
+    intent_removal_row("removal.duplicate", "The option duplicate refuses it."),
+    removal_row("removal.too_large", KEEP, "It is larger than max_body."),
+    removal_row(
+        "removal.not_found",
+        REMOVE,
+        "The origin answers 404, or a soft error counts as one.",
+    ),
+    removal_row(
+        "removal.gone",
+        REMOVE,
+        "The origin answers 410, or a soft error counts as one.",
+    ),
+    removal_row(
+        "removal.bad_status",
+        ONCE_MORE,
+        "The origin answers another 4xx or 5xx that is a permanent error.",
+    ),
+    row(
+        "removal.error",
+        OptionShape::Word(&[BY_COUNT, REMOVE, KEEP, ONCE_MORE], BY_COUNT),
+        Until(Response),
+        "The exchange fails, or for a temporary error; by_count: a permanent one removes, and ledger.temporary_errors temporary ones in a row.",
+    ),
     row(
         "max_buffer",
         OptionShape::Size(1 << 20),
@@ -386,6 +424,10 @@ pub const MAPS: &[(&str, &str)] = &[
     ),
     ("recrawl", "When a URL may be fetched again."),
     (
+        "removal",
+        "The outcomes after which a page that an index may have is removed from it.",
+    ),
+    (
         "timeouts",
         "Timeouts for the origin, instead of the configured ones.",
     ),
@@ -394,6 +436,64 @@ pub const MAPS: &[(&str, &str)] = &[
         "request_headers",
         "Header fields of requests to the origin.",
     ),
+];
+
+const NORCONEX: [(&str, &str); 10] = [
+    ("robots_txt", REMOVE),
+    ("rule", REMOVE),
+    ("noindex", REMOVE),
+    ("noncanonical", REMOVE),
+    ("duplicate", REMOVE),
+    ("too_large", REMOVE),
+    ("not_found", REMOVE),
+    ("gone", REMOVE),
+    ("bad_status", ONCE_MORE),
+    ("error", ONCE_MORE),
+];
+
+const CLOUDVIEW: [(&str, &str); 10] = [
+    ("robots_txt", KEEP),
+    ("rule", BY_INTENT),
+    ("noindex", BY_INTENT),
+    ("noncanonical", BY_INTENT),
+    ("duplicate", BY_INTENT),
+    ("too_large", KEEP),
+    ("not_found", REMOVE),
+    ("gone", REMOVE),
+    ("bad_status", REMOVE),
+    ("error", BY_COUNT),
+];
+
+const OMNIFIND: [(&str, &str); 10] = [
+    ("robots_txt", KEEP),
+    ("rule", BY_INTENT),
+    ("noindex", KEEP),
+    ("noncanonical", KEEP),
+    ("duplicate", KEEP),
+    ("too_large", KEEP),
+    ("not_found", REMOVE),
+    ("gone", REMOVE),
+    ("bad_status", KEEP),
+    ("error", KEEP),
+];
+
+/// The words that stand for all values of a map of options.
+pub const PRESETS: &[MapPreset] = &[
+    MapPreset {
+        map: "removal",
+        name: "norconex",
+        values: &NORCONEX,
+    },
+    MapPreset {
+        map: "removal",
+        name: "cloudview",
+        values: &CLOUDVIEW,
+    },
+    MapPreset {
+        map: "removal",
+        name: "omnifind",
+        values: &OMNIFIND,
+    },
 ];
 
 const fn row(
@@ -445,6 +545,30 @@ const fn check_row(path: &'static str, description: &'static str) -> OptionSpec 
         path,
         OptionShape::Word(words, "pass"),
         Until(Document),
+        description,
+    )
+}
+
+/// The action for a page of the index after an outcome.
+const fn removal_row(
+    path: &'static str,
+    default: &'static str,
+    description: &'static str,
+) -> OptionSpec {
+    row(
+        path,
+        OptionShape::Word(&[REMOVE, KEEP, ONCE_MORE], default),
+        Until(Response),
+        description,
+    )
+}
+
+/// The action after an outcome whose refusals have the intent of the option `reject`.
+const fn intent_removal_row(path: &'static str, description: &'static str) -> OptionSpec {
+    row(
+        path,
+        OptionShape::Word(&[BY_INTENT, REMOVE, KEEP, ONCE_MORE], BY_INTENT),
+        Until(Response),
         description,
     )
 }

@@ -28,6 +28,15 @@ fn map(path: &str) -> Json {
         };
         keys.insert(key.to_owned(), option_or_map(&below));
     }
+    let presets = schema::preset_names(path);
+    if !presets.is_empty() {
+        let description =
+            "Values for all keys of this map; those that are given as well override them.";
+        keys.insert(
+            schema::PRESET_KEY.to_owned(),
+            described(description, &words(&presets)),
+        );
+    }
     json!({ "type": "object", "additionalProperties": false, "properties": keys })
 }
 
@@ -43,8 +52,19 @@ fn option_or_map(path: &str) -> Json {
     };
     described(
         schema::description(path),
-        &json!({ "anyOf": [map, { "enum": [null, "none"] }] }),
+        &json!({ "anyOf": [map, words_in_place_of_map(path)] }),
     )
+}
+
+/// Returns the words in place of a map: its presets, and those that reset it.
+fn words_in_place_of_map(path: &str) -> Json {
+    let mut all = vec![Json::Null];
+    let presets = schema::preset_names(path);
+    if presets.is_empty() {
+        all.push("none".into());
+    }
+    all.extend(presets.into_iter().map(Json::from));
+    json!({ "enum": all })
 }
 
 fn option(spec: &OptionSpec) -> Json {

@@ -1,0 +1,124 @@
+//! The outcomes after which a page may have to leave the index, and the action that the policy
+//! chooses for each of them.
+
+use super::reason::Reason;
+
+/// An outcome after which a page of the index may have to leave it: a key of the option `removal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RemovalOutcome {
+    /// The site forbids the URL, or the use that the crawler makes of it.
+    RobotsTxt,
+    /// The policy refuses the URL or its response.
+    Rule,
+    /// The document asks not to be indexed.
+    Noindex,
+    /// The document names another URL as its canonical one.
+    Noncanonical,
+    /// Another URL has the same document.
+    Duplicate,
+    /// The document is larger than the policy allows.
+    TooLarge,
+    /// 404, or a page that is recognised as one.
+    NotFound,
+    /// 410, or a page that is recognised as one.
+    Gone,
+    /// Another response that is a permanent error.
+    BadStatus,
+    /// The exchange failed, or the origin asks for patience: a temporary error, or a permanent one
+    /// without a response.
+    Error,
+}
+
+impl RemovalOutcome {
+    /// All outcomes, in the order of the documentation.
+    pub const ALL: [Self; 10] = [
+        Self::RobotsTxt,
+        Self::Rule,
+        Self::Noindex,
+        Self::Noncanonical,
+        Self::Duplicate,
+        Self::TooLarge,
+        Self::NotFound,
+        Self::Gone,
+        Self::BadStatus,
+        Self::Error,
+    ];
+
+    /// The key of the option `removal`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RobotsTxt => "robots_txt",
+            Self::Rule => "rule",
+            Self::Noindex => "noindex",
+            Self::Noncanonical => "noncanonical",
+            Self::Duplicate => "duplicate",
+            Self::TooLarge => "too_large",
+            Self::NotFound => "not_found",
+            Self::Gone => "gone",
+            Self::BadStatus => "bad_status",
+            Self::Error => "error",
+        }
+    }
+
+    /// Returns the outcome of a response that is a permanent error.
+    pub fn from_origin_status(status: u16) -> Self {
+        match status {
+            404 => Self::NotFound,
+            410 => Self::Gone,
+            _ => Self::BadStatus,
+        }
+    }
+
+    /// Returns the outcome of a refusal; `None` if it says nothing against the page. A soft error
+    /// has the outcome of the status that it is answered with.
+    pub fn from_reason(reason: Reason) -> Option<Self> {
+        use Reason as Of;
+        match reason {
+            Of::Rule | Of::Default | Of::TooDeep | Of::Trap => Some(Self::Rule),
+            Of::RobotsTxt | Of::Usage => Some(Self::RobotsTxt),
+            Of::Noindex => Some(Self::Noindex),
+            Of::Noncanonical => Some(Self::Noncanonical),
+            Of::Duplicate => Some(Self::Duplicate),
+            Of::BodyTooLarge => Some(Self::TooLarge),
+            Of::SoftError => Some(Self::NotFound),
+            Of::UpstreamDns
+            | Of::UpstreamConnect
+            | Of::UpstreamTls
+            | Of::UpstreamTimeout
+            | Of::UpstreamProtocol => Some(Self::Error),
+            Of::Undecided | Of::AmbiguousUrl | Of::Budget | Of::Premature | Of::Unmodified => None,
+            Of::RobotsUnreachable
+            | Of::RateLimited
+            | Of::QueueFull
+            | Of::HostBackoff
+            | Of::Stopped => None,
+            Of::IpProhibited
+            | Of::PortDenied
+            | Of::MethodDenied
+            | Of::UpgradeDenied
+            | Of::SchemeDenied
+            | Of::HostMismatch => None,
+            Of::RequestTooLarge
+            | Of::RequestTimeout
+            | Of::BadRequest
+            | Of::HeadersTooLarge
+            | Of::Loop => None,
+            Of::InternalError | Of::Unauthorized | Of::Overloaded | Of::ShuttingDown => None,
+        }
+    }
+}
+
+/// The action for a page of the index after such an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RemovalAction {
+    /// The page leaves the index at once.
+    Remove,
+    /// The page stays in the index.
+    Keep,
+    /// The page stays after the first such outcome, and leaves the index after a second one without
+    /// a good outcome between them.
+    OnceMore,
+    /// The page leaves the index after a permanent error, or after too many consecutive temporary
+    /// ones.
+    ByCount,
+}
