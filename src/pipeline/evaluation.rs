@@ -32,7 +32,7 @@ use super::permit::SendOptions;
 use super::refusal::{Refusal, recorded_url_detail};
 use super::shadow::ShadowEvaluation;
 use super::snapshot::PolicySnapshot;
-use super::stage::ledger::{LedgerEntry, LedgerRecall};
+use super::stage::ledger::{LedgerEntry, LedgerRecall, RequestConditions};
 use super::stage::robots;
 use super::stage::usage::RobotsUsageStatement;
 
@@ -248,10 +248,10 @@ impl Evaluation {
         }
     }
 
-    /// Adds that the validators in the request to the origin are the proxy's own.
-    pub fn add_own_conditions(&mut self) {
+    /// Sets the proxy's change to the conditions of the request to the origin.
+    pub fn set_conditions(&mut self, conditions: RequestConditions) {
         if let Some(entry) = &mut self.findings.ledger_entry {
-            entry.has_own_conditions = true;
+            entry.conditions = conditions;
         }
     }
 

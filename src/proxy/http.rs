@@ -424,9 +424,8 @@ impl<'a> Exchange<'a> {
                 .filter(|path| path.as_str() == target.path_and_query())
                 .map(Into::into)
         };
-        if recrawl::add_conditions(evaluation, &mut headers) {
-            evaluation.add_own_conditions();
-        }
+        let conditions = recrawl::set_conditions(evaluation, &mut headers);
+        evaluation.set_conditions(conditions);
         let mut body = std::mem::take(&mut self.upload);
         // The client may have waited for its host's turn in the middle of its body.
         body.restart_timers(evaluation.body_timeouts());

@@ -8,6 +8,7 @@ mod excluded;
 mod learned;
 mod recrawl;
 mod redirects;
+mod removals;
 mod statuses;
 
 use std::net::SocketAddr;
@@ -219,8 +220,9 @@ impl LedgerBench {
         });
     }
 
-    /// The events of the feed so far: kind, reason, and path.
+    /// The events of what is recorded so far: kind, reason, and path.
     pub(crate) fn events(&self) -> Vec<(LedgerEventKind, LedgerEventReason, String)> {
+        self.runtime.block_on(self.ledger.flush());
         let events = self.ledger.events(FeedCursor(0), 100).unwrap();
         fn path(url: &str) -> String {
             format!("/{}", url.splitn(4, '/').nth(3).unwrap())

@@ -38,8 +38,21 @@ pub(crate) struct LedgerEntry {
     pub(crate) base_depth: Option<u32>,
     /// The address that the request is sent to; before that is known, the address of the last fetch.
     pub(crate) address: Option<IpAddr>,
-    /// `true` if the request carries validators that the proxy has added.
-    pub(crate) has_own_conditions: bool,
+    /// The proxy's change to the conditions of the request.
+    pub(crate) conditions: RequestConditions,
+}
+
+/// The conditions of the request that the origin gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestConditions {
+    /// Those of the client, if it has any.
+    #[default]
+    Client,
+    /// The proxy has added the validators of the document that the crawler has.
+    Added,
+    /// The proxy has removed those of the client: the page was removed from the index, to which
+    /// only a document brings it back.
+    Removed,
 }
 
 /// The ledger's additions to a request.
@@ -82,7 +95,7 @@ pub(crate) fn recall(
             base_depth: depth.or(remembered).or(seed),
             address: record.as_ref().and_then(|record| record.address),
             record,
-            has_own_conditions: false,
+            conditions: RequestConditions::default(),
         },
     })
 }
@@ -133,8 +146,16 @@ fn depth_after_referer(evaluation: &Evaluation, ledger: &Ledger) -> Option<u32> 
 pub(crate) fn is_outdated(evaluation: &Evaluation) -> bool {
     evaluation.ledger_entry().is_some_and(|entry| {
         let now = entry.ledger.look_up(entry.key);
-        now.is_some() != entry.record.is_some() || last_fetched(&now) != last_fetched(&entry.record)
+        now.is_some() != entry.record.is_some()
+            || last_fetched(&now) != last_fetched(&entry.record)
+            || lacks_document(&now) != lacks_document(&entry.record)
     })
+}
+
+fn lacks_document(record: &Option<Arc<LedgerRecord>>) -> bool {
+    record
+        .as_ref()
+        .is_some_and(|record| record.lacks_document())
 }
 
 fn last_fetched(record: &Option<Arc<LedgerRecord>>) -> Option<UnixMillis> {

@@ -25,10 +25,11 @@ use crate::policy::options::checks::{self, CheckAction};
 use crate::policy::options::schema::{DUPLICATE, UNMODIFIED};
 use crate::urls::target::UrlTarget;
 
-use super::ledger::{LedgerEntry, attribute_to_option, url_key};
+use super::ledger::{LedgerEntry, RequestConditions, attribute_to_option, url_key};
 use super::outcome::OutcomeRecorder;
 
-/// The header fields that keep the proxy from adding its own conditions to a request.
+/// The header fields that can keep a 200 with the whole document from being the answer. The proxy adds no conditions to a
+/// request that has one of them.
 const CONDITION_HEADERS: [HeaderName; 6] = [
     IF_NONE_MATCH,
     IF_MODIFIED_SINCE,
@@ -43,16 +44,37 @@ pub(super) fn is_fetch(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Adds the validators of the document that the crawler has, so that the origin does not send it again only for it to be
-/// refused: under `unmodified: reject`, to a GET without conditions or ranges of its own. Returns `true` if it did.
-pub fn add_conditions(evaluation: &Evaluation, headers: &mut HeaderMap) -> bool {
-    let Some(record) = evaluation
+/// Changes the conditions of a request if the record of its URL requires it.
+///
+/// Removes those of the client while the index lacks the document: a 304 would leave it without. Else adds the validators
+/// of the document that the crawler has, so that the origin does not send it again only for it to be refused: under
+/// `unmodified: reject`, to a GET without conditions or ranges of its own.
+pub fn set_conditions(evaluation: &Evaluation, headers: &mut HeaderMap) -> RequestConditions {
+    let record = evaluation
         .ledger_entry()
         .and_then(|entry| entry.record.as_ref())
-        .filter(|record| has_document(record))
-    else {
-        return false;
-    };
+        .filter(|_| is_fetch(&evaluation.facts().method));
+    match record {
+        Some(record) if record.lacks_document() => remove_conditions(headers),
+        Some(record) if has_document(record) && add_conditions(evaluation, record, headers) => {
+            RequestConditions::Added
+        }
+        Some(_) | None => RequestConditions::Client,
+    }
+}
+
+fn remove_conditions(headers: &mut HeaderMap) -> RequestConditions {
+    let mut conditions = RequestConditions::Client;
+    for name in CONDITION_HEADERS {
+        if headers.remove(name).is_some() {
+            conditions = RequestConditions::Removed;
+        }
+    }
+    conditions
+}
+
+/// Returns `true` if it has added any.
+fn add_conditions(evaluation: &Evaluation, record: &LedgerRecord, headers: &mut HeaderMap) -> bool {
     let is_conditional = evaluation.facts().method == Method::GET
         && check_action(evaluation, UNMODIFIED) == CheckAction::Reject
         && !CONDITION_HEADERS
@@ -80,10 +102,16 @@ pub fn add_conditions(evaluation: &Evaluation, headers: &mut HeaderMap) -> bool 
 
 /// Returns whether the client or the proxy requested a 304.
 pub(crate) fn effective_conditional(evaluation: &Evaluation, client: Conditional) -> Conditional {
-    match evaluation.ledger_entry() {
-        Some(entry) if entry.has_own_conditions => Conditional::Yes,
-        Some(_) | None => client,
+    match request_conditions(evaluation) {
+        RequestConditions::Client => client,
+        RequestConditions::Added => Conditional::Yes,
+        RequestConditions::Removed => Conditional::No,
     }
+}
+
+fn request_conditions(evaluation: &Evaluation) -> RequestConditions {
+    let entry = evaluation.ledger_entry();
+    entry.map_or(RequestConditions::Client, |entry| entry.conditions)
 }
 
 /// Returns the values of `Crawl-Tag` for a response that the policy admits.
@@ -98,7 +126,7 @@ pub(crate) fn evaluate(
     let Some(entry) = evaluation.ledger_entry() else {
         return Ok(tags);
     };
-    if head.status == StatusCode::NOT_MODIFIED && entry.has_own_conditions {
+    if head.status == StatusCode::NOT_MODIFIED && entry.conditions == RequestConditions::Added {
         return Err(unmodified_refusal(evaluation, Stage::Response, head));
     }
     if !evaluation.policy().compares_content()
