@@ -86,7 +86,7 @@ TOLD = [
     lines(
         "Events by kind",
         "removal: remove the URL from the index. permanent_error: it failed permanently, and is in no index. moved: another "
-        "crawler has it.",
+        "crawler has it. restored: a removal no longer applies.",
         "cps",
         [("{{kind}}", f"sum by (kind) (rate({EVENTS}{{@}}[~]))")],
         stacked=True,
