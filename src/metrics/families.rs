@@ -195,6 +195,8 @@ metric_families! {
     robots_cache_entries: IntGauge, "crawlgate_robots_cache_entries", [],
         "Hosts whose robots.txt, or the lack of one, is cached; updated every few seconds.";
     ledger_urls: Gauges<CrawlStatus>, "crawlgate_ledger_urls", ["status"],
+    depth_unknown: IntCounter, "crawlgate_depth_unknown_total", [],
+        "Requests whose depth is unknown under a policy with max_depth or a condition on depth, which then have no effect.";
         "URLs in the ledger, per crawler, by their last Crawl-Status; updated every few seconds.";
     ledger_events: Counters<LedgerEventKind>, "crawlgate_ledger_events_total", ["kind"],
         "Events that the ledger has written to its feed; updated every few seconds.";

@@ -297,6 +297,13 @@ impl PolicyMetrics {
         }
     }
 
+    /// Counts a request whose depth is unknown, although the policy depends on it.
+    pub(crate) fn record_unknown_depth(&self) {
+        if let Some(families) = self.metrics.enabled_families() {
+            families.depth_unknown.inc();
+        }
+    }
+
     /// Counts a decision.
     pub(super) fn record_decision(&self, rule: u32, verdict: VerdictLabel) {
         let Some(series) = self.series(rule) else {

@@ -223,15 +223,19 @@ impl Evaluation {
 
     /// Adds the ledger's record of the URL. Returns `true` if rules may depend on the new facts.
     pub(crate) fn add_ledger_recall(&mut self, recall: LedgerRecall) -> bool {
-        let LedgerRecall {
-            entry,
-            depth,
-            presence,
-        } = recall;
-        let depth_changed = depth != self.facts.depth();
-        self.facts.set_ledger_facts(depth, presence);
+        let LedgerRecall { entry, presence } = recall;
+        let depth_changed = entry.depth != self.facts.depth();
+        self.facts.set_ledger_facts(entry.depth, presence);
         self.findings.ledger_entry = Some(entry);
-        depth_changed && self.snapshot.uses_depth
+        depth_changed && self.policy().uses_depth()
+    }
+
+    /// Returns `true` if the policy depends on the depth of URLs, and that of this one is unknown.
+    pub(crate) fn lacks_depth(&self) -> bool {
+        self.policy().uses_depth()
+            && self
+                .ledger_entry()
+                .is_some_and(|entry| entry.depth.is_none())
     }
 
     /// Evaluates the rules of the request stage again, with the facts known by now.

@@ -165,6 +165,11 @@ impl RequestFacts {
         self.depth
     }
 
+    /// Returns `true` if the crawler has stated that the URL is a start: `Crawl-Depth: 0`.
+    pub(crate) fn is_stated_start(&self) -> bool {
+        self.stated_depth == Some(0)
+    }
+
     /// Returns the `Referer`; empty if it is missing.
     pub(crate) fn referer(&self) -> &str {
         self.referer

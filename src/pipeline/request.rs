@@ -122,7 +122,11 @@ pub async fn admit_request<
         services,
         wait,
     };
-    Ok(run_until_permitted(&mut stages, facts, snapshot).await)
+    let result = run_until_permitted(&mut stages, facts, snapshot).await;
+    if result.evaluation.lacks_depth() {
+        result.evaluation.snapshot().counters.record_unknown_depth();
+    }
+    Ok(result)
 }
 
 struct RequestStages<'a, B, D, R> {

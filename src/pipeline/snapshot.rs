@@ -8,10 +8,6 @@ use tokio::sync::watch;
 
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
-use crate::policy::field::Field;
-use crate::policy::options::OptionValue;
-use crate::policy::options::schema::MAX_DEPTH;
-use crate::policy::rule::Rule;
 
 use super::document_rewrite::RewriteNeed;
 use super::header_effects::HeaderEffects;
@@ -38,8 +34,6 @@ pub struct PolicySnapshot {
     pub source: Arc<PolicySource>,
     /// `true` if the policy needs the ledger. Otherwise requests do not look it up.
     pub uses_ledger: bool,
-    /// `true` if a decision may depend on the depth of URLs.
-    pub(crate) uses_depth: bool,
     /// The policy, for records that are written after another policy may have become active.
     pub(crate) version: Arc<PolicyVersion>,
 }
@@ -60,17 +54,6 @@ impl PolicyVersion {
     }
 }
 
-/// Returns `true` if a condition names the depth, or `max_depth` is set.
-fn depends_on_depth(policy: &Policy) -> bool {
-    let mut found = policy
-        .possible_values(MAX_DEPTH)
-        .any(|(_, value)| *value != OptionValue::None);
-    for condition in policy.rules().iter().filter_map(Rule::condition) {
-        condition.for_each_field(&mut |field| found |= *field == Field::Depth);
-    }
-    found
-}
-
 impl PolicySnapshot {
     /// Prepares a policy for evaluation.
     pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
@@ -87,7 +70,6 @@ impl PolicySnapshot {
             shadow: None,
             source: Arc::default(),
             uses_ledger: policy.needs_ledger(),
-            uses_depth: depends_on_depth(&policy),
             version: Arc::new(version),
             policy,
         }

@@ -76,6 +76,8 @@ pub struct Policy {
     pub(crate) has_budgets: bool,
     /// `true` if it needs the ledger.
     pub(crate) needs_ledger: bool,
+    /// `true` if a decision may depend on the depth of URLs.
+    pub(crate) uses_depth: bool,
     /// `true` if it compares documents with earlier ones.
     pub(crate) compares_content: bool,
 }
@@ -111,6 +113,12 @@ impl Policy {
     /// `max_depth`, `budget.new_urls` or a condition on `depth`.
     pub fn needs_ledger(&self) -> bool {
         self.needs_ledger
+    }
+
+    /// Returns `true` if a decision may depend on the depth of URLs: `max_depth` is set anywhere, or
+    /// a condition names `depth`.
+    pub fn uses_depth(&self) -> bool {
+        self.uses_depth
     }
 
     /// Returns `true` if `unmodified` or `duplicate` is set to a value other than `pass` anywhere.

@@ -54,7 +54,7 @@ pub(crate) fn record_redirect(
         return;
     };
     admission.record_redirect(target);
-    if let Some(depth) = evaluation.ledger_entry().and_then(|entry| entry.base_depth) {
+    if let Some(depth) = evaluation.ledger_entry().and_then(|entry| entry.depth) {
         admission.record_redirect_depth(&evaluation.facts().crawler, target, depth);
     }
 }
@@ -72,7 +72,8 @@ fn class(evaluation: &Evaluation, admission: &AdmissionQueue) -> PriorityClass {
     if evaluation.facts().in_ledger() == LedgerPresence::Present {
         return PriorityClass::Refresh;
     }
-    if evaluation.facts().depth() == Some(0) {
+    let is_seed = evaluation.ledger_entry().is_some_and(|entry| entry.is_seed);
+    if is_seed || evaluation.facts().is_stated_start() {
         return PriorityClass::User;
     }
     let policy = evaluation.policy();

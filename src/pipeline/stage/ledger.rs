@@ -20,6 +20,7 @@ use crate::pipeline::schedules::unix_time;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision};
 use crate::policy::fact::LedgerPresence;
+use crate::policy::options::depth::DepthStart;
 use crate::policy::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
 use crate::policy::options::{self, OptionIndex, OptionSetter};
 use crate::policy::trail::Trail;
@@ -34,8 +35,10 @@ pub(crate) struct LedgerEntry {
     pub(crate) ledger: Ledger,
     pub(crate) key: LedgerKey,
     pub(crate) record: Option<Arc<LedgerRecord>>,
-    /// The depth that links in the document are counted from.
-    pub(crate) base_depth: Option<u32>,
+    /// The number of links between a start and the URL, if it is known. Links in the document are counted from it.
+    pub(crate) depth: Option<u32>,
+    /// `true` if the URL is one of the space's seeds.
+    pub(crate) is_seed: bool,
     /// The address that the request is sent to; before that is known, the address of the last fetch.
     pub(crate) address: Option<IpAddr>,
     /// The proxy's change to the conditions of the request.
@@ -59,7 +62,6 @@ pub enum RequestConditions {
 #[derive(Debug)]
 pub(crate) struct LedgerRecall {
     pub(crate) entry: LedgerEntry,
-    pub(crate) depth: Option<u32>,
     pub(crate) presence: LedgerPresence,
 }
 
@@ -75,15 +77,21 @@ pub(crate) fn recall(
         return None;
     }
     let key = request_key(evaluation, &facts.target);
-    let record = ledger.look_up(key);
+    let found = ledger.try_look_up(key);
+    // A record that cannot be read now is not a missing one.
+    let is_new = matches!(found, Ok(None));
+    let record = found.ok().flatten();
     let is_known = record.as_ref().is_some_and(|record| record.is_known());
-    let remembered = record.as_ref().and_then(|record| record.depth);
-    let found = find_depth(evaluation, ledger, admission);
-    let depth = found.map(|found| remembered.map_or(found, |remembered| found.min(remembered)));
-    // A request without a referer is a seed for what it links to, unless more is known.
-    let seed = facts.referer().is_empty().then_some(0);
+    let is_seed = is_seed(evaluation);
+    let shown = if is_seed {
+        Some(0)
+    } else {
+        shown_depth(evaluation, ledger, admission)
+    };
+    let recorded = record.as_ref().and_then(|record| record.depth);
+    let known = shown.into_iter().chain(recorded).min();
+    let is_start = known.is_none() && is_new && starts_without_referer(evaluation);
     Some(LedgerRecall {
-        depth,
         presence: if is_known {
             LedgerPresence::Present
         } else {
@@ -92,7 +100,8 @@ pub(crate) fn recall(
         entry: LedgerEntry {
             ledger: ledger.clone(),
             key,
-            base_depth: depth.or(remembered).or(seed),
+            depth: if is_start { Some(0) } else { known },
+            is_seed,
             address: record.as_ref().and_then(|record| record.address),
             record,
             conditions: RequestConditions::default(),
@@ -119,9 +128,33 @@ pub(super) fn url_key(
     LedgerKey::for_url(crawler.as_str(), &policy.key_url(trail, target))
 }
 
-/// Returns the number of links between a seed and the URL, as far as this request shows it: what the crawler states, else
-/// the least that follows from its `Referer` and from redirects.
-fn find_depth(evaluation: &Evaluation, ledger: &Ledger, admission: &AdmissionQueue) -> Option<u32> {
+/// Returns `true` if the URL is one of the seeds of the crawler's space, and those count.
+fn is_seed(evaluation: &Evaluation) -> bool {
+    let policy = evaluation.policy();
+    let space = evaluation.trail().space();
+    let Some(space) = space.and_then(|space| policy.spaces().get(space)) else {
+        return false;
+    };
+    let listed = |url: &UrlTarget| space.has_seed(url.as_str());
+    evaluation.facts().urls().any(listed)
+        && DepthStart::from_trail(policy, evaluation.trail()) != DepthStart::Header
+}
+
+/// Returns `true` if a URL of which nothing is known counts as a start because the request has no `Referer`. If something is
+/// known of the URL, the request is a retry, a link of a page with `Referrer-Policy: no-referrer`, or the like, which must
+/// not lower a depth.
+fn starts_without_referer(evaluation: &Evaluation) -> bool {
+    evaluation.facts().referer().is_empty()
+        && DepthStart::from_trail(evaluation.policy(), evaluation.trail()) == DepthStart::NoReferer
+}
+
+/// Returns the depth that this request shows: what the crawler states, else the least that follows from its `Referer`
+/// and from redirects.
+fn shown_depth(
+    evaluation: &Evaluation,
+    ledger: &Ledger,
+    admission: &AdmissionQueue,
+) -> Option<u32> {
     let facts = evaluation.facts();
     if facts.depth().is_some() {
         return facts.depth();

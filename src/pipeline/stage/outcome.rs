@@ -35,7 +35,7 @@ use crate::pipeline::sweep::sweep_late_record;
 use crate::policy::Policy;
 use crate::policy::options::checks::{self, CheckAction};
 use crate::policy::options::removal;
-use crate::policy::options::schema::DUPLICATE;
+use crate::policy::options::schema::{self, DUPLICATE};
 use crate::policy::space::SpaceIndex;
 use crate::policy::trail::Trail;
 use crate::store::ledger::LedgerUpdate;
@@ -146,7 +146,7 @@ pub fn record_early_refusal(
     // A refusal only because the address has refused another request is not an observation.
     let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
     let new = entry.record.is_none() && refusal.failure.is_none();
-    if unasked || new && record_choice(refusal) == RefusalRecording::Skip {
+    if unasked || new && record_choice(evaluation, refusal) == RefusalRecording::Skip {
         return;
     }
     if let Some(mut recorder) = OutcomeRecorder::for_request(evaluation) {
@@ -315,7 +315,7 @@ impl OutcomeRecorder {
                 crawl_status,
                 code,
                 removal: by_reason.map(choose),
-                recording: record_choice(refusal),
+                recording: record_choice(evaluation, refusal),
             });
         };
         // A page that a rule recognizes as an error counts as one.
@@ -437,7 +437,7 @@ impl OutcomeRecorder {
             url: target.shared(),
             crawler: crawler.shared_name(),
             space: space.map(|space| space.name.shared()),
-            depth: self.ledger_entry.base_depth,
+            depth: self.ledger_entry.depth,
             address: self.ledger_entry.address,
             source: source.map(Arc::from),
             revision: policy.shared_revision(),
@@ -524,10 +524,19 @@ impl DuplicateLookup {
     }
 }
 
-/// Applies the option `record` to the ledger: requests that the log keeps in full get a record.
-fn record_choice(refusal: &Refusal) -> RefusalRecording {
+/// Applies the option `record` to the ledger: requests that the log keeps in full get a record. A URL that is too deep also
+/// gets one by default: it has the depth, which the next request for the URL may not show.
+fn record_choice(evaluation: &Evaluation, refusal: &Refusal) -> RefusalRecording {
+    let records_by_log = || {
+        evaluation.trail().word(evaluation.policy(), schema::RECORD) == Some(schema::BY_LOG_WORD)
+    };
     match refusal.url_detail {
         UrlRetention::Full => RefusalRecording::Keep,
+        UrlRetention::Host | UrlRetention::None
+            if refusal.reason == Reason::TooDeep && records_by_log() =>
+        {
+            RefusalRecording::Keep
+        }
         UrlRetention::Host | UrlRetention::None => RefusalRecording::Skip,
     }
 }

@@ -68,7 +68,7 @@ const ROWS: &[StatusRow] = &[
         "a.test",
         "/deep",
         Noted,
-        Untouched,
+        Noted,
     ),
     (
         "REJECTED_FILTER",

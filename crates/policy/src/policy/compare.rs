@@ -268,12 +268,14 @@ fn diff_lists(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
     changes
 }
 
-/// The first list with a name is the effective one.
+/// Returns the lists of a policy, including the seeds of its spaces. The first list with a name is the effective one.
 fn lists_by_name(policy: &Policy) -> BTreeMap<&str, &PolicyList> {
+    let seeds = policy.spaces.all().iter();
     policy
         .lists
         .iter()
         .rev()
+        .chain(seeds.filter_map(|space| space.seeds.as_ref()))
         .map(|list| (&*list.name, list))
         .collect()
 }

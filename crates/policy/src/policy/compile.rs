@@ -137,6 +137,9 @@ fn compile_policy(
         spaces: &spaces,
         rules: &rules,
     };
+    if needs::uses_depth(sources) {
+        checks::check_depth_starts(source, drafts, problems);
+    }
     let url_rewriter = UrlRewriter::new(sources, replacements::compile_replacement);
     Policy {
         active_stages: active_stages(&rules),
@@ -148,6 +151,7 @@ fn compile_policy(
         traps: PreparedOption::from_sources(sources, schema::TRAPS, TrapSet::from_value),
         has_budgets: budget::has_limits(sources),
         needs_ledger: needs::needs_ledger(sources),
+        uses_depth: needs::uses_depth(sources),
         compares_content: needs::compares_content(sources),
         name: source.name.clone(),
         revision: source.revision.clone(),

@@ -8,6 +8,7 @@
 
 pub mod budget;
 pub mod checks;
+pub mod depth;
 pub mod header_fields;
 pub mod politeness;
 pub mod prepared;

@@ -4,6 +4,7 @@
 
 use crate::model::rule_id::Slug;
 
+use super::list::PolicyList;
 use super::options::{Assignment, OptionIndex, OptionValue};
 use super::rule::RuleIndex;
 
@@ -34,6 +35,8 @@ pub struct Space {
     /// The names of its crawlers. If there are none, the space is for all crawlers that are in no
     /// other.
     pub crawlers: Box<[Box<str>]>,
+    /// The URLs that they start from, if the policy lists them.
+    pub(crate) seeds: Option<PolicyList>,
     pub rules: RuleRange,
     /// The options, assigned after the document's and before any rule.
     pub options: Box<[Assignment]>,
@@ -42,6 +45,13 @@ pub struct Space {
 }
 
 impl Space {
+    /// Returns `true` if a canonical URL is one of the space's seeds.
+    pub fn has_seed(&self, url: &str) -> bool {
+        self.seeds
+            .as_ref()
+            .is_some_and(|seeds| seeds.items.contains(url))
+    }
+
     /// The value of an option in this space.
     pub(crate) fn value(&self, index: OptionIndex) -> Option<&OptionValue> {
         self.options

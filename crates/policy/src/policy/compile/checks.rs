@@ -9,10 +9,11 @@ use crate::policy::Policy;
 use crate::policy::cases::{Case, ExpectedVerdict};
 use crate::policy::decide::Verdict;
 use crate::policy::field::Field;
+use crate::policy::options::{OptionValue, schema};
 use crate::policy::rule::FilterKind;
-use crate::policy::source::tree::SourceFilter;
+use crate::policy::source::tree::{SourceFilter, SourcePolicy, SourceRuleBody};
 
-use super::drafts::RuleDrafts;
+use super::drafts::{RuleDrafts, RuleScope};
 
 /// Reports duplicate ids, and advises to name rules without an id: their positions change when
 /// rules move.
@@ -65,6 +66,44 @@ pub(super) fn check_filter(filter: &SourceFilter, problems: &mut Problems) {
         );
         let problem = Problem::warning(&atom.place, message).with_found(&*atom.word);
         problems.push(problem.with_help("use `forbid` with the unwanted values"));
+    }
+}
+
+/// Warns where depth is counted from seeds that no file lists.
+pub(super) fn check_depth_starts(
+    source: &SourcePolicy,
+    drafts: &RuleDrafts<'_>,
+    problems: &mut Problems,
+) {
+    let any_seeds = source.spaces.iter().any(|space| space.seeds.is_some());
+    let document = source.options.iter().map(|option| (option, any_seeds));
+    let spaces = source.spaces.iter().flat_map(|space| {
+        let options = space.options.iter();
+        options.map(|option| (option, space.seeds.is_some()))
+    });
+    let rules = drafts.all.iter().flat_map(|draft| {
+        let has_seeds = match draft.scope {
+            RuleScope::Space(at) => source
+                .spaces
+                .get(at)
+                .is_some_and(|space| space.seeds.is_some()),
+            RuleScope::Document | RuleScope::Global => any_seeds,
+        };
+        let options = match &draft.source.body {
+            SourceRuleBody::Group(group) => group.set.as_slice(),
+            SourceRuleBody::Filter(_) => &[],
+        };
+        options.iter().map(move |option| (option, has_seeds))
+    });
+    for (option, has_seeds) in document.chain(spaces).chain(rules) {
+        let counts_seeds = *option.path == *schema::DEPTH_START_PATH
+            && option.value == OptionValue::Word(schema::SEEDS_WORD);
+        if counts_seeds && !has_seeds {
+            let message = "no seeds are listed, so only `Crawl-Depth: 0` makes a URL a start: every other depth \
+                           is unknown, and an unknown depth exceeds no limit";
+            let problem = Problem::warning(&option.place, message).with_found(schema::SEEDS_WORD);
+            problems.push(problem.with_help("name a file with URLs in `seeds` of the space"));
+        }
     }
 }
 

@@ -126,7 +126,12 @@ impl ListTable {
     }
 }
 
-fn compile_items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> ListItems {
+/// Compiles the items of a list, and reports invalid ones.
+pub(super) fn compile_items(
+    kind: ListKind,
+    source: &SourceList,
+    problems: &mut Problems,
+) -> ListItems {
     if kind == ListKind::Addresses {
         let mut networks = Vec::new();
         for_each_item(&source.items, problems, |text| {

@@ -15,13 +15,19 @@ use crate::policy::rule::{EnforcementMode, PolicyStage, Rule};
 /// Returns `true` if a rule, including those in shadow mode, or an option uses the ledger.
 pub(super) fn needs_ledger(sources: OptionSources<'_>) -> bool {
     !sources.spaces.all().is_empty()
-        || [MIN_INTERVAL, AFTER_ERROR, MAX_DEPTH, BUDGET_NEW_URLS]
+        || [MIN_INTERVAL, AFTER_ERROR, BUDGET_NEW_URLS]
             .into_iter()
             .any(|index| sources.ever_sets(index))
         || compares_content(sources)
+        || uses_depth(sources)
         || removal::OPTIONS
             .into_iter()
             .any(|index| sources.is_assigned(index))
+}
+
+/// Returns `true` if `max_depth` can be set, or a rule tests the depth.
+pub(super) fn uses_depth(sources: OptionSources<'_>) -> bool {
+    sources.ever_sets(MAX_DEPTH)
         || sources
             .rules
             .iter()

@@ -5,15 +5,19 @@ use std::collections::BTreeMap;
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
+use crate::model::rule_id::Slug;
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
+use crate::policy::list::{ListKind, PolicyList};
 use crate::policy::rule::{EnforcementMode, RuleClass};
 use crate::policy::source::tree::{
-    LocatedText, SourceGlobalSpace, SourcePolicy, SourceRule, SourceRuleBody, SourceSpace,
+    LocatedText, SourceGlobalSpace, SourceList, SourcePolicy, SourceRule, SourceRuleBody,
+    SourceSpace,
 };
 use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
 
 use super::drafts::{RuleDraft, RuleDrafts, RuleScope, rule_condition};
+use super::lists::compile_items;
 use super::options::OptionCompiler;
 
 pub(super) fn compile_spaces(
@@ -31,6 +35,10 @@ pub(super) fn compile_spaces(
             .iter()
             .map(|name| name.value.clone())
             .collect(),
+        seeds: space
+            .seeds
+            .as_ref()
+            .map(|seeds| compile_seeds(&space.name.value, seeds, problems)),
         rules: drafts.range(RuleScope::Space(at)),
         options: options.space_assignments(&space.options, problems),
         options_path: format!("spaces.{}.options", space.name.value).into(),
@@ -58,6 +66,15 @@ pub(super) fn compile_spaces(
                 GlobalSpace::Rules(drafts.range(RuleScope::Global))
             }
         },
+    }
+}
+
+/// Compiles the seeds of a space to a list.
+fn compile_seeds(space: &Slug, source: &SourceList, problems: &mut Problems) -> PolicyList {
+    PolicyList {
+        name: format!("spaces.{space}.seeds").into(),
+        kind: ListKind::Urls,
+        items: compile_items(ListKind::Urls, source, problems),
     }
 }
 

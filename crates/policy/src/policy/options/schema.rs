@@ -21,6 +21,8 @@ pub const REJECT_STATUS: OptionIndex = option_index("reject_status");
 pub const RECORD: OptionIndex = option_index("record");
 pub const HTML_ONLY: OptionIndex = option_index("html_only");
 pub const MAX_DEPTH: OptionIndex = option_index("max_depth");
+pub const DEPTH_START_PATH: &str = "depth.start";
+pub const DEPTH_START: OptionIndex = option_index(DEPTH_START_PATH);
 pub const MAX_BODY: OptionIndex = option_index("max_body");
 pub const TUNNEL_UNDECIDED: OptionIndex = option_index("tunnel_undecided");
 pub const NONCANONICAL: OptionIndex = option_index("noncanonical");
@@ -49,6 +51,12 @@ pub const FOLLOW: OptionIndex = option_index("follow");
 
 /// The word with which `enforce_index` and `enforce_follow` remove content from a document.
 pub const STRIP_WORD: &str = "strip";
+/// The word with which `record` follows the log.
+pub const BY_LOG_WORD: &str = "by-log";
+/// The word with which `depth.start` counts from the seeds of a space.
+pub const SEEDS_WORD: &str = "seeds";
+/// The word with which `depth.start` counts only from URLs with `Crawl-Depth: 0`.
+pub const HEADER_WORD: &str = "header";
 /// The word with which a check marks responses.
 pub const TAG_WORD: &str = "tag";
 /// The word with which a check refuses responses.

@@ -242,7 +242,8 @@ impl PolicyParts {
         }
         if let Some(spaces) = map.take(SPACES.name) {
             let first = self.spaces.len() + 1;
-            self.spaces.extend(read_spaces(spaces, first, problems));
+            self.spaces
+                .extend(read_spaces(spaces, first, reader, problems));
         }
         map.finish(problems);
     }

@@ -5,21 +5,28 @@ use serde_json::{Value as Json, json};
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::model::rule_id::Slug;
+use crate::policy::list::ListKind;
 use crate::yaml::read::{self, MapReader, wrong_type};
 use crate::yaml::{MappingEntry, Node};
 
 use super::json_schema::SLUG_PATTERN;
 use super::key::{Key, properties};
 use super::option::read_options;
+use super::policy_reader::PolicyFileReader;
 use super::read_text;
 use super::rule::read_rules;
-use super::tree::{Located, LocatedText, SourceGlobalSpace, SourceSpace};
+use super::tree::{Located, LocatedText, SourceGlobalSpace, SourceList, SourceSpace};
 
 const NAME: Key = Key::schema("name", name_schema, "The space's name.");
 const CRAWLERS: Key = Key::definition(
     "crawlers",
     "texts",
     "The crawlers in it; a space without this key is for all other crawlers.",
+);
+const SEEDS: Key = Key::schema(
+    "seeds",
+    seeds_schema,
+    "A file with the URLs that these crawlers start from, one per line, relative to the policy; # begins a comment.",
 );
 const OPTIONS: Key = Key::definition(
     "options",
@@ -38,7 +45,7 @@ pub(super) fn json_schema() -> Json {
         "type": "object",
         "additionalProperties": false,
         "required": [NAME.name],
-        "properties": properties(&[NAME, CRAWLERS, OPTIONS, RULES]),
+        "properties": properties(&[NAME, CRAWLERS, SEEDS, OPTIONS, RULES]),
     })
 }
 
@@ -46,17 +53,31 @@ fn name_schema() -> Json {
     json!({ "type": ["string", "number"], "pattern": SLUG_PATTERN })
 }
 
+fn seeds_schema() -> Json {
+    json!({ "type": "string" })
+}
+
 /// Reads a list of spaces; `first` is the number of the first.
-pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) -> Vec<SourceSpace> {
+pub(super) fn read_spaces(
+    node: &Node,
+    first: usize,
+    reader: &mut PolicyFileReader<'_>,
+    problems: &mut Problems,
+) -> Vec<SourceSpace> {
     let items = read::items(node, "`spaces`", problems);
     items
         .iter()
         .zip(first..)
-        .filter_map(|(item, number)| read_space(item, number, problems))
+        .filter_map(|(item, number)| read_space(item, number, reader, problems))
         .collect()
 }
 
-fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSpace> {
+fn read_space(
+    node: &Node,
+    number: usize,
+    reader: &mut PolicyFileReader<'_>,
+    problems: &mut Problems,
+) -> Option<SourceSpace> {
     let mut map = MapReader::open(node, "a space", problems)?;
     let named = map.require(NAME.name, problems);
     let name = named
@@ -73,6 +94,9 @@ fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<Sou
         .take(CRAWLERS.name)
         .map(|node| read_crawlers(node, problems))
         .unwrap_or_default();
+    let seeds = map
+        .take(SEEDS.name)
+        .and_then(|node| read_seeds(node, reader, problems));
     let options = map
         .take(OPTIONS.name)
         .map(|node| read_options(node, problems))
@@ -86,8 +110,24 @@ fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<Sou
     Some(SourceSpace {
         name,
         crawlers,
+        seeds,
         options,
         rules,
+    })
+}
+
+fn read_seeds(
+    node: &Node,
+    reader: &mut PolicyFileReader<'_>,
+    problems: &mut Problems,
+) -> Option<SourceList> {
+    Some(SourceList {
+        name: Located {
+            place: node.place.clone(),
+            value: SEEDS.name.into(),
+        },
+        kind: Some(ListKind::Urls),
+        items: reader.read_list_file(node, problems)?,
     })
 }
 

@@ -93,6 +93,8 @@ pub struct SourceSpace {
     pub name: Located<Slug>,
     /// The crawlers in it. Empty for the space of all crawlers that are in no other space.
     pub crawlers: Vec<LocatedText>,
+    /// The URLs that they start from; the location of the name is that of the file's.
+    pub seeds: Option<SourceList>,
     pub options: Vec<SourceOption>,
     pub rules: Vec<SourceRule>,
 }

@@ -1,7 +1,7 @@
 //! The table of options.
 
+use super::{BY_LOG_WORD, HEADER_WORD, REJECT_WORD, SEEDS_WORD, STRIP_WORD, TAG_WORD};
 use super::{EssentialValues, MapPreset, OptionDeadline, OptionShape, OptionSpec, OptionSupport};
-use super::{REJECT_WORD, STRIP_WORD, TAG_WORD};
 use crate::policy::options::removal::{BY_COUNT, BY_INTENT, KEEP, ONCE_MORE, REMOVE};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
 use crate::policy::traps::Trap;
@@ -30,7 +30,7 @@ pub const SPECS: &[OptionSpec] = &[
     ),
     row(
         "record",
-        OptionShape::Word(&["by-log", "full", "host", "none"], "by-log"),
+        OptionShape::Word(&[BY_LOG_WORD, "full", "host", "none"], BY_LOG_WORD),
         Until(Document),
         "The part of a refused URL that is recorded; by-log: the whole URL if the refusal is logged, else its host.",
     ),
@@ -45,6 +45,12 @@ pub const SPECS: &[OptionSpec] = &[
         OptionShape::CountOrNone,
         Until(Request),
         "The maximum depth of allowed URLs.",
+    ),
+    row(
+        "depth.start",
+        OptionShape::Word(&["no_referer", SEEDS_WORD, HEADER_WORD], "no_referer"),
+        Until(Request),
+        "The URLs that links are counted from, besides those with Crawl-Depth: 0: those requested without Referer of which nothing is known; those in the seeds of the space; or none.",
     ),
     row(
         "max_body",
@@ -405,6 +411,7 @@ pub const SPECS: &[OptionSpec] = &[
 
 /// The maps of options, with their descriptions.
 pub const MAPS: &[(&str, &str)] = &[
+    ("depth", "How the depth of URLs is found."),
     ("robots", "How robots.txt is obeyed."),
     (
         "politeness",
