@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, PRAGMA};
 use http::{Method, request};
 
 use crate::metrics::record::UrlRetention;
@@ -78,20 +78,23 @@ pub struct RequestFacts {
     stated_depth: Option<u32>,
     depth: Option<u32>,
     in_ledger: LedgerPresence,
+    forces_recrawl: bool,
     year: u16,
     /// The requested URL, if the policy fetches another one instead.
     rewritten_from: Option<Box<UrlTarget>>,
 }
 
 impl RequestFacts {
-    /// Reads the facts from a request's head. A depth and a priority are read only for crawlers that may state them;
-    /// values that do not parse are ignored.
+    /// Reads the facts from a request's head. A depth, a priority and a forced recrawl count only for crawlers that may
+    /// state them; values that do not parse are ignored.
     pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
         let priority = if crawler.allows_hint(CrawlerHint::Priority) {
             parse_priority(&parts.headers)
         } else {
             None
         };
+        let forces_recrawl =
+            crawler.allows_hint(CrawlerHint::Recrawl) && requires_validation(&parts.headers);
         let mut facts = Self {
             target,
             crawler,
@@ -104,6 +107,7 @@ impl RequestFacts {
             stated_depth: None,
             depth: None,
             in_ledger: LedgerPresence::Absent,
+            forces_recrawl,
             year: DEFAULT_YEAR,
             rewritten_from: None,
         };
@@ -168,6 +172,11 @@ impl RequestFacts {
     /// Returns `true` if the crawler has stated that the URL is a start: `Crawl-Depth: 0`.
     pub(crate) fn is_stated_start(&self) -> bool {
         self.stated_depth == Some(0)
+    }
+
+    /// Returns `true` if the crawler requires a fetch now (`Cache-Control: no-cache`), and may.
+    pub(crate) fn forces_recrawl(&self) -> bool {
+        self.forces_recrawl
     }
 
     /// Returns the `Referer`; empty if it is missing.
@@ -328,6 +337,18 @@ fn parse_priority(headers: &HeaderMap) -> Option<Priority> {
         .get(CRAWL_PRIORITY)
         .and_then(|value| Priority::from_number(value.to_str().ok()?));
     number.or_else(|| Priority::from_urgency(&JoinedHeaders(headers).joined(&PRIORITY)?))
+}
+
+/// Returns `true` if no stored response may answer the request: `Cache-Control: no-cache`, or `Pragma: no-cache` from
+/// older clients (RFC 9111 sections 5.2.1.4 and 5.4).
+fn requires_validation(headers: &HeaderMap) -> bool {
+    [CACHE_CONTROL, PRAGMA].iter().any(|name| {
+        let values = headers.get_all(name).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|directive| directive.trim().eq_ignore_ascii_case("no-cache"))
+    })
 }
 
 /// Parses a whole number; a larger one than any depth counts as the largest.

@@ -67,7 +67,11 @@ fn config() -> String {
         .chain(profiles.map(|p| (p, p)))
     {
         listen.push_str(&format!("  - {{ addr: 127.0.0.1:0, crawler: {name} }}\n"));
-        let may = if name == "shop" { "[depth]" } else { "[]" };
+        let may = if name == "shop" {
+            "[depth, recrawl]"
+        } else {
+            "[]"
+        };
         crawlers.push_str(&format!(
             "  - {{ name: {name}, profile: {profile}, may: {may} }}\n"
         ));

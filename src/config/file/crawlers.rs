@@ -28,11 +28,12 @@ use super::key::{
 use super::values;
 
 /// The hints that this version reads from requests.
-const SUPPORTED_HINTS: [CrawlerHint; 4] = [
+const SUPPORTED_HINTS: [CrawlerHint; 5] = [
     CrawlerHint::Priority,
     CrawlerHint::Wait,
     CrawlerHint::Depth,
     CrawlerHint::Trace,
+    CrawlerHint::Recrawl,
 ];
 const PASSWORD_HELP: &str = "`crawlgate password` makes one";
 
@@ -246,7 +247,7 @@ const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
     ),
     ConfigKey::new(
         "may",
-        "The Crawl-* headers of its requests that are honoured.",
+        "The Crawl-* headers of its requests that are honoured; recrawl: Cache-Control: no-cache.",
         &CustomValue {
             read: |node, draft: &mut CrawlerDraft, context| {
                 draft.hints = read_hints(node, context.problems);

@@ -213,7 +213,9 @@ pub(crate) fn check_recrawl_interval(
     }
     let intervals = recrawl::RecrawlIntervals {
         // A document that had to leave the index may be fetched again at once.
-        min_interval: option.min_interval.filter(|_| has_document(record)),
+        min_interval: option
+            .min_interval
+            .filter(|_| has_document(record) && !evaluation.facts().forces_recrawl()),
         after_error: option.after_error,
     };
     let Some(remaining) = recrawl::time_until_recrawl(record, intervals, now(admission)) else {

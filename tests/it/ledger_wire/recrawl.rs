@@ -49,6 +49,43 @@ fn a_url_is_not_fetched_again_before_its_time() {
 }
 
 #[test]
+fn a_permitted_crawler_forces_a_fetch() {
+    let options = "  recrawl: { min_interval: 1h, after_error: 1h }";
+    let bench = LedgerBench::new(&policy(options, ""), |head| match path(head) {
+        "/fails" => bare(503, ""),
+        _ => None,
+    });
+    let ask = |path, fields: &str| bench.ask_as("shop", &bench.url("a.test", path), fields);
+    bench.get("/p");
+    assert_eq!(ask("/p", "").status, 200);
+    bench.until_known("shop", "/p");
+    for (fields, status) in [
+        ("", 451),
+        ("Cache-Control: max-age=0\r\n", 451),
+        ("Cache-Control: no-cache=x\r\n", 451),
+        ("Cache-Control: no-cache\r\n", 200),
+        (
+            "Cache-Control: max-age=0\r\nCache-Control: No-Cache\r\n",
+            200,
+        ),
+        ("Cache-Control: max-age=0, no-cache\r\n", 200),
+        ("Pragma: no-cache\r\n", 200),
+    ] {
+        let before = bench.heads().len();
+        assert_eq!(ask("/p", fields).status, status, "{fields}");
+        let sent = bench.heads().len() - before;
+        assert_eq!(sent, usize::from(status == 200), "{fields}");
+    }
+    let other = bench.get_with("/p", "Cache-Control: no-cache\r\n");
+    assert_eq!(other.value("crawl-reason"), "premature", "it may not");
+    // An error is given its time.
+    assert_eq!(ask("/fails", "").status, 503);
+    bench.until_known("shop", "/fails");
+    let again = ask("/fails", "Cache-Control: no-cache\r\n");
+    assert_eq!(again.value("crawl-reason"), "premature");
+}
+
+#[test]
 fn a_head_does_not_begin_the_interval() {
     let bench = LedgerBench::new(&policy("  recrawl: { min_interval: 1h }", ""), |_| None);
     assert_eq!(bench.send("HEAD", "/p").status, 200);

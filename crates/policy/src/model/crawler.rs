@@ -115,17 +115,20 @@ pub enum CrawlerHint {
     Depth,
     /// `Crawl-Trace`.
     Trace,
+    /// `Cache-Control: no-cache`, which then overrides `recrawl.min_interval`.
+    Recrawl,
     /// `Warcprox-Meta`.
     Warcprox,
 }
 
 impl CrawlerHint {
     /// All hints, in the order of the documentation.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Priority,
         Self::Wait,
         Self::Depth,
         Self::Trace,
+        Self::Recrawl,
         Self::Warcprox,
     ];
 
@@ -136,6 +139,7 @@ impl CrawlerHint {
             Self::Wait => "wait",
             Self::Depth => "depth",
             Self::Trace => "trace",
+            Self::Recrawl => "recrawl",
             Self::Warcprox => "warcprox",
         }
     }
