@@ -5,6 +5,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "this file is where time is read")]
 
+pub mod date_time;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

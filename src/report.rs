@@ -12,3 +12,4 @@ pub mod explanation;
 pub mod ledger;
 pub mod record;
 pub mod response;
+pub mod url_filter;

@@ -79,6 +79,21 @@ KEPT = [
         [("{{reason}}", f"sum by (reason) (rate({BY_MEMORY}[~]))")],
         stacked=True,
     ),
+    lines(
+        "URLs by code",
+        "OmniFind's code of the last refusal or failure. 760: the URL must leave the index. 761: it stays, since another "
+        "crawler has it.",
+        "short",
+        [("{{code}}", "sum by (code) (crawlgate_ledger_codes{@}) > 0")],
+        stacked=True,
+    ),
+    lines(
+        "Requests of unknown depth",
+        "Requests under a policy with max_depth or a condition on depth, to which neither applies because their depth is "
+        "unknown.",
+        "reqps",
+        [("{{instance}}", "sum by (instance) (rate(crawlgate_depth_unknown_total{@}[~]))")],
+    ),
 ]
 
 TOLD = [

@@ -1,9 +1,10 @@
-//! The URL ledger, its events and the sweep: `/api/v1/urls`, `/api/v1/events` and `/api/v1/ledger`.
+//! The URL ledger, its events, deletions and the sweep: `/api/v1/urls`, `/api/v1/events` and `/api/v1/ledger`.
 //!
-//! Reads run on threads that may block, at most `MAX_CONCURRENT_READS` at once and each for a limited time. A filter that
+//! Reads and deletions run on threads that may block, at most `MAX_CONCURRENT_READS` at once and each for a limited time. A filter that
 //! few URLs match therefore returns those found so far, and where to continue.
 
 mod events;
+mod forget;
 mod sweep;
 mod urls;
 

@@ -57,6 +57,7 @@ const ROUTES: &[Route] = &[
     Route::fixed("/api/v1/events", Read, Token, Handler::Events),
     Route::fixed("/api/v1/ledger", Read, Token, Handler::Ledger),
     Route::fixed("/api/v1/ledger/sweep", Post, Token, Handler::Sweep),
+    Route::fixed("/api/v1/ledger/forget", Post, Token, Handler::Forget),
     Route::fixed("/api/v1/openapi.json", Read, Token, Handler::OpenApi),
     Route::fixed("/ui", Read, Token, Handler::Page),
     Route::item("/ui/{file}", Read, Token, |name| {
@@ -105,6 +106,7 @@ enum Handler<'p> {
     Events,
     Ledger,
     Sweep,
+    Forget,
     OpenApi,
     Page,
     Ui(Asset),
@@ -255,6 +257,7 @@ impl AdminServer {
             Handler::Events => api.ledger.list_events(query).await,
             Handler::Ledger => api.ledger.show_stats().await,
             Handler::Sweep => api.ledger.start_sweep(body).await,
+            Handler::Forget => api.ledger.forget(body).await,
             Handler::OpenApi => text_response(StatusCode::OK, "application/json", OPENAPI.into()),
             Handler::Page => Asset::PAGE.response(&head.headers),
             Handler::Ui(asset) => asset.response(&head.headers),

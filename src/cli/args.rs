@@ -18,7 +18,8 @@ pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, She
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
 pub(crate) use ledger::{
     LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs,
-    LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, LedgerSweepArgs,
+    LedgerForgetArgs, LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs,
+    LedgerSweepArgs,
 };
 pub(crate) use policy::{
     CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, TestArgs, TestFormat,
@@ -96,7 +97,7 @@ pub(crate) enum Command {
     /// Stop requests by host, crawler or rule in a running proxy; list and lift stops
     #[command(after_help = STOP_HELP)]
     Stop(StopArgs),
-    /// List, count, export and sweep the URLs in the ledger
+    /// List, count, export, sweep and forget the URLs in the ledger
     Ledger(LedgerArgs),
     /// Print the JSON Schema of policies or configurations, for editors
     #[command(after_help = SCHEMA_HELP)]

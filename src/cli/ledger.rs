@@ -1,5 +1,6 @@
-//! `crawlgate ledger`: lists, counts, exports and sweeps the URLs of the ledger.
+//! `crawlgate ledger`: lists, counts, exports, sweeps and forgets the URLs of the ledger.
 
+mod forget;
 mod rows;
 mod source;
 mod sweep;
@@ -11,7 +12,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use serde_json::Value as Json;
 
+use crate::clock::Clock;
 use crate::ledger::filter::LedgerFilter;
+use crate::report::url_filter;
 
 use super::Exit;
 use super::admin_client::get_u64;
@@ -33,6 +36,7 @@ pub(super) fn run(command: &LedgerCommand) -> Exit {
         LedgerCommand::Stats(args) => show_stats(args),
         LedgerCommand::Export(args) => export(args),
         LedgerCommand::Sweep(args) => sweep::run(args),
+        LedgerCommand::Forget(args) => forget::run(args),
     };
     result.unwrap_or_else(|exit| exit)
 }
@@ -83,11 +87,10 @@ fn open_source(
     source_args: &LedgerSourceArgs,
     filter_args: &LedgerFilterArgs,
 ) -> Result<(LedgerSource, LedgerFilterInput), Exit> {
-    let pairs = filter_args.to_pairs();
+    let pairs = filter_args.to_pairs(Clock::system().wall_time());
     let mut parsed = LedgerFilter::default();
     for (key, value) in &pairs {
-        parsed
-            .set(key, value)
+        url_filter::set(&mut parsed, key, value)
             .map_err(|error| report_invalid(&format!("--{key}: {error}")))?;
     }
     Ok((
@@ -167,6 +170,11 @@ fn stats_text(stats: &Json) -> String {
     counts.sort_by_key(|(status, count)| (std::cmp::Reverse(*count), *status));
     for (status, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         let _ = writeln!(text, "{count:>14}    {status}");
+    }
+    let by_code = stats.get("by_code").and_then(Json::as_object);
+    for (code, count) in by_code.into_iter().flatten() {
+        let count = count.as_u64().unwrap_or(0);
+        let _ = writeln!(text, "{count:>14}    with code {code}");
     }
     for (key, label) in [
         ("last_event", "events were emitted"),

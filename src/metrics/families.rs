@@ -6,6 +6,7 @@
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::robots::agent::RobotsTokenSource;
@@ -194,12 +195,14 @@ metric_families! {
          default (there is none).";
     robots_cache_entries: IntGauge, "crawlgate_robots_cache_entries", [],
         "Hosts whose robots.txt, or the lack of one, is cached; updated every few seconds.";
-    ledger_urls: Gauges<CrawlStatus>, "crawlgate_ledger_urls", ["status"],
     depth_unknown: IntCounter, "crawlgate_depth_unknown_total", [],
         "Requests whose depth is unknown under a policy with max_depth or a condition on depth, which then have no effect.";
+    ledger_urls: Gauges<CrawlStatus>, "crawlgate_ledger_urls", ["status"],
         "URLs in the ledger, per crawler, by their last Crawl-Status; updated every few seconds.";
+    ledger_codes: Gauges<OmnifindCode>, "crawlgate_ledger_codes", ["code"],
+        "URLs in the ledger, per crawler, by OmniFind's code of their last refusal or failure; updated every few seconds.";
     ledger_events: Counters<LedgerEventKind>, "crawlgate_ledger_events_total", ["kind"],
-        "Events that the ledger has written to its feed; updated every few seconds.";
+        "Events that the ledger has written to its feed since the start of the process; updated every few seconds.";
     ledger_queue: IntGauge, "crawlgate_ledger_queue", [],
         "Changes of the ledger that are not on disk yet, limited by ledger.queue; updated every few seconds.";
     ledger_waits: IntCounter, "crawlgate_ledger_waits_total", [],

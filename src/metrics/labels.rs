@@ -5,6 +5,7 @@
 mod decision;
 mod request;
 
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
@@ -97,6 +98,19 @@ pub(super) use label_values;
 
 label_set!(CrawlStatus);
 label_set!(LedgerEventKind);
+
+impl LabelSet for OmnifindCode {
+    const COUNT: usize = Self::ALL.len();
+
+    fn all() -> Vec<Vec<&'static str>> {
+        Self::ALL.map(|code| vec![code.as_str()]).into()
+    }
+
+    fn index(self) -> usize {
+        OmnifindCode::index(self)
+    }
+}
+
 label_set!(RobotsTokenSource);
 
 impl LabelSet for RobotsFetchOutcome {

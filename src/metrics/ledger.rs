@@ -1,5 +1,6 @@
 //! Metrics of the ledger and its feed. The ledger keeps its own counts, which are copied here every few seconds.
 
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::model::crawl_status::CrawlStatus;
 
@@ -11,6 +12,8 @@ use super::series::gauge_value;
 pub struct LedgerCounts {
     /// The number of URLs by status, in the order of [`CrawlStatus::ALL`].
     pub urls: [u64; CrawlStatus::ALL.len()],
+    /// The number of URLs by code, in the order of [`OmnifindCode::ALL`].
+    pub codes: [u64; OmnifindCode::ALL.len()],
     /// The number of events since the start, in the order of [`LedgerEventKind::ALL`].
     pub events: [u64; LedgerEventKind::ALL.len()],
     /// The number of changes that are not on disk.
@@ -30,6 +33,9 @@ impl Metrics {
     pub fn set_ledger(&self, counts: &LedgerCounts) {
         let families = self.families();
         for (gauge, count) in families.ledger_urls.iter().zip(counts.urls) {
+            gauge.set(gauge_value(count));
+        }
+        for (gauge, count) in families.ledger_codes.iter().zip(counts.codes) {
             gauge.set(gauge_value(count));
         }
         families.ledger_queue.set(gauge_value(counts.queue));

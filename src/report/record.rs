@@ -8,10 +8,11 @@ use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
 use crate::ledger::key::LedgerKey;
+use crate::ledger::observation::FailureKind;
 use crate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
 
 /// The keys of the document, in the order of the table's columns.
-pub const COLUMNS: [&str; 24] = [
+pub const COLUMNS: [&str; 25] = [
     "key",
     "crawler",
     "url",
@@ -36,6 +37,7 @@ pub const COLUMNS: [&str; 24] = [
     "etag",
     "last_modified",
     "content",
+    "error",
 ];
 
 /// Returns the document of a record.
@@ -71,6 +73,7 @@ pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
         "etag": record.validators.etag.as_deref(),
         "last_modified": record.validators.last_modified.as_deref(),
         "content": record.content_hash.as_ref().map(|hash| hex(hash)),
+        "error": record.error.map(FailureKind::as_str),
     })
 }
 

@@ -8,6 +8,7 @@ use crate::admin::health::{CheckState, HealthCheck};
 use crate::clock::Clock;
 use crate::config::settings::{EventsConfig, LedgerConfig, LedgerMode, Settings};
 use crate::feed;
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::ledger::record::UnixMillis;
 use crate::metrics::Metrics;
@@ -159,6 +160,7 @@ fn ledger_counts(stats: &LedgerStats) -> LedgerCounts {
     let mut events = stats.events.values().copied();
     LedgerCounts {
         urls: CrawlStatus::ALL.map(|status| stats.urls.get(&status).copied().unwrap_or(0)),
+        codes: OmnifindCode::ALL.map(|code| stats.codes.get(&code).copied().unwrap_or(0)),
         events: LedgerEventKind::ALL.map(|_| events.next().unwrap_or(0)),
         queue: stats.queued as u64,
         waits: stats.waits,

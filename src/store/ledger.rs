@@ -29,18 +29,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::{LedgerEvent, LedgerEventKind};
+use crate::ledger::filter::LedgerFilter;
 use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::UrlObservation;
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::transition::ErrorTolerance;
 use crate::model::crawl_status::CrawlStatus;
 
-use database::{LedgerDatabase, LedgerLocation, LedgerReadView, RetentionCutoff};
+use database::{
+    LedgerDatabase, LedgerLocation, LedgerReadView, LedgerWriterState, RetentionCutoff,
+};
 pub use database::{LedgerOpenError, LedgerUnavailable};
 use inner::LedgerInner;
 use memtable::Memtable;
-use queue::{LedgerQueue, WriterCommand};
+use queue::{LedgerQueue, UrlCounts, WriterCommand};
 use writer::LedgerWriter;
 
 /// The delay before a failing disk is tried again.
@@ -97,8 +101,14 @@ pub enum LedgerFullAction {
 pub struct LedgerStats {
     /// The number of URLs by status; statuses without a URL are left out.
     pub urls: BTreeMap<CrawlStatus, u64>,
-    /// The number of events written since the start, by kind.
+    /// The number of URLs by OmniFind's code; codes without a URL are left out.
+    pub codes: BTreeMap<OmnifindCode, u64>,
+    /// The number of events written since the start of the process, by kind.
     pub events: BTreeMap<LedgerEventKind, u64>,
+    /// The number of events by kind, including those of earlier processes, from `events_counted_from` on.
+    pub total_events: BTreeMap<LedgerEventKind, u64>,
+    /// The first event in `total_events`: 1, unless a version that did not count has written earlier ones.
+    pub events_counted_from: FeedCursor,
     pub last_event: FeedCursor,
     /// The number of changes that are not on disk yet.
     pub queued: usize,
@@ -185,19 +195,17 @@ impl Ledger {
         let record_cache_bytes = settings.cache / 4;
         let page_cache_bytes = settings.cache / 4;
         let database = LedgerDatabase::open(&location, page_cache_bytes)?;
-        let state = database
+        let mut state = database
             .writer_state()
             .map_err(|error| location.open_error(error))?;
+        let has_counts = state.counted_from > 0 || state.turn == 0;
+        if !has_counts {
+            count_events(&database, &mut state).map_err(|error| location.open_error(error))?;
+        }
+        state.counted_from = state.counted_from.max(1);
         let records = database
             .record_count()
             .map_err(|error| location.open_error(error))?;
-        let urls = CrawlStatus::ALL.map(|status| {
-            state
-                .urls
-                .get(&codec::status_number(status))
-                .copied()
-                .unwrap_or_default()
-        });
         let inner = LedgerInner {
             tolerance: settings.tolerance,
             memtable: Memtable::new(
@@ -207,8 +215,13 @@ impl Ledger {
             ),
             view: LedgerReadView::default(),
             closing: AtomicBool::new(false),
-            queue: LedgerQueue::new(settings.queue, settings.on_full, urls),
+            queue: LedgerQueue::new(settings.queue, settings.on_full, stored_counts(&state)),
             events: LedgerEventKind::ALL.map(|_| AtomicU64::new(0)),
+            total_events: LedgerEventKind::ALL.map(|kind| {
+                let number = codec::event::kind_number(kind);
+                AtomicU64::new(state.events.get(&number).copied().unwrap_or_default())
+            }),
+            events_counted_from: state.counted_from,
             last_event: watch::Sender::new(state.event),
             failing: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -224,6 +237,18 @@ impl Ledger {
             .view
             .publish(&database)
             .map_err(|error| location.open_error(error))?;
+        if !has_counts {
+            let failing = redb::StorageError::Corrupted(LedgerUnavailable.to_string());
+            let by_code = inner
+                .count_codes()
+                .map_err(|LedgerUnavailable| location.open_error(failing))?;
+            inner.queue.set_code_counts(by_code);
+            state.codes = OmnifindCode::ALL
+                .into_iter()
+                .map(|code| u32::from(code.number()))
+                .zip(by_code)
+                .collect();
+        }
         let inner = Arc::new(inner);
         let writer = LedgerWriter::new(Arc::clone(&inner), database, state);
         let thread = Builder::new()
@@ -302,6 +327,15 @@ impl Ledger {
                 Err(LedgerUnavailable) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
+    }
+
+    /// Deletes the record of a URL if it matches the filter, without an event. Returns `true` if there was one. Does not
+    /// wait for room in the queue: follow many of these with [`Self::flush`].
+    ///
+    /// # Errors
+    /// If the disk fails, or the writer has ended.
+    pub fn forget(&self, key: LedgerKey, filter: &LedgerFilter) -> Result<bool, LedgerUnavailable> {
+        self.inner().forget(key, filter)
     }
 
     /// Waits until everything recorded so far is on disk, or is lost because the writer has ended.
@@ -400,6 +434,36 @@ impl Ledger {
     fn inner(&self) -> &LedgerInner {
         &self.0.inner
     }
+}
+
+/// Returns the numbers of URLs on disk.
+fn stored_counts(state: &LedgerWriterState) -> UrlCounts {
+    UrlCounts {
+        by_status: CrawlStatus::ALL.map(|status| {
+            let count = state.urls.get(&codec::status_number(status));
+            count.copied().unwrap_or_default()
+        }),
+        by_code: OmnifindCode::ALL.map(|code| {
+            let count = state.codes.get(&code.number().into());
+            count.copied().unwrap_or_default()
+        }),
+    }
+}
+
+/// Counts the events of a file of a version that did not: those that have not expired.
+fn count_events(
+    database: &LedgerDatabase,
+    state: &mut LedgerWriterState,
+) -> Result<(), redb::Error> {
+    // Without events on disk, counting starts with the next one.
+    state.counted_from = state.event + 1;
+    database.for_each_event(|number, kind| {
+        state.counted_from = state.counted_from.min(number);
+        *state
+            .events
+            .entry(codec::event::kind_number(kind))
+            .or_default() += 1;
+    })
 }
 
 impl fmt::Debug for Ledger {

@@ -99,7 +99,7 @@ fn the_whole_ledger_is_listed_and_exported() {
             &folder,
             &["list", "--offline", "--host", "*.b.test", "--code", "760"]
         ),
-        "2026-01-01T00:00:00.000Z  news          REJECTED_FILTER               -  760  http://www.b.test/\n"
+        "2026-01-01T00:00:00.000Z  news          REJECTED_FILTER               -  760  -            http://www.b.test/\n"
     );
     assert_eq!(
         run(
@@ -278,4 +278,100 @@ fn a_running_proxy_is_queried() {
         swept.stdout.contains("1 of 1 URLs were evaluated"),
         "{swept:?}"
     );
+    // It is forgotten under the key of the policy, and counts as new.
+    for (arguments, code, part) in [
+        (
+            &["forget", &url(&origin, "/x?sid=9"), "--dry-run"][..],
+            0,
+            "1 records would be deleted",
+        ),
+        (
+            &["forget", &url(&origin, "/x?sid=9"), "--crawler", "lab"],
+            0,
+            "0 records were deleted",
+        ),
+        (&["forget", "--host", "a.test"], 0, "1 records were deleted"),
+        (&["forget", "--host", "a.test"], 0, "0 records were deleted"),
+        (&["list"], 0, "no URL"),
+    ] {
+        let output = run(&gate, &address, arguments);
+        assert_eq!(output.code, code, "{arguments:?}: {output:?}");
+        assert!(output.stdout.contains(part), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn records_are_forgotten_in_the_files() {
+    let folder = folder();
+    let forget = |arguments: &[&str]| {
+        let output = ledger(
+            folder.path(),
+            &[&["forget", "--offline"], arguments].concat(),
+        );
+        (output.code, output.stdout + &output.stderr)
+    };
+    let total = || {
+        let stats = ledger(folder.path(), &["stats", "--offline", "--format", "json"]).stdout;
+        serde_json::from_str::<Json>(&stats).unwrap()["urls"]
+            .as_u64()
+            .unwrap()
+    };
+    for (arguments, code, part) in [
+        (
+            &["--host", "*.b.test", "--dry-run"][..],
+            0,
+            "2 records would be deleted",
+        ),
+        (&["--prefix", "http://a.test/"], 2, "add --yes"),
+        (&["--host", "a b"], 2, "--host"),
+        (
+            &["--host", "a.test", "--prefix", "http://"],
+            2,
+            "cannot be used with",
+        ),
+        (&["a.test"], 2, "write a whole URL"),
+        (&[], 2, "Usage"),
+    ] {
+        let (found, output) = forget(arguments);
+        assert_eq!(found, code, "{arguments:?}: {output}");
+        assert!(output.contains(part), "{arguments:?}: {output}");
+    }
+    assert_eq!(total(), 2_500);
+    assert_eq!(
+        forget(&["http://www.b.test/"]).1,
+        "1 records were deleted\n"
+    );
+    assert_eq!(total(), 2_499);
+    let (code, output) = forget(&[
+        "--prefix",
+        "http://a.test/1",
+        "--crawler",
+        "news",
+        "--yes",
+        "--format",
+        "json",
+    ]);
+    let counted: Json = serde_json::from_str(&output).unwrap();
+    assert_eq!(
+        (code, &counted["urls"]),
+        (0, &Json::from(1_111)),
+        "{output}"
+    );
+    assert_eq!(total(), 1_388);
+}
+
+#[test]
+fn orphans_are_listed() {
+    let folder = folder();
+    for (since, count) in [("2026-01-01", 0), ("2026-01-02", 2_500), ("1d", 2_500)] {
+        let arguments = ["list", "--offline", "--limit", "all", "--format", "ndjson"];
+        let arguments = [&arguments[..], &["--not-seen-since", since]].concat();
+        let output = ledger(folder.path(), &arguments);
+        assert_eq!(
+            output.stdout.lines().count(),
+            count,
+            "{since}: {}",
+            output.stderr
+        );
+    }
 }

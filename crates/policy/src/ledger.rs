@@ -4,6 +4,7 @@
 //! Each crawler has its own records. Nothing here reads a clock or a file: times are arguments, and
 //! the store passes records in and takes them back.
 
+pub mod code;
 pub mod event;
 pub mod filter;
 pub mod key;

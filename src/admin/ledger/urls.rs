@@ -18,7 +18,7 @@ use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::CaseFacts;
-use crate::report::record;
+use crate::report::{record, url_filter};
 use crate::store::ledger::LedgerUnavailable;
 use crate::urls::target::UrlTarget;
 
@@ -74,7 +74,7 @@ impl LedgerUrlsQuery {
             crawler: None,
         };
         let mut keys = vec!["after", "limit", "url"];
-        keys.extend(LedgerFilter::KEYS);
+        keys.extend(url_filter::KEYS);
         for (key, value) in reject_duplicates(parse_query(query)?, &keys)? {
             match key.as_str() {
                 "after" if value.is_empty() => {}
@@ -84,10 +84,7 @@ impl LedgerUrlsQuery {
                 "url" => parsed.url = Some(parse_url(&value)?),
                 key if !keys.contains(&key) => return Err(ParameterError::unknown(&keys)),
                 key => {
-                    parsed
-                        .filter
-                        .set(key, &value)
-                        .map_err(|error| ParameterError(error.to_string()))?;
+                    url_filter::set(&mut parsed.filter, key, &value).map_err(ParameterError)?;
                     if key == "crawler" && !value.is_empty() {
                         parsed.crawler = Some(value);
                     }
@@ -102,7 +99,10 @@ impl LedgerUrlsQuery {
         context: &LedgerReadContext,
     ) -> Result<Response<Full<Bytes>>, LedgerUnavailable> {
         let (records, next) = match &self.url {
-            Some(url) => (self.find_records(url, context)?, None),
+            Some(url) => (
+                context.find_records(url, self.crawler.as_deref(), &self.filter)?,
+                None,
+            ),
             None => {
                 let page = read_page(
                     |after, limit| context.ledger.records(after, limit),
@@ -123,16 +123,19 @@ impl LedgerUrlsQuery {
             &json!({ "urls": urls, "next": next.map(|key| key.to_string()) }),
         ))
     }
+}
 
-    /// Returns the matching records of a URL, of which each crawler may have one.
-    fn find_records(
+impl LedgerReadContext {
+    /// Returns the matching records of a URL, of which each crawler may have one; `crawler` selects one of them.
+    pub(super) fn find_records(
         &self,
         url: &UrlTarget,
-        context: &LedgerReadContext,
+        crawler: Option<&str>,
+        filter: &LedgerFilter,
     ) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, LedgerUnavailable> {
-        let crawlers: Vec<&str> = match &self.crawler {
+        let crawlers: Vec<&str> = match crawler {
             Some(crawler) => vec![crawler],
-            None => context
+            None => self
                 .crawlers
                 .iter()
                 .map(Crawler::as_str)
@@ -141,18 +144,16 @@ impl LedgerUrlsQuery {
         };
         let mut records = Vec::new();
         for crawler in crawlers {
-            let key = context.url_key(crawler, url);
-            if let Some(record) = context.ledger.try_look_up(key)?
-                && self.filter.matches(&record)
+            let key = self.url_key(crawler, url);
+            if let Some(record) = self.ledger.try_look_up(key)?
+                && filter.matches(&record)
             {
                 records.push((key, record));
             }
         }
         Ok(records)
     }
-}
 
-impl LedgerReadContext {
     /// Returns the key under which the ledger records a GET of a crawler for a URL.
     fn url_key(&self, crawler: &str, url: &UrlTarget) -> LedgerKey {
         let facts = json!({ "url": url.as_str(), "crawler": crawler });
@@ -169,12 +170,12 @@ impl LedgerReadContext {
     }
 }
 
-fn parse_after(text: &str) -> Result<LedgerKey, ParameterError> {
+pub(super) fn parse_after(text: &str) -> Result<LedgerKey, ParameterError> {
     LedgerKey::from_hex(text)
         .ok_or_else(|| ParameterError("`after` is a key, as `next` of a response is".into()))
 }
 
-fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
+pub(super) fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
     UrlTarget::parse(text).map_err(|_| {
         ParameterError("`url` is a whole URL, such as http://www.example.com/a".into())
     })
@@ -204,6 +205,9 @@ mod tests {
             ("host=a.test&host=b.test", false),
             ("url=a.test", false),
             ("known=maybe", false),
+            ("error=permanent&not_seen_since=2026-01-01", true),
+            ("error=404", false),
+            ("not_seen_since=7d", false),
             ("Host=a.test", false),
             ("page=1", false),
         ] {

@@ -38,9 +38,10 @@ pub(super) const LEDGER_LIST_HELP: &str = "\
 Example:
   crawlgate ledger list --host '*.example.com' --status REJECTED_FILTER
   crawlgate ledger list --crawler news-bot --code 760 --limit all --format csv
+  crawlgate ledger list --known true --not-seen-since 30d --limit all
 
 A line of text has these columns: time of the last request, crawler, Crawl-Status, status of the
-origin, OmniFind code, URL. The other formats contain all fields (docs/ledger.md). In CSV, text
+origin, OmniFind code, kind of the last error (`temporary 2`: the second in a row), URL. The other formats contain all fields (docs/ledger.md). In CSV, text
 that a spreadsheet would read as a formula is prefixed with an apostrophe.
 
 URLs are sorted by their keys, in no meaningful order. The command queries the admin API of a
@@ -69,6 +70,22 @@ twice.
 
 Exit codes: 0 written, 2 wrong usage or configuration, 3 there is no ledger, it cannot be read,
 or the output cannot be written.";
+
+pub(super) const LEDGER_FORGET_HELP: &str = "\
+Example:
+  crawlgate ledger forget http://a.example/page
+  crawlgate ledger forget --host '*.old.example' --dry-run
+  crawlgate ledger forget --prefix http://a.example/shop/ --crawler news-bot --yes
+
+A URL without a record counts as new: its interval, its depth, its content and its errors are
+forgotten, and no event is written. The next GET records it again.
+
+The command asks before it deletes more than 10 records; without a terminal it deletes them only
+with --yes. It uses the admin API of a running proxy at `admin.listen`; if no proxy is running, it
+changes the files under `store.path`. What it reports as deleted is on the disk.
+
+Exit codes: 0 done, 1 not confirmed, 2 wrong usage or configuration, 3 there is no ledger, or it
+cannot be written.";
 
 pub(super) const LEDGER_SWEEP_HELP: &str = "\
 Example:

@@ -1,12 +1,16 @@
 //! Arguments of `crawlgate ledger`.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::ledger::filter::LedgerFilter;
+use crate::cli::decisions::since::Since;
+use crate::report::url_filter;
 
-use super::help::{LEDGER_EXPORT_HELP, LEDGER_LIST_HELP, LEDGER_STATS_HELP, LEDGER_SWEEP_HELP};
+use super::help::{
+    LEDGER_EXPORT_HELP, LEDGER_FORGET_HELP, LEDGER_LIST_HELP, LEDGER_STATS_HELP, LEDGER_SWEEP_HELP,
+};
 use super::{OutputFormat, ProxyArgs, RowLimit};
 
 #[derive(Args, Debug)]
@@ -31,6 +35,9 @@ pub(crate) enum LedgerCommand {
     /// Evaluate all URLs under the active policy, so that URLs that it excludes leave the indexes
     #[command(after_help = LEDGER_SWEEP_HELP)]
     Sweep(LedgerSweepArgs),
+    /// Delete the records of a URL, a host or a prefix, so that these URLs count as new
+    #[command(after_help = LEDGER_FORGET_HELP)]
+    Forget(LedgerForgetArgs),
 }
 
 /// A filter of URLs.
@@ -54,11 +61,18 @@ pub(crate) struct LedgerFilterArgs {
     /// Only URLs that have been fetched at least once (true), or that have only been refused (false)
     #[arg(long, value_name = "BOOL")]
     pub known: Option<String>,
+    /// Only URLs whose last request failed: permanent or temporary
+    #[arg(long, value_name = "KIND")]
+    pub error: Option<String>,
+    /// Only URLs that were not requested since a time (2026-11-21, 2026-11-21T08:30:00Z) or for a duration (30d)
+    #[arg(long, value_name = "TIME", value_parser = Since::parse)]
+    pub not_seen_since: Option<Since>,
 }
 
 impl LedgerFilterArgs {
     /// Returns the filters that are set, with their names in the admin API.
-    pub(crate) fn to_pairs(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn to_pairs(&self, now: SystemTime) -> Vec<(&'static str, String)> {
+        let not_seen_since = self.not_seen_since.map(|since| since.to_timestamp(now));
         let values = [
             &self.crawler,
             &self.host,
@@ -66,8 +80,10 @@ impl LedgerFilterArgs {
             &self.code,
             &self.prefix,
             &self.known,
+            &self.error,
+            &not_seen_since,
         ];
-        let named = LedgerFilter::KEYS.into_iter().zip(values);
+        let named = url_filter::KEYS.into_iter().zip(values);
         named
             .filter_map(|(key, value)| Some((key, value.clone()?)))
             .collect()
@@ -160,4 +176,41 @@ pub(crate) struct LedgerSweepArgs {
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LedgerForgetArgs {
+    /// The URLs to forget.
+    #[command(flatten)]
+    pub subject: LedgerForgetSubject,
+    /// Only records of this crawler
+    #[arg(long, value_name = "NAME")]
+    pub crawler: Option<String>,
+    /// Change nothing: count the records that would be deleted
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before many records are deleted
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Format of the output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: OutputFormat,
+    /// The ledger to change.
+    #[command(flatten)]
+    pub source: LedgerSourceArgs,
+}
+
+/// The URLs that `ledger forget` is about.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct LedgerForgetSubject {
+    /// URL whose records are deleted, one for each crawler that requested it
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+    /// Delete the records of this host; *.HOST is the host and all subdomains
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Delete the records of URLs that start with this text
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
-use crate::cli::admin_client::get_or_null;
+use crate::cli::admin_client::{get_or_null, get_u64};
 use crate::cli::text::sanitize_text;
 use crate::report::csv;
 use crate::report::record::COLUMNS;
@@ -83,12 +83,13 @@ impl<W: Write> LedgerRowWriter<W> {
 /// longer values are not cut.
 fn row_text(url: &Json) -> String {
     format!(
-        "{}  {:<12}  {:<26}  {:>3}  {:>3}  {}\n",
+        "{}  {:<12}  {:<26}  {:>3}  {:>3}  {:<11}  {}\n",
         text_cell(url, "last_seen"),
         sanitize_text(text_cell(url, "crawler")),
         text_cell(url, "status"),
         number_cell(url, "origin_status"),
         number_cell(url, "code"),
+        error_cell(url),
         sanitize_text(text_cell(url, "url"))
     )
 }
@@ -96,6 +97,14 @@ fn row_text(url: &Json) -> String {
 /// Returns the text of a key, or `-` if it has none.
 pub(super) fn text_cell<'j>(row: &'j Json, key: &str) -> &'j str {
     get_or_null(row, key).as_str().unwrap_or("-")
+}
+
+/// Formats the kind of the last error, and how many temporary ones there were in a row.
+fn error_cell(row: &Json) -> String {
+    match (text_cell(row, "error"), get_u64(row, "temporary_errors")) {
+        ("temporary", count @ 2..) => format!("temporary {count}"),
+        (kind, _) => kind.to_owned(),
+    }
 }
 
 fn number_cell(row: &Json, key: &str) -> String {
@@ -141,6 +150,27 @@ mod tests {
         );
         assert_eq!(write(LedgerRowFormat::Csv, &two).lines().count(), 3);
         assert!(write(LedgerRowFormat::Text, &[]).contains("no URL"));
+    }
+
+    #[test]
+    fn the_kind_of_the_last_error_is_shown() {
+        for (row, cell) in [
+            (json!({ "error": null, "temporary_errors": 0 }), "-"),
+            (
+                json!({ "error": "permanent", "temporary_errors": 3 }),
+                "permanent",
+            ),
+            (
+                json!({ "error": "temporary", "temporary_errors": 1 }),
+                "temporary",
+            ),
+            (
+                json!({ "error": "temporary", "temporary_errors": 4 }),
+                "temporary 4",
+            ),
+        ] {
+            assert_eq!(error_cell(&row), cell);
+        }
     }
 
     #[test]

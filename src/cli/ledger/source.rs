@@ -5,17 +5,18 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use crate::cli::Exit;
-use crate::cli::admin_client::{self, AdminClientError, AdminClientRequest};
+use crate::cli::admin_client::{self, AdminClientError, AdminClientRequest, get_u64};
 use crate::cli::args::LedgerSourceArgs;
 use crate::cli::console::report_cannot_run;
 use crate::cli::inputs;
 use crate::config::settings;
-use crate::ledger::filter::{TimeBudget, read_page};
+use crate::ledger::filter::{LedgerFilter, TimeBudget, read_page};
 use crate::ledger::key::LedgerKey;
 use crate::report::{self, record};
 use crate::store::ledger::{Ledger, LedgerSettings, LedgerUnavailable};
 
 use super::LedgerFilterInput;
+use super::forget::{ForgetMode, ForgetSelection};
 
 /// The maximum number of URLs per page.
 const PAGE_SIZE: usize = 1_000;
@@ -118,6 +119,18 @@ impl LedgerSource {
         }
     }
 
+    /// Deletes the selected records, or counts them. Returns their number; what was deleted is on disk.
+    pub(super) fn forget(
+        &self,
+        selection: &ForgetSelection,
+        mode: ForgetMode,
+    ) -> Result<u64, LedgerSourceError> {
+        match self {
+            Self::Proxy(admin) => forget_in_proxy(admin, selection, mode),
+            Self::Files(ledger) => forget_in_files(ledger, &selection.filter, mode),
+        }
+    }
+
     pub(super) fn stats(&self) -> Result<Json, LedgerSourceError> {
         match self {
             Self::Proxy(admin) => Ok(admin_client::send(
@@ -131,6 +144,66 @@ impl LedgerSource {
             )),
         }
     }
+}
+
+/// Sends requests until there are no more records.
+fn forget_in_proxy(
+    admin: &settings::AdminConfig,
+    selection: &ForgetSelection,
+    mode: ForgetMode,
+) -> Result<u64, LedgerSourceError> {
+    let mut body = selection.keys.clone();
+    body.insert("dry_run".into(), (mode == ForgetMode::DryRun).into());
+    let mut count = 0;
+    loop {
+        let request = AdminClientRequest {
+            method: "POST",
+            body: Some(Json::Object(body.clone()).to_string()),
+            ..AdminClientRequest::get("/api/v1/ledger/forget")
+        };
+        let page = admin_client::send(admin, &request)?;
+        count += get_u64(&page, "urls");
+        match page.get("next").filter(|next| !next.is_null()) {
+            Some(next) => body.insert("after".into(), next.clone()),
+            None => return Ok(count),
+        };
+    }
+}
+
+fn forget_in_files(
+    ledger: &Ledger,
+    filter: &LedgerFilter,
+    mode: ForgetMode,
+) -> Result<u64, LedgerSourceError> {
+    let mut count = 0;
+    let mut after = None;
+    loop {
+        let page = read_page(
+            |after, limit| ledger.records(after, limit),
+            filter,
+            after,
+            PAGE_SIZE,
+            || TimeBudget::Remaining,
+        )?;
+        for (key, _) in &page.records {
+            count += match mode {
+                ForgetMode::DryRun => 1,
+                ForgetMode::Delete => u64::from(ledger.forget(*key, filter)?),
+            };
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    if mode == ForgetMode::Delete {
+        // Waits for the disk.
+        ledger.close();
+        if ledger.stats().dropped > 0 {
+            return Err(LedgerUnavailable.into());
+        }
+    }
+    Ok(count)
 }
 
 /// Opens the ledger of a proxy that is not running.

@@ -21,7 +21,7 @@ use redb::{
     TableDefinition, WriteTransaction,
 };
 
-use crate::ledger::event::LedgerEvent;
+use crate::ledger::event::{LedgerEvent, LedgerEventKind};
 use crate::ledger::key::LedgerKey;
 use crate::ledger::record::UnixMillis;
 
@@ -69,6 +69,15 @@ pub(super) struct LedgerWriterState {
     /// The number of URLs by status number.
     #[prost(btree_map = "uint32, int64", tag = "4")]
     pub(super) urls: BTreeMap<u32, i64>,
+    /// The number of URLs by code; 0 is any code that has no count of its own.
+    #[prost(btree_map = "uint32, int64", tag = "5")]
+    pub(super) codes: BTreeMap<u32, i64>,
+    /// The number of events by the number of their kind.
+    #[prost(btree_map = "uint32, uint64", tag = "6")]
+    pub(super) events: BTreeMap<u32, u64>,
+    /// The number of the first event in `events`; 0 if an earlier version wrote the file, which had none of these counts.
+    #[prost(uint64, tag = "7")]
+    pub(super) counted_from: u64,
 }
 
 /// The range of events to delete.
@@ -174,6 +183,21 @@ impl LedgerDatabase {
     /// Returns the number of records in the tables.
     pub(super) fn record_count(&self) -> Result<u64, redb::Error> {
         Ok(self.0.begin_read()?.open_table(RECORDS)?.len()?)
+    }
+
+    /// Passes the number and the kind of every event to `each`.
+    pub(super) fn for_each_event(
+        &self,
+        mut each: impl FnMut(u64, LedgerEventKind),
+    ) -> Result<(), redb::Error> {
+        let events = self.0.begin_read()?.open_table(EVENTS)?;
+        for row in events.iter()? {
+            let (number, bytes) = row?;
+            if let Some(event) = event::decode_event(bytes.value()) {
+                each(number.value(), event.kind);
+            }
+        }
+        Ok(())
     }
 
     /// Passes every change in the journal to `each`, in order.

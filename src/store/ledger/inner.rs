@@ -9,7 +9,9 @@ use std::thread::sleep;
 use parking_lot::MutexGuard;
 use tokio::sync::watch;
 
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
+use crate::ledger::filter::LedgerFilter;
 use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::{ObservationOutcome, UrlObservation};
 use crate::ledger::record::{LedgerRecord, UnixMillis};
@@ -20,8 +22,11 @@ use super::codec::record::{self, StoredRecord};
 use super::database::{LedgerLocation, LedgerReadView, LedgerUnavailable};
 use super::journal::JournalChange;
 use super::memtable::{Memtable, MemtableShard};
-use super::queue::{LedgerQueue, QueuedChange};
+use super::queue::{CountedRecord, LedgerQueue, QueuedChange, UrlCounts};
 use super::{FeedCursor, KEYS_AT_ONCE, LedgerStats, LedgerUpdate, RETRY_DELAY};
+
+/// Counters of events, in the order of [`LedgerEventKind::ALL`].
+pub(super) type EventCounters = [AtomicU64; LedgerEventKind::ALL.len()];
 
 /// The state shared by requests and the writer.
 pub(super) struct LedgerInner {
@@ -32,7 +37,12 @@ pub(super) struct LedgerInner {
     /// `true` while the ledger is being closed.
     pub(super) closing: AtomicBool,
     pub(super) queue: LedgerQueue,
-    pub(super) events: [AtomicU64; LedgerEventKind::ALL.len()],
+    /// The number of events by kind since the start of the process.
+    pub(super) events: EventCounters,
+    /// The number of events by kind from `events_counted_from` on.
+    pub(super) total_events: EventCounters,
+    /// The number of the first event in `total_events`.
+    pub(super) events_counted_from: u64,
     pub(super) last_event: watch::Sender<u64>,
     pub(super) failing: AtomicBool,
     /// `true` if the writer has panicked.
@@ -142,9 +152,11 @@ impl LedgerInner {
                 old_key
             }
         });
-        let status_change = (
-            before.as_ref().map(|entry| entry.record.status.0),
-            record.map(|record| record.status.0),
+        let count_change = (
+            before
+                .as_ref()
+                .map(|entry| CountedRecord::from(&*entry.record)),
+            record.map(CountedRecord::from),
         );
         let dropped_key = dropped_content(before.as_ref(), new_key);
         let write = |to: &mut Vec<u8>| {
@@ -162,7 +174,7 @@ impl LedgerInner {
             self.queue.push(QueuedChange {
                 journal_change,
                 event: transition.event,
-                status_change,
+                count_change,
             })
         });
         drop(shard);
@@ -173,6 +185,61 @@ impl LedgerInner {
         }
         self.unlink_content(dropped_key, update.key);
         Ok(())
+    }
+
+    /// Deletes the record of a URL, if it matches the filter. Returns `true` if it did.
+    pub(super) fn forget(
+        &self,
+        key: LedgerKey,
+        filter: &LedgerFilter,
+    ) -> Result<bool, LedgerUnavailable> {
+        if self.queue.is_closed() {
+            return Err(LedgerUnavailable);
+        }
+        let mut shard = self.memtable.lock_shard(key);
+        let before = if self.memtable.is_absent(key) {
+            None
+        } else {
+            self.load_record(&mut shard, key)?
+        };
+        let Some(before) = before.filter(|entry| filter.matches(&entry.record)) else {
+            return Ok(false);
+        };
+        self.memtable.put(
+            &mut shard,
+            key,
+            |_| {},
+            |encoded| {
+                self.queue.push(QueuedChange {
+                    journal_change: JournalChange {
+                        key,
+                        encoded,
+                        content_key: None,
+                    },
+                    event: None,
+                    count_change: (Some(CountedRecord::from(&*before.record)), None),
+                })
+            },
+        );
+        drop(shard);
+        self.unlink_content(before.content_key, key);
+        Ok(true)
+    }
+
+    /// Counts the URLs by code, in a ledger of a version that did not count them.
+    pub(super) fn count_codes(&self) -> Result<[i64; OmnifindCode::ALL.len()], LedgerUnavailable> {
+        let mut counts = UrlCounts::default();
+        let mut after = None;
+        loop {
+            let records = self.records(after, KEYS_AT_ONCE)?;
+            for (_, record) in &records {
+                counts.add_record(CountedRecord::from(&**record), 1);
+            }
+            if records.len() < KEYS_AT_ONCE {
+                return Ok(counts.by_code);
+            }
+            after = records.last().map(|(key, _)| *key);
+        }
     }
 
     /// Removes the entry of a content that a record has lost. No shard may be locked.
@@ -263,18 +330,13 @@ impl LedgerInner {
     }
 
     pub(super) fn stats(&self) -> LedgerStats {
-        let urls = CrawlStatus::ALL.into_iter().zip(
-            self.queue
-                .urls()
-                .map(|count| u64::try_from(count).unwrap_or(0)),
-        );
-        let events = self
-            .events
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed));
+        let counts = self.queue.urls();
         LedgerStats {
-            urls: urls.filter(|(_, count)| *count > 0).collect(),
-            events: LedgerEventKind::ALL.into_iter().zip(events).collect(),
+            urls: positive_counts(CrawlStatus::ALL, counts.by_status),
+            codes: positive_counts(OmnifindCode::ALL, counts.by_code),
+            events: event_counts(&self.events),
+            total_events: event_counts(&self.total_events),
+            events_counted_from: FeedCursor(self.events_counted_from),
             last_event: FeedCursor(*self.last_event.borrow()),
             queued: self.queue.waiting(),
             waits: self.queue.waits(),
@@ -286,10 +348,26 @@ impl LedgerInner {
     }
 
     pub(super) fn count_event(&self, kind: LedgerEventKind) {
-        for (other, count) in LedgerEventKind::ALL.into_iter().zip(&self.events) {
-            count.fetch_add(u64::from(other == kind), Ordering::Relaxed);
+        for counts in [&self.events, &self.total_events] {
+            for (other, count) in LedgerEventKind::ALL.into_iter().zip(counts) {
+                count.fetch_add(u64::from(other == kind), Ordering::Relaxed);
+            }
         }
     }
+}
+
+/// Returns the counts that are not 0.
+fn positive_counts<K: Ord, const N: usize>(keys: [K; N], counts: [i64; N]) -> BTreeMap<K, u64> {
+    let counts = counts.map(|count| u64::try_from(count).unwrap_or(0));
+    keys.into_iter()
+        .zip(counts)
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+fn event_counts(counts: &EventCounters) -> BTreeMap<LedgerEventKind, u64> {
+    let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+    LedgerEventKind::ALL.into_iter().zip(counts).collect()
 }
 
 /// Returns the content that a record had and has lost.

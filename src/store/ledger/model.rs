@@ -47,6 +47,28 @@ impl LedgerModel {
         self.events.extend(transition.event);
     }
 
+    fn forget(&mut self, key: LedgerKey) {
+        self.records.remove(&key);
+    }
+
+    fn codes(&self) -> BTreeMap<OmnifindCode, u64> {
+        let mut codes = BTreeMap::new();
+        self.records
+            .values()
+            .filter_map(|(record, _)| record.code)
+            .for_each(|code| *codes.entry(OmnifindCode::from_number(code)).or_default() += 1);
+        codes
+    }
+
+    fn events_by_kind(&self) -> BTreeMap<LedgerEventKind, u64> {
+        LedgerEventKind::ALL
+            .map(|kind| {
+                let of_kind = self.events.iter().filter(|event| event.kind == kind);
+                (kind, of_kind.count() as u64)
+            })
+            .into()
+    }
+
     fn urls(&self) -> BTreeMap<CrawlStatus, u64> {
         let mut urls = BTreeMap::new();
         self.records
@@ -243,7 +265,8 @@ fn check(ledger: &Ledger, model: &LedgerModel, random: &mut fastrand::Rng) {
         .filter(|(key, _)| Some(**key) > after)
         .take(most);
     assert!(listed.eq(expected.map(|(key, (record, _))| (*key, record.clone()))));
-    assert_eq!(ledger.stats().urls, model.urls());
+    let stats = ledger.stats();
+    assert_eq!((stats.urls, stats.codes), (model.urls(), model.codes()));
 }
 
 #[test]
@@ -256,14 +279,23 @@ fn the_ledger_is_a_map_whatever_happens_to_it() {
         for at in 0..1_500 {
             let mut now = snapshots.last().unwrap().clone();
             let note = random(&mut random_of, at);
-            now.record(&note);
-            ledger.record(note);
+            if random_of.u8(..20) == 0 {
+                let existed = now.records.contains_key(&note.key);
+                now.forget(note.key);
+                let forgotten = ledger.forget(note.key, &LedgerFilter::default());
+                assert_eq!(forgotten, Ok(existed));
+            } else {
+                now.record(&note);
+                ledger.record(note);
+            }
             snapshots.push(now);
             match random_of.u16(..400) {
                 0..100 => check(&ledger, snapshots.last().unwrap(), &mut random_of),
                 100..140 => {
                     block_on(ledger.flush());
                     snapshots = snapshots.split_off(snapshots.len() - 1);
+                    let events = snapshots[0].events_by_kind();
+                    assert_eq!(ledger.stats().total_events, events);
                 }
                 140..145 => {
                     ledger.abandon();
@@ -281,6 +313,88 @@ fn the_ledger_is_a_map_whatever_happens_to_it() {
             }
         }
     }
+}
+
+/// The file has neither counts of codes nor of events.
+#[test]
+fn a_ledger_of_an_earlier_version_is_counted_when_it_is_opened() {
+    let folder = LedgerDirectory::new("counted");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let old = include_bytes!("../../../tests/ledger_files/ledger.redb");
+    std::fs::write(folder.0.join(database::FILE_NAME), old).unwrap();
+    let counts = |ledger: &Ledger| {
+        let mut codes = BTreeMap::new();
+        for (_, record) in ledger.records(None, 10_000).unwrap() {
+            if let Some(code) = record.code {
+                *codes.entry(OmnifindCode::from_number(code)).or_insert(0) += 1;
+            }
+        }
+        let mut events = LedgerEventKind::ALL
+            .map(|kind| (kind, 0))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>();
+        for (_, event) in ledger.events(FeedCursor(0), 10_000).unwrap() {
+            *events.entry(event.kind).or_default() += 1;
+        }
+        (codes, events)
+    };
+    let stats = |ledger: &Ledger| {
+        let stats = ledger.stats();
+        (stats.codes, stats.total_events)
+    };
+    for start in 0..3 {
+        let ledger = folder.open();
+        assert_eq!(stats(&ledger), counts(&ledger), "start {start}");
+        assert!(stats(&ledger).0.len() > 1, "{:?}", stats(&ledger).0);
+        let first = ledger.events(FeedCursor(0), 1).unwrap()[0].0;
+        assert_eq!(ledger.stats().events_counted_from, first);
+        let mut failed = new_document(90_000 + start);
+        failed.observation.outcome = ObservationOutcome::Failed {
+            failure: FailureKind::Permanent,
+            code: Some(770),
+        };
+        ledger.record(failed);
+        block_on(ledger.flush());
+        assert_eq!(stats(&ledger), counts(&ledger));
+        assert_eq!(
+            ledger.stats().events[&LedgerEventKind::PermanentError],
+            1,
+            "of this process"
+        );
+        ledger.close();
+    }
+}
+
+#[test]
+fn a_forgotten_record_does_not_return_after_a_crash() {
+    let folder = LedgerDirectory::new("forgotten");
+    let ledger = folder.open();
+    for url in 0..3 {
+        let mut update = new_document(url);
+        update.content_key = Some(content(url));
+        ledger.record(update);
+    }
+    block_on(ledger.flush());
+    let mut other = LedgerFilter::default();
+    other.set_url("http://h.test/elsewhere");
+    assert_eq!(
+        ledger.forget(key(0), &other),
+        Ok(false),
+        "it has changed since it was found"
+    );
+    assert_eq!(ledger.forget(key(1), &LedgerFilter::default()), Ok(true));
+    assert_eq!(ledger.url_with_content(content(1)), None);
+    block_on(ledger.flush());
+    ledger.abandon();
+    let ledger = folder.open();
+    let remaining = (0..3).map(|url| ledger.look_up(key(url)).is_some());
+    assert!(remaining.eq([true, false, true]));
+    assert_eq!(ledger.stats().urls.values().sum::<u64>(), 2);
+    ledger.close();
+    assert_eq!(
+        ledger.forget(key(0), &LedgerFilter::default()),
+        Err(LedgerUnavailable)
+    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
+use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEvent;
+use crate::ledger::record::LedgerRecord;
 use crate::model::crawl_status::CrawlStatus;
 
 use super::LedgerFullAction;
@@ -24,15 +26,51 @@ const FLUSH_THRESHOLD: usize = 4_096;
 pub(super) struct QueuedChange<'c> {
     pub(super) journal_change: JournalChange<'c>,
     pub(super) event: Option<LedgerEvent>,
-    /// The URL's status before and after.
-    pub(super) status_change: StatusChange,
+    /// The URL as it is counted before and after; `None` without a record.
+    pub(super) count_change: (Option<CountedRecord>, Option<CountedRecord>),
 }
 
-/// The status of a URL before and after a change; `None` without a record.
-pub(super) type StatusChange = (Option<CrawlStatus>, Option<CrawlStatus>);
+/// The properties by which a record is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CountedRecord {
+    status: CrawlStatus,
+    code: Option<OmnifindCode>,
+}
 
-/// The number of URLs of each status.
-pub(super) type UrlCounts = [i64; CrawlStatus::ALL.len()];
+impl From<&LedgerRecord> for CountedRecord {
+    fn from(record: &LedgerRecord) -> Self {
+        Self {
+            status: record.status.0,
+            code: record.code.map(OmnifindCode::from_number),
+        }
+    }
+}
+
+/// The number of URLs of each status, and of each code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UrlCounts {
+    pub(super) by_status: [i64; CrawlStatus::ALL.len()],
+    pub(super) by_code: [i64; OmnifindCode::ALL.len()],
+}
+
+impl UrlCounts {
+    /// Adds a number of records of one kind.
+    pub(super) fn add_record(&mut self, record: CountedRecord, delta: i64) {
+        let status = self.by_status.get_mut(record.status.index());
+        let code = record.code.map(OmnifindCode::index);
+        let code = code.and_then(|code| self.by_code.get_mut(code));
+        for count in status.into_iter().chain(code) {
+            *count += delta;
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        let codes = self.by_code.iter_mut().zip(more.by_code);
+        for (count, delta) in self.by_status.iter_mut().zip(more.by_status).chain(codes) {
+            *count += delta;
+        }
+    }
+}
 
 /// A batch of changes for the writer.
 #[derive(Debug, Default)]
@@ -43,7 +81,7 @@ pub(super) struct WriteBatch {
     pub(super) pages: JournalPages,
     /// The events caused by the changes.
     pub(super) events: Vec<LedgerEvent>,
-    /// The changes in the number of URLs of each status.
+    /// The changes in the numbers of URLs.
     pub(super) urls: UrlCounts,
     /// Values stored by other parts of the program, by name.
     pub(super) values: BTreeMap<String, Vec<u8>>,
@@ -93,7 +131,7 @@ pub(super) struct LedgerQueue {
 #[derive(Default)]
 struct LedgerQueueState {
     batch: WriteBatch,
-    /// The number of URLs of each status, without the changes of the batch.
+    /// The numbers of URLs, without the changes of the batch.
     urls: UrlCounts,
     flush_requested: bool,
     command: Option<WriterCommand>,
@@ -262,7 +300,7 @@ impl LedgerQueue {
         );
         state.flush_requested = false;
         let taken = state.batch.urls;
-        add_counts(&mut state.urls, taken);
+        state.urls.add(&taken);
         let mut next = WriteBatch {
             last_change: state.batch.last_change,
             ..WriteBatch::default()
@@ -294,12 +332,17 @@ impl LedgerQueue {
         self.room.notify_waiters();
     }
 
-    /// Returns the number of URLs of each status, including changes that are not on disk.
+    /// Returns the numbers of URLs, including changes that are not on disk.
     pub(super) fn urls(&self) -> UrlCounts {
         let state = self.state.lock();
         let mut urls = state.urls;
-        add_counts(&mut urls, state.batch.urls);
+        urls.add(&state.batch.urls);
         urls
+    }
+
+    /// Replaces the numbers of URLs by code, before the first change.
+    pub(super) fn set_code_counts(&self, by_code: [i64; OmnifindCode::ALL.len()]) {
+        self.state.lock().urls.by_code = by_code;
     }
 
     /// Returns the number of changes that are not on disk.
@@ -339,10 +382,13 @@ impl WriteBatch {
         self.last_change += 1;
         self.pages.append(&change.journal_change);
         self.events.extend(change.event);
-        for (status, delta) in count_deltas(change.status_change) {
-            if let Some(count) = self.urls.get_mut(status.index()) {
-                *count += delta;
-            }
+        let (before, now) = change.count_change;
+        if before != now {
+            before
+                .into_iter()
+                .for_each(|record| self.urls.add_record(record, -1));
+            now.into_iter()
+                .for_each(|record| self.urls.add_record(record, 1));
         }
     }
 
@@ -351,23 +397,9 @@ impl WriteBatch {
         self.changes += later.changes;
         self.pages.extend(later.pages);
         self.events.append(&mut later.events);
-        add_counts(&mut self.urls, later.urls);
+        self.urls.add(&later.urls);
         self.values.append(&mut later.values);
         self.cutoff = later.cutoff.or(self.cutoff);
         self.last_change = later.last_change;
     }
-}
-
-fn add_counts(urls: &mut UrlCounts, more: UrlCounts) {
-    for (count, delta) in urls.iter_mut().zip(more) {
-        *count += delta;
-    }
-}
-
-/// Returns the status counts that a change affects, and by how much.
-fn count_deltas((before, now): StatusChange) -> impl Iterator<Item = (CrawlStatus, i64)> {
-    let changed = before != now;
-    let removed = before.filter(|_| changed).map(|status| (status, -1));
-    let entered = now.filter(|_| changed).map(|status| (status, 1));
-    removed.into_iter().chain(entered)
 }

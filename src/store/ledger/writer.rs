@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::ledger::code::OmnifindCode;
+use crate::ledger::event::LedgerEvent;
 use crate::model::crawl_status::CrawlStatus;
 
 use super::LedgerInner;
 use super::codec;
 use super::database::{LedgerCommit, LedgerDatabase, LedgerWriterState};
 use super::memtable::{MemtableSlice, SHARD_COUNT};
-use super::queue::{RemainingWork, WriteBatch, WriterCommand};
+use super::queue::{RemainingWork, UrlCounts, WriteBatch, WriterCommand};
 
 /// The number of shards that one commit moves from memory into the tables.
 const SHARDS_PER_COMMIT: usize = 4;
@@ -142,7 +144,7 @@ impl LedgerWriter {
         let state = next_state(
             &self.state,
             pages.len(),
-            self.batch.events.len(),
+            &self.batch.events,
             &self.batch.urls,
         );
         let commit = LedgerCommit {
@@ -266,19 +268,32 @@ impl LedgerWriter {
 fn next_state(
     state: &LedgerWriterState,
     pages: usize,
-    events: usize,
-    urls: &[i64],
+    events: &[LedgerEvent],
+    urls: &UrlCounts,
 ) -> LedgerWriterState {
     let mut next = state.clone();
     next.turn += 1;
     next.page += pages as u64;
-    next.event += events as u64;
+    next.event += events.len() as u64;
+    for event in events {
+        *next
+            .events
+            .entry(codec::event::kind_number(event.kind))
+            .or_default() += 1;
+    }
     for (status, by) in CrawlStatus::ALL
         .into_iter()
-        .zip(urls)
-        .filter(|(_, by)| **by != 0)
+        .zip(urls.by_status)
+        .filter(|(_, by)| *by != 0)
     {
         *next.urls.entry(codec::status_number(status)).or_default() += by;
+    }
+    for (code, by) in OmnifindCode::ALL
+        .into_iter()
+        .zip(urls.by_code)
+        .filter(|(_, by)| *by != 0)
+    {
+        *next.codes.entry(code.number().into()).or_default() += by;
     }
     next
 }

@@ -392,3 +392,126 @@ spaces:
     rules: [{ match: first, rules: [{ when: { domain: b.test } }, { id: not-b, forbid: { always: true } }] }]
 global_space: union
 ";
+
+#[tokio::test]
+async fn records_are_forgotten_exactly() {
+    let desk = Desk::new().await;
+    for (crawler, url) in [
+        ("news", "http://a.test/1"),
+        ("news", "http://a.test/2"),
+        ("lab", "http://a.test/1"),
+        ("news", "http://www.a.test/"),
+        ("news", "http://b.test/"),
+    ] {
+        desk.note(crawler, url, 1_767_225_600_000, delivered());
+    }
+    desk.note("news", "http://b.test/", 1_767_225_600_000, refused(760));
+    let all = desk.urls("").await;
+    for (body, count) in [
+        (json!({ "url": "http://a.test/1", "dry_run": true }), 1),
+        (
+            json!({ "url": "http://a.test/1", "crawler": "lab", "dry_run": true }),
+            1,
+        ),
+        (json!({ "host": "*.a.test", "dry_run": true }), 4),
+        (
+            json!({ "host": "A.test", "crawler": "news", "dry_run": true }),
+            2,
+        ),
+        (json!({ "prefix": "http://", "dry_run": true }), 5),
+    ] {
+        let answer = desk.post("ledger/forget", &body.to_string()).await;
+        let expected = json!({ "dry_run": true, "urls": count, "next": null });
+        assert_eq!(answer, (200, expected), "{body}");
+    }
+    assert_eq!(desk.urls("").await, all, "a dry run deletes nothing");
+    for (body, count) in [
+        (
+            json!({ "url": "http://a.test/1", "crawler": "lab", "dry_run": false }),
+            1,
+        ),
+        (json!({ "host": "a.test", "dry_run": false }), 2),
+        (json!({ "host": "a.test", "dry_run": false }), 0),
+        (json!({ "prefix": "http://b.test/", "dry_run": false }), 1),
+    ] {
+        let answer = desk.post("ledger/forget", &body.to_string()).await;
+        assert_eq!(
+            (answer.0, &answer.1["urls"]),
+            (200, &json!(count)),
+            "{body}"
+        );
+    }
+    assert_eq!(desk.urls("").await, ["news http://www.a.test/"]);
+    let (_, stats) = desk.get("ledger").await;
+    assert_eq!(
+        (&stats["by_status"], &stats["by_code"]),
+        (&json!({ "ACCEPTED": 1 }), &json!({})),
+        "{stats}"
+    );
+    assert_eq!(stats["last_event"], 1, "no event for what was forgotten");
+    for wrong in [
+        json!({ "dry_run": true }),
+        json!({ "host": "a.test" }),
+        json!({ "host": "a b", "dry_run": true }),
+        json!({ "url": "a.test", "dry_run": true }),
+        json!({ "prefix": "", "dry_run": true }),
+        json!({ "host": "a.test", "prefix": "http://", "dry_run": true }),
+        json!({ "host": "a.test", "dry_run": true, "after": "7" }),
+        json!({ "hosts": "a.test", "dry_run": true }),
+    ] {
+        let (status, output) = desk.post("ledger/forget", &wrong.to_string()).await;
+        assert_eq!(status, 400, "{wrong}: {output}");
+    }
+    desk.ledger.close();
+    let body = json!({ "host": "www.a.test", "dry_run": false }).to_string();
+    assert_eq!(desk.post("ledger/forget", &body).await.0, 503);
+}
+
+#[tokio::test]
+async fn orphans_and_errors_are_filtered() {
+    let desk = Desk::new().await;
+    let temporary = ObservationOutcome::Failed {
+        failure: FailureKind::Temporary,
+        code: Some(613),
+    };
+    desk.note("news", "http://a.test/old", 1_767_225_600_000, delivered());
+    desk.note("news", "http://a.test/new", 1_767_312_000_000, delivered());
+    desk.note("news", "http://a.test/gone", 1_767_312_000_000, failed());
+    for _ in 0..2 {
+        desk.note(
+            "news",
+            "http://a.test/slow",
+            1_767_312_000_000,
+            temporary.clone(),
+        );
+    }
+    assert_eq!(
+        desk.urls("not_seen_since=2026-01-02").await,
+        ["news http://a.test/old"]
+    );
+    assert_eq!(
+        desk.urls("not_seen_since=2026-01-02T00:00:00.001Z")
+            .await
+            .len(),
+        4
+    );
+    assert_eq!(
+        desk.urls("error=permanent").await,
+        ["news http://a.test/gone"]
+    );
+    assert_eq!(
+        desk.urls("error=temporary").await,
+        ["news http://a.test/slow"]
+    );
+    let (_, list) = desk.get("urls?error=temporary").await;
+    let row = &list["urls"][0];
+    assert_eq!(
+        (&row["error"], &row["temporary_errors"], &row["code"]),
+        (&json!("temporary"), &json!(2), &json!(613))
+    );
+    let (_, stats) = desk.get("ledger").await;
+    assert_eq!(stats["by_code"], json!({ "613": 1, "700": 1 }));
+    // An answer without an error ends it.
+    desk.note("news", "http://a.test/slow", 1_767_312_000_000, delivered());
+    assert!(desk.urls("error=temporary").await.is_empty());
+}

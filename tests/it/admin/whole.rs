@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::support::client::RawClient;
-use crate::support::origin::ScriptedOrigin;
+use crate::support::origin::{ScriptedOrigin, closed_port, response};
 use crate::support::proxy::TestProxy;
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
@@ -178,4 +178,58 @@ fn the_urls_of_the_ledger_are_counted_from_the_start() {
         let next = TestProxy::start(&config, policy);
         assert_eq!(next.metric(series), 1.0);
     }
+}
+
+/// Counts of the process and of the ledger are told apart, and codes are counted by themselves.
+#[test]
+fn codes_and_events_are_counted_across_restarts() {
+    let origin = ScriptedOrigin::respond(|request| match request.path() {
+        "/missing" => response(404, "", ""),
+        _ => response(200, "", "ok"),
+    });
+    let store = TempDir::new();
+    let config = format!(
+        "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nstore: {{ path: {} }}\n\
+         egress: {{ allow_loopback: true, ports: [1-65535] }}\n",
+        store.path().display()
+    );
+    let policy = "policy: 1\nname: l\noptions: { disposition: allow, robots: { obey: false }, max_depth: 3 }\n";
+    let mut first = TestProxy::start(&config, policy);
+    let get = |url: &str| RawClient::connect(first.proxy).get(url).status;
+    assert_eq!(get(&origin.url("127.0.0.1", "/missing")), 404);
+    assert_eq!(get(&format!("http://127.0.0.1:{}/", closed_port())), 502);
+    let refused = "crawlgate_ledger_codes{code=\"612\"}";
+    first.wait_for_metric(refused, 1.0);
+    assert_eq!(first.metric("crawlgate_ledger_codes{code=\"760\"}"), 0.0);
+    first.wait_for_metric(
+        "crawlgate_ledger_events_total{kind=\"permanent_error\"}",
+        1.0,
+    );
+    // Both requests were starts.
+    assert_eq!(first.metric("crawlgate_depth_unknown_total"), 0.0);
+    let linked = format!(
+        "GET {} HTTP/1.1\r\nHost: h\r\nReferer: http://elsewhere.test/\r\n\r\n",
+        origin.url("127.0.0.1", "/linked")
+    );
+    assert_eq!(RawClient::connect(first.proxy).request(linked).status, 200);
+    first.wait_for_metric("crawlgate_depth_unknown_total", 1.0);
+    first.signal("TERM");
+    assert_eq!(first.wait_for_exit(), Some(0));
+    let next = TestProxy::start(&config, policy);
+    assert_eq!(next.metric(refused), 1.0);
+    let stats = shown(&next, "ledger");
+    assert_eq!(stats["by_code"], json!({ "612": 1 }), "{stats}");
+    assert_eq!(
+        (&stats["events"]["permanent_error"], &stats["last_event"]),
+        (&json!(1), &json!(1)),
+        "{stats}"
+    );
+    assert_eq!(
+        (
+            &stats["events_counted_from"],
+            &stats["events_since_start"]["permanent_error"]
+        ),
+        (&json!(1), &json!(0)),
+        "{stats}"
+    );
 }

@@ -10,7 +10,8 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::urls::target::canonical_host;
 
 use super::key::LedgerKey;
-use super::record::LedgerRecord;
+use super::observation::FailureKind;
+use super::record::{LedgerRecord, UnixMillis};
 
 /// The number of records in one batch when most of them may not match.
 const BATCH_RECORDS: usize = 1_000;
@@ -24,6 +25,9 @@ pub struct LedgerFilter {
     code: Option<u16>,
     prefix: Option<Box<str>>,
     known: Option<bool>,
+    error: Option<FailureKind>,
+    last_seen_before: Option<UnixMillis>,
+    url: Option<Box<str>>,
 }
 
 /// A host, or a domain with its subdomains.
@@ -58,7 +62,10 @@ impl fmt::Display for LedgerFilterError {
 impl std::error::Error for LedgerFilterError {}
 
 impl LedgerFilter {
-    pub const KEYS: [&str; 6] = ["crawler", "host", "status", "code", "prefix", "known"];
+    /// The keys of the filters that [`Self::set`] parses.
+    pub const KEYS: [&str; 7] = [
+        "crawler", "host", "status", "code", "prefix", "known", "error",
+    ];
 
     /// Sets a filter. An empty value sets no condition, so a form can be sent with empty fields.
     ///
@@ -77,9 +84,20 @@ impl LedgerFilter {
             "status" => self.status = Some(parse_crawl_status(value)?),
             "code" => self.code = Some(parse_code(value)?),
             "prefix" => self.prefix = Some(value.into()),
-            _ => self.known = Some(parse_known(value)?),
+            "known" => self.known = Some(parse_known(value)?),
+            _ => self.error = Some(parse_error(value)?),
         }
         Ok(())
+    }
+
+    /// Keeps only URLs that were last requested before this time.
+    pub fn set_last_seen_before(&mut self, at: UnixMillis) {
+        self.last_seen_before = Some(at);
+    }
+
+    /// Keeps only records of this URL, in canonical form.
+    pub fn set_url(&mut self, url: &str) {
+        self.url = Some(url.into());
     }
 
     /// Returns `true` if no condition is set.
@@ -95,6 +113,11 @@ impl LedgerFilter {
             && self.status.is_none_or(|status| status == record.status.0)
             && self.code.is_none_or(|code| record.code == Some(code))
             && self.known.is_none_or(|known| known == record.is_known())
+            && self.error.is_none_or(|kind| record.error == Some(kind))
+            && self
+                .last_seen_before
+                .is_none_or(|time| record.last_seen < time)
+            && self.url.as_ref().is_none_or(|url| **url == *record.url)
             && self
                 .prefix
                 .as_ref()
@@ -146,6 +169,15 @@ fn parse_code(text: &str) -> Result<u16, LedgerFilterError> {
 fn parse_known(word: &str) -> Result<bool, LedgerFilterError> {
     word.parse()
         .map_err(|_| LedgerFilterError::InvalidValue("`known` is true or false"))
+}
+
+fn parse_error(word: &str) -> Result<FailureKind, LedgerFilterError> {
+    [FailureKind::Permanent, FailureKind::Temporary]
+        .into_iter()
+        .find(|kind| kind.as_str() == word)
+        .ok_or(LedgerFilterError::InvalidValue(
+            "`error` is permanent or temporary",
+        ))
 }
 
 /// Returns the host of a canonical URL, which has no user info and a lower-case host. IPv6 brackets
@@ -246,6 +278,8 @@ mod tests {
             visit_state: VisitState::Answered,
             status: RecordStatus(CrawlStatus::Filter),
             code: Some(760),
+            last_seen: UnixMillis(1_000),
+            error: Some(FailureKind::Temporary),
             ..LedgerRecord::default()
         }
     }
@@ -271,6 +305,8 @@ mod tests {
             ("known", "true", true),
             ("known", "false", false),
             ("known", "", true),
+            ("error", "temporary", true),
+            ("error", "permanent", false),
         ] {
             assert_eq!(
                 sought(&[(key, value)]).unwrap().matches(&one),
@@ -286,6 +322,21 @@ mod tests {
     }
 
     #[test]
+    fn a_url_and_a_time_select_records() {
+        let one = record("http://a.test/x");
+        for (time, fits) in [(1_000, false), (1_001, true)] {
+            let mut filter = LedgerFilter::default();
+            filter.set_last_seen_before(UnixMillis(time));
+            assert_eq!(filter.matches(&one), fits, "{time}");
+        }
+        for (url, fits) in [("http://a.test/x", true), ("http://a.test/", false)] {
+            let mut filter = LedgerFilter::default();
+            filter.set_url(url);
+            assert_eq!(filter.matches(&one), fits, "{url}");
+        }
+    }
+
+    #[test]
     fn invalid_filters_are_refused() {
         for (key, value) in [
             ("hosts", "a.test"),
@@ -295,6 +346,8 @@ mod tests {
             ("code", "+760"),
             ("code", "99999"),
             ("known", "yes"),
+            ("error", "404"),
+            ("not_seen_since", "2026-01-01"),
         ] {
             assert!(sought(&[(key, value)]).is_err(), "{key}={value}");
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
 
+use super::observation::FailureKind;
 use super::removal::{PendingRemoval, RemovalCause};
 
 /// A time in milliseconds since the Unix epoch.
@@ -123,6 +124,8 @@ pub struct LedgerRecord {
     pub temporary_errors: u32,
     /// The removal from the index that is not ordered yet. The index still has the URL.
     pub pending_removal: Option<Box<PendingRemoval>>,
+    /// The kind of the last error, until the URL is answered without one.
+    pub error: Option<FailureKind>,
     /// The time of the first of consecutive bad outcomes, if the page was kept once more
     /// (`removal: once_more`).
     pub kept_since: Option<UnixMillis>,
@@ -166,6 +169,7 @@ impl LedgerRecord {
             space: None,
             temporary_errors: 0,
             pending_removal: None,
+            error: None,
             kept_since: None,
         }
     }

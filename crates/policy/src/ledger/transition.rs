@@ -197,6 +197,7 @@ fn apply_response(
     }
     record.visit_state = VisitState::Answered;
     record.temporary_errors = 0;
+    record.error = None;
     if let Some(bad) = response.removal {
         let event = apply_bad_outcome(&mut record, context, bad);
         return changed_record(record, event);
@@ -257,6 +258,7 @@ fn apply_failure(
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
     record.last_error = Some(context.at);
+    record.error = Some(failure);
     let is_final = match failure {
         FailureKind::Permanent => true,
         FailureKind::Temporary => {

@@ -74,7 +74,8 @@ pub(crate) fn decode_time(bytes: &[u8]) -> Option<UnixMillis> {
     Some(UnixMillis(message.at))
 }
 
-fn kind_number(kind: LedgerEventKind) -> u32 {
+/// Returns the number of a kind, which is independent of the order in the documentation.
+pub(crate) fn kind_number(kind: LedgerEventKind) -> u32 {
     match kind {
         LedgerEventKind::Removal => 1,
         LedgerEventKind::PermanentError => 2,

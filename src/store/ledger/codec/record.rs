@@ -6,6 +6,7 @@ use std::str::from_utf8;
 use std::sync::Arc;
 
 use crate::ledger::key::LedgerKey;
+use crate::ledger::observation::FailureKind;
 use crate::ledger::record::{
     ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, RemovalSource,
     UnixMillis, VisitState,
@@ -83,6 +84,7 @@ record_fields! {
     22 space: write_optional_text read_optional_text;
     23 temporary_errors: write_nonzero_u32 read_nonzero_u32;
     25 pending_removal: write_pending_removal read_pending_removal;
+    29 error: write_error read_error;
     31 kept_since: write_time read_time;
 }
 
@@ -277,6 +279,23 @@ fn read_nonzero_u32(from: &RecordFields<'_>, tag: u32) -> FieldResult<u32> {
     Ok(read_optional_u32(from, tag)?.unwrap_or_default())
 }
 
+fn write_error(to: &mut RecordWriter<'_>, tag: u32, error: &Option<FailureKind>) {
+    let number = error.map(|kind| match kind {
+        FailureKind::Permanent => 1,
+        FailureKind::Temporary => 2,
+    });
+    to.message.write_number(tag, number);
+}
+
+/// A kind that a later version has added is read as no error.
+fn read_error(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<FailureKind>> {
+    Ok(match from.number(tag) {
+        Some(1) => Some(FailureKind::Permanent),
+        Some(2) => Some(FailureKind::Temporary),
+        Some(_) | None => None,
+    })
+}
+
 fn write_address(to: &mut RecordWriter<'_>, tag: u32, address: &Option<IpAddr>) {
     match address {
         Some(IpAddr::V4(address)) => to.message.write_bytes(tag, Some(&address.octets())),
@@ -429,6 +448,8 @@ mod tests {
         content_key: Vec<u8>,
         #[prost(bytes = "vec", optional, tag = "25")]
         pending_removal: Option<Vec<u8>>,
+        #[prost(uint32, optional, tag = "29")]
+        error: Option<u32>,
         #[prost(sint64, optional, tag = "31")]
         kept_since: Option<i64>,
         #[prost(uint32, tag = "32")]
@@ -482,6 +503,7 @@ mod tests {
                 rule: None,
                 revision: "3f9c2a1b".into(),
             })),
+            error: Some(FailureKind::Permanent),
             kept_since: Some(UnixMillis(1_767_225_600_126)),
         };
         let four = LedgerRecord {
@@ -490,6 +512,7 @@ mod tests {
         };
         let perhaps = LedgerRecord {
             index_state: IndexState::Possible,
+            error: Some(FailureKind::Temporary),
             ..LedgerRecord::default()
         };
         let failed = LedgerRecord {

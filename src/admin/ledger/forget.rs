@@ -1,0 +1,201 @@
+//! `POST /api/v1/ledger/forget`: deletes the records of a URL, of a host, or of the URLs that begin with a text.
+//!
+//! A request deletes at most a page of records, and `next` of the response continues it. Once the response is sent, the
+//! deletion is on disk.
+
+use std::error::Error;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body::Body;
+use http_body_util::Full;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
+use crate::admin::query::MAX_LIMIT;
+use crate::admin::response;
+use crate::ledger::filter::{LedgerFilter, RecordPage, read_page};
+use crate::ledger::key::LedgerKey;
+use crate::store::ledger::LedgerUnavailable;
+use crate::urls::target::UrlTarget;
+
+use super::urls::{parse_after, parse_url};
+use super::{LedgerApi, LedgerReadContext};
+
+/// The longest body, which may contain a URL.
+const MAX_BODY_BYTES: usize = 64 << 10;
+/// The time limit for writing the deletions to disk.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The body of a request. One of `url`, `host` and `prefix` is given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct LedgerForgetRequest {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    host: Option<String>,
+    #[serde(default)]
+    prefix: Option<String>,
+    #[serde(default)]
+    crawler: Option<String>,
+    #[serde(default)]
+    after: Option<String>,
+    dry_run: bool,
+}
+
+/// The records to delete.
+struct LedgerForgetQuery {
+    /// The URL, whose records are found by their keys.
+    url: Option<UrlTarget>,
+    filter: LedgerFilter,
+    crawler: Option<String>,
+    after: Option<LedgerKey>,
+    dry_run: bool,
+    /// The selection in words, for the log.
+    description: String,
+}
+
+impl LedgerApi {
+    /// `POST /api/v1/ledger/forget`.
+    pub(crate) async fn forget<B>(&self, body: B) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let query = match read_body(body, MAX_BODY_BYTES)
+            .await
+            .and_then(|bytes| LedgerForgetQuery::parse(&bytes))
+        {
+            Ok(query) => query,
+            Err(error) => return error.into_response(),
+        };
+        let deletes = !query.dry_run;
+        let response = self
+            .read_blocking(move |context| query.response(context))
+            .await;
+        if deletes && response.status() == StatusCode::OK && !self.flush().await {
+            return super::ledger_unavailable();
+        }
+        response
+    }
+
+    /// Waits until the deletions are on disk. Returns `false` if that takes too long.
+    async fn flush(&self) -> bool {
+        match self.ledger.get() {
+            Some(ledger) => tokio::time::timeout(FLUSH_TIMEOUT, ledger.flush())
+                .await
+                .is_ok(),
+            None => true,
+        }
+    }
+}
+
+impl LedgerForgetQuery {
+    fn parse(body: &[u8]) -> Result<Self, ApiRequestError> {
+        let request: LedgerForgetRequest = serde_json::from_slice(body).map_err(|error| {
+            let error = shorten_message(&error);
+            ApiRequestError::Invalid(format!(
+                "the body is not a JSON object with `dry_run` and one of `url`, `host` and `prefix`: {error}"
+            ))
+        })?;
+        let subjects = [
+            ("url", &request.url),
+            ("host", &request.host),
+            ("prefix", &request.prefix),
+        ];
+        let mut given = subjects.into_iter().filter_map(|(key, value)| {
+            let value = value.as_deref().filter(|value| !value.is_empty())?;
+            Some((key, value))
+        });
+        let (Some((key, value)), None) = (given.next(), given.next()) else {
+            let message = "exactly one of `url`, `host` and `prefix` is needed";
+            return Err(ApiRequestError::Invalid(message.into()));
+        };
+        let mut filter = LedgerFilter::default();
+        let url = if key == "url" {
+            Some(parse_url(value).map_err(|error| ApiRequestError::Invalid(error.to_string()))?)
+        } else {
+            set_filter(&mut filter, key, value)?;
+            None
+        };
+        let mut description = format!("{key} {value:?}");
+        if let Some(crawler) = &request.crawler {
+            set_filter(&mut filter, "crawler", crawler)?;
+            description.push_str(&format!(" of crawler {crawler:?}"));
+        }
+        let after = request.after.as_deref().map(parse_after).transpose();
+        Ok(Self {
+            url,
+            filter,
+            after: after.map_err(|error| ApiRequestError::Invalid(error.to_string()))?,
+            crawler: request.crawler.filter(|name| !name.is_empty()),
+            dry_run: request.dry_run,
+            description,
+        })
+    }
+
+    fn response(
+        &self,
+        context: &LedgerReadContext,
+    ) -> Result<Response<Full<Bytes>>, LedgerUnavailable> {
+        let page = self.find_page(context)?;
+        let count = if self.dry_run {
+            page.records.len()
+        } else {
+            self.delete(context, &page)?
+        };
+        Ok(response::json(
+            StatusCode::OK,
+            &json!({
+                "dry_run": self.dry_run,
+                "urls": count,
+                "next": page.next.map(|key| key.to_string()),
+            }),
+        ))
+    }
+
+    fn find_page(&self, context: &LedgerReadContext) -> Result<RecordPage, LedgerUnavailable> {
+        match &self.url {
+            Some(url) => Ok(RecordPage {
+                records: context.find_records(url, self.crawler.as_deref(), &self.filter)?,
+                next: None,
+            }),
+            None => read_page(
+                |after, limit| context.ledger.records(after, limit),
+                &self.filter,
+                self.after,
+                MAX_LIMIT,
+                context.time_check(),
+            ),
+        }
+    }
+
+    /// Deletes the records of a page, and returns their number.
+    fn delete(
+        &self,
+        context: &LedgerReadContext,
+        page: &RecordPage,
+    ) -> Result<usize, LedgerUnavailable> {
+        let mut count = 0;
+        for (key, _) in &page.records {
+            count += usize::from(context.ledger.forget(*key, &self.filter)?);
+        }
+        if count > 0 {
+            tracing::warn!(
+                urls = count,
+                "records of the ledger are deleted: {}",
+                self.description
+            );
+        }
+        Ok(count)
+    }
+}
+
+fn set_filter(filter: &mut LedgerFilter, key: &str, value: &str) -> Result<(), ApiRequestError> {
+    filter
+        .set(key, value)
+        .map_err(|error| ApiRequestError::Invalid(error.to_string()))
+}
