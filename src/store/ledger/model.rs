@@ -352,6 +352,7 @@ fn a_ledger_of_an_earlier_version_is_counted_when_it_is_opened() {
         failed.observation.outcome = ObservationOutcome::Failed {
             failure: FailureKind::Permanent,
             code: Some(770),
+            removal: RemovalAction::ByCount,
         };
         ledger.record(failed);
         block_on(ledger.flush());

@@ -473,6 +473,7 @@ async fn orphans_and_errors_are_filtered() {
     let temporary = ObservationOutcome::Failed {
         failure: FailureKind::Temporary,
         code: Some(613),
+        removal: RemovalAction::ByCount,
     };
     desk.note("news", "http://a.test/old", 1_767_225_600_000, delivered());
     desk.note("news", "http://a.test/new", 1_767_312_000_000, delivered());
