@@ -10,6 +10,8 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use crate::clock::Rfc3339;
+use crate::model::crawl_status::CrawlStatus;
+use crate::model::intent::Intent;
 use crate::model::media_type::essence;
 use crate::model::reason::{Reason, RetryHint, StatusSource};
 use crate::model::stage::Stage;
@@ -20,11 +22,12 @@ use super::labels::{
     ByteDirection, CLIENT_LEFT, CodeClass, ConnectionSide, ResponseSource, RuleMode,
     UpstreamErrorLabel, VerdictLabel, method_slot, reason_label,
 };
-use super::log::LineRecipients;
 use super::log::line::{self, LogLine, LogOutcome, ShadowDifference};
+use super::log::{LineImportance, LineRecipients};
 use super::policy::PolicyMetrics;
 use super::record::{
-    CountMode, RecordOutcome, RecordSubject, RequestRecord, ResponseProgress, UrlRetention,
+    CountMode, LossCause, RecordOutcome, RecordSubject, RequestRecord, ResponseProgress,
+    UrlRetention,
 };
 use super::repeat::RepeatState;
 use super::series::increment;
@@ -40,12 +43,10 @@ impl Drop for RequestRecord {
             self.end_in_panic();
         }
         let ended = self.ended.unwrap_or_else(|| self.recorder.clock.now());
-        let result = FinalResult::from_record(self);
+        let result = FinalResult::from_record(self, ended);
         self.count(&result, ended);
-        let recipients =
-            self.recorder
-                .log
-                .recipients(self.number, result.verdict, self.trace_disclosure());
+        let importance = self.line_importance(&result);
+        let recipients = self.recorder.log.recipients(self.number, importance);
         if recipients != LineRecipients::Nobody {
             self.log(&result, ended, recipients);
         }
@@ -62,13 +63,29 @@ struct FinalResult {
     rule: Option<(ShadowSource, u32)>,
     status: Option<u16>,
     source: ResponseSource,
+    loss: Option<LossCause>,
+    target: LoggedTarget,
+}
+
+/// The part of the target that the log shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoggedTarget {
+    /// The URL and its host.
+    Url,
+    /// The host.
+    Host,
+    /// The host, since another line has the URL.
+    RepeatedUrl,
+    Nothing,
 }
 
 impl FinalResult {
-    fn from_record(record: &RequestRecord) -> Self {
+    fn from_record(record: &RequestRecord, ended: Instant) -> Self {
         let (verdict, reason, rule) = match record.outcome {
             RecordOutcome::Pending => (VerdictLabel::Allow, None, None),
-            RecordOutcome::Rejected { reason, rule } => (VerdictLabel::Reject, Some(reason), rule),
+            RecordOutcome::Rejected { reason, rule, .. } => {
+                (VerdictLabel::Reject, Some(reason), rule)
+            }
             RecordOutcome::Allowed { rule: Some(rule) } => {
                 (VerdictLabel::Allow, Some(Reason::Rule), Some(rule))
             }
@@ -89,6 +106,8 @@ impl FinalResult {
             rule,
             status,
             source,
+            loss: record.loss(),
+            target: record.find_logged_target(ended),
         };
         match record.shadow_differences().next() {
             Some(note) if note.change == ShadowChange::WouldReject => Self {
@@ -220,7 +239,7 @@ impl RequestRecord {
 
     /// Returns the request as an example, with no more of its URL than its line in the log shows.
     fn shadow_example(&self, difference: &ShadowNote, result: &FinalResult) -> ShadowExample {
-        let (url, host) = self.logged_target(result);
+        let (url, host) = self.logged_target(result.target);
         ShadowExample {
             at: self.recorder.clock.wall_time(),
             decision: (*self.id().to_text()).into(),
@@ -283,15 +302,22 @@ impl RequestRecord {
         Some(series.crawler.as_str())
     }
 
-    /// Returns `true` if the client knows its trace and may look for the line.
-    fn trace_disclosure(&self) -> TraceDisclosure {
-        self.trace
+    /// Refusals are always logged, and so are losses, and requests whose client knows the trace and may look for it.
+    fn line_importance(&self, result: &FinalResult) -> LineImportance {
+        let disclosed = self
+            .trace
             .as_ref()
-            .map_or(TraceDisclosure::No, |trace| trace.disclosure())
+            .is_some_and(|trace| trace.disclosure() == TraceDisclosure::Yes);
+        match result.verdict {
+            VerdictLabel::Reject | VerdictLabel::ShadowReject => LineImportance::Always,
+            VerdictLabel::Allow if disclosed || result.loss.is_some() => LineImportance::Always,
+            VerdictLabel::Allow => LineImportance::Sampled,
+        }
     }
 
     fn log(&self, result: &FinalResult, ended: Instant, recipients: LineRecipients) {
-        let (url, host) = self.logged_target(result);
+        let (url, host) = self.logged_target(result.target);
+        let missing = self.recorder.log.missing_lines();
         let id = self.id().to_text();
         let policy = self.policy.as_deref();
         let content_type = self
@@ -334,7 +360,13 @@ impl RequestRecord {
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),
-            robots_agent: self.robots_agent.as_deref(),
+            robots_agent: self.refusal_detail.robots_agent(),
+            cause: self.refusal_detail.failure_cause(),
+            loss: result.loss.map(LossCause::as_str),
+            repeat: result.target == LoggedTarget::RepeatedUrl,
+            left_out: missing.left_out,
+            dropped: missing.dropped,
+            hidden_url: self.hidden_url(result.target),
             outcome: self.log_outcome(),
             subject: self.log_subject(),
             is_configured: self.crawler != CrawlerIndex::ANONYMOUS,
@@ -402,28 +434,75 @@ impl RequestRecord {
         policy?.rule_name(rule)
     }
 
-    /// Returns the parts of the target that the log may show; the policy may limit them for a refused URL.
-    fn logged_target(&self, result: &FinalResult) -> (Option<&str>, Option<&str>) {
+    /// Returns the part of the target that the log shows; the policy may limit it for a refused URL. Called once, since
+    /// it remembers the URL.
+    fn find_logged_target(&self, now: Instant) -> LoggedTarget {
+        let RecordOutcome::Rejected { reason, .. } = self.outcome else {
+            return LoggedTarget::Url;
+        };
+        match (self.url_retention, &self.subject) {
+            (UrlRetention::Unrepeated, RecordSubject::Url(url)) => {
+                let losses = &self.recorder.logged_losses;
+                let reason = reason.as_str();
+                match losses.record(self.crawler, &self.method, reason, url.as_str(), now) {
+                    RepeatState::First => LoggedTarget::Url,
+                    RepeatState::Repeated => LoggedTarget::RepeatedUrl,
+                }
+            }
+            (UrlRetention::Full | UrlRetention::Unrepeated, _) => LoggedTarget::Url,
+            (UrlRetention::Host, _) => LoggedTarget::Host,
+            (UrlRetention::None, _) => LoggedTarget::Nothing,
+        }
+    }
+
+    /// Returns the URL and the host, as far as the log shows them.
+    fn logged_target(&self, shown: LoggedTarget) -> (Option<&str>, Option<&str>) {
         let (url, host) = match &self.subject {
             RecordSubject::Unknown => (None, None),
             RecordSubject::Url(url) => (Some(url.as_str()), Some(url.host())),
             RecordSubject::Host(host) => (None, Some(host.host())),
         };
-        let keep = if result.verdict == VerdictLabel::Reject {
-            self.url_retention
-        } else {
-            UrlRetention::Full
-        };
-        match keep {
-            UrlRetention::Full => (url, host),
-            UrlRetention::Host => (None, host),
-            UrlRetention::None => (None, None),
+        match shown {
+            LoggedTarget::Url => (url, host),
+            LoggedTarget::Host | LoggedTarget::RepeatedUrl => (None, host),
+            LoggedTarget::Nothing => (None, None),
         }
     }
 
+    /// Returns the URL that the log leaves out and the latest lines in memory show.
+    fn hidden_url(&self, shown: LoggedTarget) -> Option<&str> {
+        match (shown, &self.subject) {
+            (LoggedTarget::Host | LoggedTarget::RepeatedUrl, RecordSubject::Url(url)) => {
+                Some(url.as_str())
+            }
+            (LoggedTarget::Host | LoggedTarget::RepeatedUrl, _)
+            | (LoggedTarget::Url | LoggedTarget::Nothing, _) => None,
+        }
+    }
+
+    /// Returns why the crawler did not get what it requested, if the policy does not exclude it. An open tunnel is no
+    /// loss: what was requested inside is unknown.
+    fn loss(&self) -> Option<LossCause> {
+        if let RecordOutcome::Rejected { reason, intent, .. } = self.outcome {
+            return match intent {
+                Some(Intent::Later) => Some(LossCause::Later),
+                Some(Intent::Deny | Intent::Gone | Intent::Keep) | None => {
+                    (reason.row().crawl_status == CrawlStatus::Error).then_some(LossCause::Failed)
+                }
+            };
+        }
+        if !matches!(self.subject, RecordSubject::Url(_)) {
+            return None;
+        }
+        let failed = matches!(self.origin, Some((429 | 500..=599, _)));
+        if self.error.is_some() || failed {
+            return Some(LossCause::Failed);
+        }
+        (self.response_progress == ResponseProgress::Partial).then_some(LossCause::ClientLeft)
+    }
+
     fn logged_error(&self) -> Option<&'static str> {
-        let close_reason =
-            (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
-        self.error.or(self.close_reason).or(close_reason)
+        let left = (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
+        self.error.or(self.other_error).or(left)
     }
 }

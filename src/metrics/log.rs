@@ -8,6 +8,7 @@ pub(crate) mod entry;
 mod file;
 pub mod filter;
 pub(crate) mod line;
+pub(crate) mod query;
 mod queue;
 mod squid;
 pub mod tap;
@@ -17,19 +18,17 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
 
 use super::Metrics;
-use super::labels::VerdictLabel;
-use super::trace::TraceDisclosure;
 use file::{LogFile, RotationFailure};
-use line::LogLine;
-pub(crate) use line::REDACTED;
-use queue::{LogQueue, PushOutcome};
+use line::{LogLine, MissingLines};
+pub use query::QueryVisibility;
+use queue::{LineAudience, LogQueue, PushOutcome};
 use tap::{LogTap, TapBounds};
-use writer::TapMode;
 
 /// The destination of the lines.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,14 +87,6 @@ impl LogFileRotation {
         size: 256 << 20,
         keep: 8,
     };
-}
-
-/// The treatment of the query of a URL in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueryVisibility {
-    Shown,
-    /// The query is replaced by `?redacted`.
-    Redacted,
 }
 
 /// A share of allowed requests, 0 to 1.
@@ -190,12 +181,23 @@ struct DecisionLogInner {
     rotation_failure: RotationFailure,
     /// The share of allowed requests whose lines are written; `None` if no lines are.
     sample_rate: Option<SampleRate>,
+    /// The number of lines that are not in the sample.
+    left_out: AtomicU64,
+}
+
+/// The choice of the lines that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineImportance {
+    /// The line is written.
+    Always,
+    /// The line is written if it is in the sample.
+    Sampled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineRecipients {
     Nobody,
-    /// The destination; the tap receives the same line, if its format is JSON.
+    /// The destination; the tap receives the line as well, if its format is JSON.
     Destination,
     Tap,
     Both,
@@ -278,17 +280,14 @@ impl DecisionLog {
             clock.clone(),
         ));
         let tap = LogTap::new(TapBounds::DEFAULT);
-        let tap_mode = match settings.format {
-            LogLineFormat::Json => TapMode::Written,
-            LogLineFormat::Squid => TapMode::Own,
-        };
-        writer::start(&queue, writer, &tap, tap_mode)?;
+        writer::start(&queue, writer, &tap)?;
         Ok(Self {
             inner: Some(Arc::new(DecisionLogInner {
                 queue,
                 tap,
                 rotation_failure,
                 sample_rate,
+                left_out: AtomicU64::new(0),
             })),
             format: settings.format,
             query: settings.query,
@@ -347,26 +346,17 @@ impl DecisionLog {
     }
 
     /// Returns the recipients of the line of the request with this number.
-    ///
-    /// Refusals are always written, and so are requests whose client knows the trace id and may look for it.
-    pub(crate) fn recipients(
-        &self,
-        number: u64,
-        verdict: VerdictLabel,
-        disclosure: TraceDisclosure,
-    ) -> LineRecipients {
+    pub(crate) fn recipients(&self, number: u64, importance: LineImportance) -> LineRecipients {
         let Some(open) = &self.inner else {
             return LineRecipients::Nobody;
         };
-        let always = match (verdict, disclosure) {
-            (VerdictLabel::Reject | VerdictLabel::ShadowReject, _) | (_, TraceDisclosure::Yes) => {
-                true
-            }
-            (VerdictLabel::Allow, TraceDisclosure::No) => false,
-        };
+        let always = importance == LineImportance::Always;
         let written = open
             .sample_rate
             .is_some_and(|share| always || share.includes(number));
+        if !written && open.sample_rate.is_some() {
+            open.left_out.fetch_add(1, Ordering::Relaxed);
+        }
         match (written, self.format) {
             (true, LogLineFormat::Json) => LineRecipients::Destination,
             (true, LogLineFormat::Squid) if always || open.tap.has_followers() => {
@@ -392,7 +382,19 @@ impl DecisionLog {
         }
     }
 
+    /// Returns the number of lines that are missing in the log so far.
+    pub(crate) fn missing_lines(&self) -> MissingLines {
+        let Some(open) = &self.inner else {
+            return MissingLines::default();
+        };
+        MissingLines {
+            left_out: open.left_out.load(Ordering::Relaxed),
+            dropped: open.queue.lost_lines(),
+        }
+    }
+
     fn write_to_tap(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
+        let line = line.with_hidden_url();
         open.queue
             .push_for_tap(|buffer| line.render(self.query, buffer));
     }
@@ -400,24 +402,31 @@ impl DecisionLog {
     fn write_to_destination(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
         match self.format {
             LogLineFormat::Json => {
+                let audience = match line.hidden_url {
+                    Some(_) => LineAudience::Destination,
+                    None => LineAudience::DestinationAndTap,
+                };
+                let queued = open
+                    .queue
+                    .push(audience, |buffer| line.render(self.query, buffer));
                 // A line that does not fit into the queue is still shown by the tap.
-                if open.queue.push(|buffer| line.render(self.query, buffer)) == PushOutcome::Lost {
+                if queued == PushOutcome::Lost || audience == LineAudience::Destination {
                     self.write_to_tap(open, line);
                 }
             }
-            LogLineFormat::Squid => drop(
-                open.queue
-                    .push(|buffer| squid::render(line, self.query, buffer)),
-            ),
+            LogLineFormat::Squid => {
+                let _ = open.queue.push(LineAudience::Destination, |buffer| {
+                    squid::render(line, self.query, buffer)
+                });
+            }
         }
     }
 
     /// Returns a URL with as much of its query as the log shows, whether or not a line is written.
     pub(crate) fn redact_url(&self, url: &str) -> Box<str> {
-        match (self.query, url.split_once('?')) {
-            (QueryVisibility::Redacted, Some((before, _))) => [before, REDACTED].concat().into(),
-            (QueryVisibility::Redacted | QueryVisibility::Shown, _) => url.into(),
-        }
+        let mut shown = String::new();
+        self.query.for_each_part(url, |part| shown.push_str(part));
+        shown.into()
     }
 }
 

@@ -19,6 +19,7 @@ use http::{HeaderValue, Method};
 use smallvec::SmallVec;
 
 use crate::clock::Clock;
+use crate::model::intent::Intent;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::urls::target::{HostTarget, UrlTarget};
@@ -35,7 +36,9 @@ use recorder::RecorderInner;
 
 pub use decision_id::{DecisionId, DecisionIdText};
 pub use parts::UrlRetention;
-pub(super) use parts::{CountMode, RecordOutcome, RecordSubject, ResponseProgress};
+pub(super) use parts::{
+    CountMode, LossCause, RecordOutcome, RecordSubject, RefusalDetail, ResponseProgress,
+};
 pub use recorder::Recorder;
 
 /// The record of a request. Every setter overwrites the previous value.
@@ -60,7 +63,8 @@ pub struct RequestRecord {
     pub(super) origin: Option<(u16, ContentFamily)>,
     pub(super) content_type: Option<HeaderValue>,
     pub(super) source: Option<HeaderValue>,
-    pub(super) robots_agent: Option<Box<str>>,
+    /// The product token of a refusal by robots.txt, or the cause of a failure.
+    pub(super) refusal_detail: RefusalDetail,
     pub(super) sent: Option<(u16, ResponseSource)>,
     pub(super) times: RequestTimes,
     received_bytes: u64,
@@ -68,7 +72,8 @@ pub struct RequestRecord {
     pub(super) sent_bytes: u64,
     pub(super) address: Option<IpAddr>,
     pub(super) error: Option<&'static str>,
-    pub(super) close_reason: Option<&'static str>,
+    /// The reason for which the proxy closes a tunnel, or the error type of a refusal that replaces the answer.
+    pub(super) other_error: Option<&'static str>,
     pub(super) count_mode: CountMode,
     pub(super) trace: Option<Box<RequestTrace>>,
 }
@@ -95,11 +100,12 @@ impl RequestRecord {
             outcome: RecordOutcome::Pending,
             matched_rules: SmallVec::new(),
             shadows: None,
-            url_retention: UrlRetention::Host,
+            // Until the policy is known, which may keep nothing.
+            url_retention: UrlRetention::None,
             origin: None,
             content_type: None,
             source: None,
-            robots_agent: None,
+            refusal_detail: RefusalDetail::None,
             sent: None,
             times: RequestTimes::default(),
             received_bytes: 0,
@@ -107,7 +113,7 @@ impl RequestRecord {
             sent_bytes: 0,
             address: None,
             error: None,
-            close_reason: None,
+            other_error: None,
             count_mode: CountMode::Counted,
             trace,
         }
@@ -160,7 +166,7 @@ impl RequestRecord {
         self.matched_rules.clear();
         self.shadows = None;
         self.source = None;
-        self.robots_agent = None;
+        self.refusal_detail = RefusalDetail::None;
     }
 
     /// Sets the rules that matched so far, at all stages, by their index in the policy; each is counted once.
@@ -177,7 +183,28 @@ impl RequestRecord {
     /// Records that the request is refused at its stage; `rule` is the rule that decided, if any. `keep` is how much of the
     /// URL the log may show.
     pub fn set_rejected(&mut self, reason: Reason, rule: Option<u32>, url_retention: UrlRetention) {
-        self.outcome = RecordOutcome::Rejected { reason, rule };
+        self.outcome = RecordOutcome::Rejected {
+            reason,
+            rule,
+            intent: reason.intent(),
+        };
+        self.url_retention = url_retention;
+    }
+
+    /// Sets the intent of the refusal, if the policy has chosen another one than that of the reason.
+    pub fn set_refusal_intent(&mut self, chosen: Option<Intent>) {
+        if let RecordOutcome::Rejected { intent, .. } = &mut self.outcome {
+            *intent = chosen;
+        }
+    }
+
+    /// Returns the part of the URL that the log keeps of a refusal so far; nothing before the policy is known.
+    pub fn url_retention(&self) -> UrlRetention {
+        self.url_retention
+    }
+
+    /// Sets the part of the URL that the log keeps if the request ends in a panic.
+    pub fn set_url_retention(&mut self, url_retention: UrlRetention) {
         self.url_retention = url_retention;
     }
 
@@ -227,7 +254,7 @@ impl RequestRecord {
         self.times.tls = Micros::from(time);
     }
 
-    /// Sets the address that the request is sent to.
+    /// Sets the address that the request is sent to, or the first one that is tried.
     pub fn set_address(&mut self, address: IpAddr) {
         self.address = Some(address);
     }
@@ -251,7 +278,12 @@ impl RequestRecord {
 
     /// Sets the product token for which a line of robots.txt decided.
     pub fn set_robots_agent(&mut self, token: &str) {
-        self.robots_agent = Some(token.into());
+        self.refusal_detail = RefusalDetail::RobotsAgent(token.into());
+    }
+
+    /// Sets a description of what failed between the proxy and the origin, for a refusal that replaces the answer.
+    pub fn set_failure_cause(&mut self, cause: &str) {
+        self.refusal_detail = RefusalDetail::FailureCause(cause.into());
     }
 
     /// Sets the value of the policy's option `source`, which is shown in the log.
@@ -286,7 +318,13 @@ impl RequestRecord {
 
     /// Sets the reason for which the proxy closes the tunnel. It is shown in the log and is no error of the origin.
     pub fn set_close_reason(&mut self, reason: &'static str) {
-        self.close_reason = Some(reason);
+        self.other_error = Some(reason);
+    }
+
+    /// Sets the RFC 9209 type of a failure for which the request is refused. It is shown in the log, and not counted:
+    /// another exchange has failed, such as the fetch of the host's robots.txt.
+    pub fn set_refusal_error(&mut self, error: &'static str) {
+        self.other_error = Some(error);
     }
 
     /// Sets the status that is sent to the client, and the source of the response.

@@ -1,11 +1,19 @@
-//! Detection of repeated refusals: the same crawler requests the same URL again within ten minutes.
+//! Detection of repeated refusals, for a metric and for the log.
 //!
-//! A fixed table of hashes, each in one slot, where the latest wins. Memory is limited, no lock is needed, and the count
-//! is a lower bound: two URLs that share a slot hide each other.
+//! The metric counts a crawler that requests the same URL again within ten minutes ([`Repeats`]): a fixed table of
+//! hashes, each in one slot, where the latest wins. Memory is limited, no lock is needed, and the count is a lower bound:
+//! two URLs that share a slot hide each other.
+//!
+//! The log leaves out the URL of a lost request if it has shown it within the last minute ([`LoggedLosses`]). There, two
+//! URLs must never hide each other, so each has its own entry.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use parking_lot::Mutex;
 
 use super::CrawlerIndex;
 
@@ -59,11 +67,139 @@ impl Repeats {
     }
 }
 
+/// The time for which the URL of a lost request is left out after a line with it.
+const LOGGED_WINDOW: Duration = Duration::from_secs(60);
+/// The maximum number of entries, about 3 MiB. URLs beyond are always logged.
+const MAX_LOGGED: usize = 1 << 16;
+/// The least time between two searches for expired entries while there is no room.
+const PURGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The lost requests whose URLs the log has shown within the last minute. Only refusals and failures get here.
+#[derive(Debug)]
+pub(crate) struct LoggedLosses {
+    /// Two hashes with random keys: no two requests have the same 128 bits, by accident or by intent.
+    hashers: [RandomState; 2],
+    logged: Mutex<LoggedLossTable>,
+}
+
+#[derive(Debug)]
+struct LoggedLossTable {
+    logged_at: HashMap<u128, Instant>,
+    purged_at: Instant,
+}
+
+impl LoggedLosses {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            hashers: [RandomState::new(), RandomState::new()],
+            logged: Mutex::new(LoggedLossTable {
+                logged_at: HashMap::new(),
+                purged_at: now,
+            }),
+        }
+    }
+
+    /// Records a lost request whose URL is about to be logged, unless it was logged within the last minute.
+    pub(super) fn record(
+        &self,
+        crawler: CrawlerIndex,
+        method: &Method,
+        reason: &str,
+        url: &str,
+        now: Instant,
+    ) -> RepeatState {
+        let request = (crawler, method, reason, url);
+        let [high, low] = self
+            .hashers
+            .each_ref()
+            .map(|hasher| u128::from(hasher.hash_one(request)));
+        self.logged.lock().record(high << 64 | low, now)
+    }
+}
+
+impl LoggedLossTable {
+    fn record(&mut self, key: u128, now: Instant) -> RepeatState {
+        let age = self
+            .logged_at
+            .get(&key)
+            .map(|at| now.saturating_duration_since(*at));
+        if age.is_some_and(|age| age < LOGGED_WINDOW) {
+            return RepeatState::Repeated;
+        }
+        if age.is_some() || self.has_room(now) {
+            self.logged_at.insert(key, now);
+        }
+        RepeatState::First
+    }
+
+    /// Removes expired entries if the table is full. Returns `false` if it is still full.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.logged_at.len() < MAX_LOGGED {
+            return true;
+        }
+        if now.saturating_duration_since(self.purged_at) < PURGE_INTERVAL {
+            return false;
+        }
+        self.purged_at = now;
+        self.logged_at
+            .retain(|_, at| now.saturating_duration_since(*at) < LOGGED_WINDOW);
+        self.logged_at.len() < MAX_LOGGED
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use std::time::Duration;
+
+    #[test]
+    fn a_url_is_left_out_only_within_a_minute_of_a_line_with_it() {
+        let (clock, control) = Clock::manual();
+        let losses = LoggedLosses::new(clock.now());
+        let record = |crawler, method, reason, url| {
+            losses.record(CrawlerIndex(crawler), method, reason, url, clock.now())
+        };
+        let first = || record(0, &Method::GET, "rate_limited", "http://a/");
+        assert_eq!(first(), RepeatState::First);
+        control.advance(Duration::from_secs(59));
+        assert_eq!(first(), RepeatState::Repeated);
+        for (crawler, method, reason, url) in [
+            (1, &Method::GET, "rate_limited", "http://a/"),
+            (0, &Method::HEAD, "rate_limited", "http://a/"),
+            (0, &Method::GET, "queue_full", "http://a/"),
+            (0, &Method::GET, "rate_limited", "http://b/"),
+        ] {
+            assert_eq!(
+                record(crawler, method, reason, url),
+                RepeatState::First,
+                "{url}"
+            );
+        }
+        // A minute after the line, however often it was left out.
+        control.advance(Duration::from_secs(1));
+        assert_eq!(
+            (first(), first()),
+            (RepeatState::First, RepeatState::Repeated)
+        );
+    }
+
+    #[test]
+    fn urls_are_logged_if_there_is_no_room_to_remember_them() {
+        let (clock, control) = Clock::manual();
+        let mut table = LoggedLosses::new(clock.now()).logged.into_inner();
+        for key in 0..MAX_LOGGED as u128 {
+            assert_eq!(table.record(key, clock.now()), RepeatState::First);
+        }
+        for _ in 0..2 {
+            assert_eq!(table.record(u128::MAX, clock.now()), RepeatState::First);
+        }
+        assert_eq!(table.record(7, clock.now()), RepeatState::Repeated);
+        assert_eq!(table.logged_at.len(), MAX_LOGGED);
+        control.advance(LOGGED_WINDOW);
+        assert_eq!(table.record(u128::MAX, clock.now()), RepeatState::First);
+        assert_eq!(table.record(u128::MAX, clock.now()), RepeatState::Repeated);
+        assert_eq!(table.logged_at.len(), 1);
+    }
 
     #[test]
     fn a_repeat_is_the_same_url_and_crawler_within_ten_minutes() {

@@ -170,16 +170,35 @@ impl<F: EvaluationFacts> Evaluation<F> {
             .map(|shadow| shadow.to_notes(self.policy(), &self.trail, &self.decision))
     }
 
-    /// Returns what the log keeps of the URL if something other than the policy refuses it at `stage`.
-    pub fn url_detail(&self, stage: Stage) -> UrlRetention {
-        recorded_url_detail(self.policy(), &self.trail, F::default_retention(stage))
+    /// Returns what the log keeps of the URL for a refusal that the policy has not decided.
+    pub(crate) fn url_detail(&self, refusal: &Refusal) -> UrlRetention {
+        if refusal.stage >= Stage::Upstream {
+            self.url_detail_after_sending()
+        } else {
+            recorded_url_detail(self.policy(), &self.trail, refusal.unlogged_url_detail())
+        }
+    }
+
+    /// Returns what the log keeps of the URL if something other than the policy refuses a request that was sent, or if
+    /// the proxy fails.
+    pub(crate) fn url_detail_after_sending(&self) -> UrlRetention {
+        recorded_url_detail(self.policy(), &self.trail, UrlRetention::Full)
     }
 
     /// Boxes a refusal that the policy has not decided, with what the log keeps of the URL.
     pub fn refuse(&self, refusal: Refusal) -> Box<Refusal> {
         Box::new(Refusal {
-            url_detail: self.url_detail(refusal.stage),
+            url_detail: self.url_detail(&refusal),
             ..refusal
+        })
+    }
+
+    /// Returns the refusal of a request inside a tunnel that was refused, with what the log keeps of its URL.
+    pub(crate) fn refuse_inside_tunnel(&self, refusal: &Refusal) -> Box<Refusal> {
+        let url_detail = recorded_url_detail(self.policy(), &self.trail, refusal.url_detail);
+        Box::new(Refusal {
+            url_detail,
+            ..refusal.clone()
         })
     }
 

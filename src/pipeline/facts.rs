@@ -7,9 +7,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, PRAGMA};
 use http::{Method, request};
 
-use crate::metrics::record::UrlRetention;
 use crate::model::crawler::{Crawler, CrawlerHint};
-use crate::model::stage::Stage;
 use crate::pacing::queue::Priority;
 use crate::policy::Policy;
 use crate::policy::decide::Decision;
@@ -52,8 +50,6 @@ pub trait EvaluationFacts: Debug {
     fn decide(&self, policy: &Policy) -> (Trail, Decision);
     /// Evaluates the shadow rules and the shadow policy; `None` if there are none.
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>>;
-    /// Returns what `record: by-log` keeps of the URL if something other than the policy refuses it at `stage`.
-    fn default_retention(stage: Stage) -> UrlRetention;
     /// Undoes the pipeline's changes to the facts, for a second evaluation.
     #[must_use]
     fn into_original(self) -> Self;
@@ -256,15 +252,6 @@ impl EvaluationFacts for RequestFacts {
         ShadowEvaluation::for_request(self, snapshot)
     }
 
-    /// The whole URL if the origin caused the refusal, as for a response; the host if the proxy did.
-    fn default_retention(stage: Stage) -> UrlRetention {
-        if stage < Stage::Upstream {
-            UrlRetention::Host
-        } else {
-            UrlRetention::Full
-        }
-    }
-
     fn into_original(mut self) -> Self {
         if let Some(target) = self.rewritten_from.take() {
             self.target = *target;
@@ -320,11 +307,6 @@ impl EvaluationFacts for TunnelFacts {
 
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>> {
         ShadowEvaluation::for_tunnel(&self.policy_facts(Fact::Unknown), snapshot)
-    }
-
-    /// A tunnel shows nothing but its host.
-    fn default_retention(_stage: Stage) -> UrlRetention {
-        UrlRetention::Host
     }
 
     fn into_original(self) -> Self {

@@ -62,6 +62,11 @@ impl<T, V> Permit<T, V> {
         self.options
     }
 
+    /// Returns the addresses to dial.
+    pub fn addresses(&self) -> &V {
+        &self.addresses
+    }
+
     /// Exchanges the permit for the target, the addresses to dial, and the host's slot, which must be kept until the
     /// last byte of the response, or until the tunnel is open. A permit that is dropped instead returns its slot
     /// unused.

@@ -1,11 +1,13 @@
 //! A refusal, with all that its response, its record and its metrics report.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::response::Parts;
 
-use crate::metrics::record::UrlRetention;
+use crate::metrics::record::{RequestRecord, UrlRetention};
+use crate::model::crawl_status::CrawlStatus;
 use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::reason::{Reason, StatusSource};
@@ -57,6 +59,8 @@ pub struct Refusal {
     pub cause: Option<RuleIndex>,
     /// The part of the URL that the log keeps.
     pub url_detail: UrlRetention,
+    /// The address of the origin, if it has failed.
+    pub address: Option<IpAddr>,
 }
 
 /// A line of a host's robots.txt, and the crawler that it addresses.
@@ -106,6 +110,7 @@ impl Refusal {
             form: RefusalForm::Problem,
             cause: None,
             url_detail: UrlRetention::Full,
+            address: None,
         }
     }
 
@@ -167,7 +172,7 @@ impl Refusal {
         // The rule that would refuse a URL inside the tunnel is not known, so its `about` and status do not apply.
         let undecided = reason == Reason::Undecided;
         let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
-        Some(Self {
+        let refusal = Self {
             rule: refusing.rule.and_then(RuleId::new),
             detail: match decision.reading {
                 _ if undecided => Some(Cow::Owned(undecided_text(refusing.rule))),
@@ -184,9 +189,58 @@ impl Refusal {
             } else {
                 None
             },
-            url_detail: policy_url_detail(policy, trail, decision),
             ..Self::new(reason, decision.stage)
+        };
+        let by_log = if decision.logged {
+            UrlRetention::Full
+        } else {
+            refusal.unlogged_url_detail()
+        };
+        Some(Self {
+            url_detail: recorded_url_detail(policy, trail, by_log),
+            ..refusal
         })
+    }
+
+    /// Returns what `record: by-log` keeps of the URL if no rule logs the refusal: the URL of a request that was lost,
+    /// the host of one that the policy or the site excludes.
+    pub(crate) fn unlogged_url_detail(&self) -> UrlRetention {
+        if self.is_failure() || self.intent() == Some(Intent::Later) {
+            UrlRetention::Unrepeated
+        } else {
+            UrlRetention::Host
+        }
+    }
+
+    /// Records the refusal as the outcome of a request.
+    pub fn record_in(&self, record: &mut RequestRecord) {
+        record.set_rejected(self.reason, self.cause.map(|rule| rule.0), self.url_detail);
+        record.set_refusal_intent(self.intent());
+        if let Some(cause) = &self.robots_cause {
+            record.set_robots_agent(&cause.agent);
+        }
+        if let Some(address) = self.address {
+            record.set_address(address);
+        }
+        let row = self.reason.row();
+        if self.is_failure() {
+            record.set_refusal_error(self.error.unwrap_or(row.error));
+        }
+        if self.is_failure() || self.reason == Reason::RobotsUnreachable {
+            record.set_failure_cause(self.detail.as_deref().unwrap_or(row.title));
+        }
+    }
+
+    /// Adds the address of the origin, if the request is refused because the origin has failed.
+    pub(crate) fn add_origin_address(&mut self, address: Option<IpAddr>) {
+        if self.is_failure() {
+            self.address = address;
+        }
+    }
+
+    /// Returns `true` if the origin or the proxy has failed.
+    fn is_failure(&self) -> bool {
+        self.reason.row().crawl_status == CrawlStatus::Error
     }
 
     /// Returns the intent of the refusal, if it has one; the key `intent` of JSON forms.
@@ -243,16 +297,6 @@ fn undecided_text(rule: Option<&str>) -> String {
         "{subject} depends on what is inside the tunnel: let the proxy read it (tls: intercept), or allow such tunnels \
          (tunnel_undecided: allow)"
     )
-}
-
-/// Applies the option `record`, where `by-log` keeps the URL of a logged rejection and only the host of any other.
-fn policy_url_detail(policy: &Policy, trail: &Trail, decision: &Decision) -> UrlRetention {
-    let by_log = if decision.logged {
-        UrlRetention::Full
-    } else {
-        UrlRetention::Host
-    };
-    recorded_url_detail(policy, trail, by_log)
 }
 
 /// Applies the option `record`, where `by-log` means the given value.

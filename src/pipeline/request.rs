@@ -208,11 +208,19 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
         let robots_txt = robots::evaluate(evaluation, robots, admission).await;
         evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);
-        let allowance = match robots_txt.verdict? {
+        let verdict = robots_txt.verdict.map_err(|mut refusal| {
+            refusal.add_origin_address(addresses.first());
+            refusal
+        });
+        let allowance = match verdict? {
             RobotsVerdict::Allow(allowance) => allowance,
             RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
         };
-        self.body.read_ahead(evaluation.body_timeouts()).await?;
+        let read = self.body.read_ahead(evaluation.body_timeouts()).await;
+        read.map_err(|error| match error {
+            NotForwarded::Refuse(refusal) => NotForwarded::Refuse(evaluation.refuse(*refusal)),
+            NotForwarded::ServeRobots(_) | NotForwarded::ClientLeft => error,
+        })?;
         let pacing = RequestPacing::new(evaluation, allowance.spacing, &self.wait);
         let slot = pace::acquire_slot(&pacing, &addresses, admission, arrival).await?;
         if arrival.is_some() {

@@ -28,6 +28,7 @@ use crate::metrics::{OpenConnection, OpenTunnel};
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
+use crate::pipeline::destination::AddressList;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::snapshot::PolicySnapshot;
@@ -43,7 +44,7 @@ use super::destination::VettedAddresses;
 use super::dial::dial;
 use super::head::ServiceGuard;
 use super::http::{
-    BoxedRefusal, CaughtPanic, ProxyService, catch_panic, record_policy, wait_times,
+    BoxedRefusal, CaughtPanic, ProxyService, catch_panic, internal_error, record_policy, wait_times,
 };
 use super::intercept::{self, RefusalDelivery};
 use super::local_reply::ReplyPreferences;
@@ -153,10 +154,7 @@ impl ProxyService {
             );
             catch_panic(pin!(evaluation)).await
         };
-        let outcome = outcome.unwrap_or_else(|CaughtPanic| {
-            let refusal = Refusal::new(Reason::InternalError, record.stage());
-            Err(Box::new(refusal))
-        });
+        let outcome = outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
         let (host, mode) = match outcome {
             Ok(outcome) => outcome,
             Err(refusal) => {
@@ -312,7 +310,7 @@ impl ProxyService {
             *snapshot = Arc::clone(evaluation.snapshot());
         }
         let permit = outcome?;
-        let url_detail = evaluation.url_detail(Stage::Upstream);
+        let url_detail = evaluation.url_detail_after_sending();
         let tunnel = self.dial(permit, evaluation, record).await;
         let tunnel = tunnel.map_err(|refusal| {
             Box::new(Refusal {
@@ -342,6 +340,9 @@ impl ProxyService {
         let timeouts = permit.options().timeouts;
         let (_, vetted, mut slot) = permit.redeem();
         record.enter_stage(Stage::Upstream);
+        if let Some(address) = vetted.first() {
+            record.set_address(address);
+        }
         let began = record.clock().now();
         let limits = self.tunnels.settings.dial.with_overrides(timeouts);
         let dialled = dial(&vetted, limits).await;

@@ -74,7 +74,7 @@ pub(super) async fn run_stage(
 ) -> Result<OutgoingBody, Box<Refusal>> {
     let coding = ContentCoding::from_headers(&head.headers)
         .and_then(|coding| check_not_partial(head).map(|()| coding));
-    let url_detail = evaluation.url_detail(Stage::Document);
+    let url_detail = evaluation.url_detail_after_sending();
     let mut read = read_facts(evaluation, head, &mut download, coding, metrics).await?;
     let content = response::content_use(evaluation, head);
     let hashing = coding
@@ -159,7 +159,7 @@ async fn read_facts(
                 broken_body_refusal(
                     error,
                     Stage::Document,
-                    evaluation.url_detail(Stage::Document),
+                    evaluation.url_detail_after_sending(),
                 )
             })?,
         Err(UnsupportedCoding) => DocumentPrefix::unreadable(),

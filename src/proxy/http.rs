@@ -19,6 +19,7 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::crawlers::CrawlerRegistry;
+use crate::pipeline::destination::AddressList;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
 use crate::pipeline::permit::{BodyTimeouts, Permit};
@@ -146,14 +147,7 @@ impl ProxyService {
         record: &mut RequestRecord,
     ) -> Option<Response<Bytes>> {
         record.enter_stage(refusal.stage);
-        record.set_rejected(
-            refusal.reason,
-            refusal.cause.map(|rule| rule.0),
-            refusal.url_detail,
-        );
-        if let Some(cause) = &refusal.robots_cause {
-            record.set_robots_agent(&cause.agent);
-        }
+        refusal.record_in(record);
         let decision = record.id().to_text();
         let policy_label = local_reply::PolicyLabel {
             name: snapshot.policy.name(),
@@ -251,7 +245,10 @@ impl IncomingRequest for Exchange<'_> {
             refused.forget_connect_record();
             self.snapshot = Arc::clone(&refused.policy);
             self.record.set_policy(&self.snapshot.counters);
-            return Err(refused.refusal.clone());
+            // The policy may keep less of this URL than of the tunnel.
+            let facts = self.facts(target, refused.crawler.clone());
+            let evaluation = Evaluation::new(facts, Arc::clone(&refused.policy));
+            return Err(evaluation.refuse_inside_tunnel(&refused.refusal));
         }
         Ok(target)
     }
@@ -337,6 +334,9 @@ impl<'a> Exchange<'a> {
             Err(LocalReply::Refused(refusal)) => return Err(refusal),
             Err(LocalReply::None) => return Ok(ExchangeOutcome::ClientLeft),
         };
+        if let Some(address) = permit.addresses().first() {
+            self.record.set_address(address);
+        }
         let call = self.build_upstream_request(&mut forwarded.evaluation);
         let result = service.upstream.send(permit, call, forwarded.sent_at).await;
         let response = match self.record_origin_response(result, &mut forwarded) {
@@ -475,10 +475,12 @@ impl<'a> Exchange<'a> {
     ) -> Result<PendingResponse, BoxedRefusal> {
         let (mut head, mut download) = response.into_parts();
         match header_filter::normalize_framing(&mut head.headers) {
-            Ok(_) if head.status.is_informational() => return Err(unreadable_response()),
+            Ok(_) if head.status.is_informational() => {
+                return Err(unreadable_response(&forwarded.evaluation));
+            }
             Ok(ResponseFraming::Unambiguous) => {}
             Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
-            Err(UnknownTransferCoding) => return Err(unreadable_response()),
+            Err(UnknownTransferCoding) => return Err(unreadable_response(&forwarded.evaluation)),
         }
         // Before the evaluation, so that the policy sees what the client will see.
         header_filter::remove_nominated_fields(&mut head.headers);
@@ -618,8 +620,7 @@ impl<'a> Exchange<'a> {
         } = self;
         // RFC 9112 section 9.6: hyper closes the connection if the request's body is unread.
         let closes = upload_watch.is_some_and(|upload| !upload.is_received());
-        let outcome =
-            outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(record.stage()))));
+        let outcome = outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
         match outcome {
             Ok(ExchangeOutcome::Origin(OriginResponse {
                 mut head,
@@ -687,6 +688,7 @@ pub(super) fn record_policy<F: EvaluationFacts>(
     record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
     record.set_allowed(evaluation.cause().map(|rule| rule.0));
     record.set_shadows(evaluation.shadow_notes());
+    record.set_url_retention(evaluation.url_detail_after_sending());
 }
 
 fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
@@ -706,8 +708,12 @@ fn options_response() -> Response<Bytes> {
     response
 }
 
-fn internal_error(stage: Stage) -> Refusal {
-    Refusal::new(Reason::InternalError, stage)
+/// Returns the refusal of a request that ended in a panic. The policy may keep nothing of its URL.
+pub(super) fn internal_error(record: &RequestRecord) -> Refusal {
+    Refusal {
+        url_detail: record.url_retention(),
+        ..Refusal::new(Reason::InternalError, record.stage())
+    }
 }
 
 fn announce_close(headers: &mut HeaderMap) {
@@ -720,11 +726,11 @@ fn broken_at_once(error: BodyError, evaluation: &Evaluation) -> BoxedRefusal {
         BodyError::TooLarge => Stage::Response,
         BodyError::Incomplete | BodyError::ClientLeft | BodyError::Idle => Stage::Upstream,
     };
-    document::broken_body_refusal(error, stage, evaluation.url_detail(stage))
+    document::broken_body_refusal(error, stage, evaluation.url_detail_after_sending())
 }
 
-fn unreadable_response() -> BoxedRefusal {
-    Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
+fn unreadable_response(evaluation: &Evaluation) -> BoxedRefusal {
+    evaluation.refuse(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
 }
 
 fn body_too_large() -> Refusal {

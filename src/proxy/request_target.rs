@@ -15,6 +15,7 @@ use http::{Method, Version};
 use parking_lot::Mutex;
 
 use crate::metrics::record::RequestRecord;
+use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::refusal::Refusal;
@@ -62,6 +63,8 @@ pub struct RefusedTunnel {
     pub refusal: Box<Refusal>,
     /// The policy that evaluated the tunnel.
     pub policy: Arc<PolicySnapshot>,
+    /// The crawler that sent the CONNECT.
+    pub crawler: Crawler,
     connect_record: Mutex<Option<RequestRecord>>,
 }
 
@@ -71,11 +74,13 @@ impl RefusedTunnel {
     pub fn new(
         refusal: Box<Refusal>,
         policy: Arc<PolicySnapshot>,
+        crawler: Crawler,
         connect_record: RequestRecord,
     ) -> Self {
         Self {
             refusal,
             policy,
+            crawler,
             connect_record: Mutex::new(Some(connect_record)),
         }
     }

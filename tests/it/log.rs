@@ -143,6 +143,15 @@ impl LogBench {
     }
 }
 
+/// Sorts lines by the numbers of their decisions: lines without a URL may be written after later ones.
+fn in_order(mut lines: Vec<Value>) -> Vec<Value> {
+    lines.sort_by_key(|line| {
+        let id = line["decision"].as_str().unwrap();
+        u64::from_str_radix(id.split_once('-').unwrap().1, 16).unwrap()
+    });
+    lines
+}
+
 #[test]
 fn a_line_has_every_field_in_its_place() {
     let bench = LogBench::new(LogSettings::default());
@@ -309,7 +318,7 @@ fn a_rejected_url_is_shown_as_its_retention_allows() {
     allowed.set_target(&UrlTarget::parse("http://h.example/page").unwrap());
     allowed.set_allowed(None);
     drop(allowed);
-    let lines = bench.lines();
+    let lines = in_order(bench.lines());
     let shown: Vec<_> = lines
         .iter()
         .map(|line| (line["url"].as_str(), line["host"].as_str()))
@@ -327,6 +336,113 @@ fn a_rejected_url_is_shown_as_its_retention_allows() {
 }
 
 #[test]
+fn a_lost_url_is_left_out_within_a_minute_of_a_line_with_it() {
+    let bench = LogBench::new(LogSettings::default());
+    let refuse = |url: &str, reason| {
+        let mut record = bench.begin();
+        record.set_target(&UrlTarget::parse(url).unwrap());
+        record.set_rejected(reason, None, UrlRetention::Unrepeated);
+    };
+    refuse("http://h.example/a", Reason::RateLimited);
+    bench.manual_clock.advance(Duration::from_secs(59));
+    refuse("http://h.example/a", Reason::RateLimited);
+    refuse("http://h.example/b", Reason::RateLimited);
+    refuse("http://h.example/a", Reason::UpstreamTimeout);
+    bench.manual_clock.advance(Duration::from_secs(1));
+    refuse("http://h.example/a", Reason::RateLimited);
+    let lines = in_order(bench.lines());
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["url"].as_str(),
+                line["loss"].as_str(),
+                line["repeat"].as_bool(),
+            )
+        })
+        .collect();
+    let (a, b) = (Some("http://h.example/a"), Some("http://h.example/b"));
+    assert_eq!(
+        shown,
+        [
+            (a, Some("later"), None),
+            (None, Some("later"), Some(true)),
+            (b, Some("later"), None),
+            (a, Some("failed"), None),
+            (a, Some("later"), None),
+        ]
+    );
+}
+
+#[test]
+fn losses_are_told_from_what_the_policy_excludes() {
+    let bench = LogBench::new(LogSettings::default());
+    let mut expected = vec![];
+    for reason in Reason::ALL {
+        let mut record = bench.begin();
+        record.set_target(&UrlTarget::parse("http://h.example/a").unwrap());
+        record.set_rejected(reason, None, UrlRetention::Full);
+        record.finish(bench.clock.now());
+        expected.push(match reason {
+            Reason::RobotsUnreachable
+            | Reason::RateLimited
+            | Reason::QueueFull
+            | Reason::HostBackoff
+            | Reason::Stopped
+            | Reason::Overloaded
+            | Reason::ShuttingDown => Some("later"),
+            Reason::UpstreamDns
+            | Reason::UpstreamConnect
+            | Reason::UpstreamTls
+            | Reason::UpstreamTimeout
+            | Reason::UpstreamProtocol
+            | Reason::InternalError => Some("failed"),
+            _ => None,
+        });
+    }
+    // Allowed: answered, failed, left by the client.
+    for (status, error, complete) in [
+        (Some(200), None, true),
+        (Some(404), None, true),
+        (Some(429), None, true),
+        (Some(200), Some("http_response_incomplete"), false),
+        (Some(200), None, false),
+        (None, None, false),
+    ] {
+        let mut record = bench.begin();
+        record.set_target(&UrlTarget::parse("http://h.example/a").unwrap());
+        record.set_allowed(None);
+        if let Some(status) = status {
+            record.set_origin_response(status, None, Duration::ZERO);
+        }
+        if let Some(error) = error {
+            record.set_upstream_error(error);
+        }
+        if complete {
+            record.mark_complete();
+        }
+    }
+    expected.extend([
+        None,
+        None,
+        Some("failed"),
+        Some("failed"),
+        Some("client_left"),
+        Some("client_left"),
+    ]);
+    // An open tunnel that the client closes.
+    let mut tunnel = bench.begin();
+    tunnel.set_host(&HostTarget::parse_authority("t.example:443").unwrap());
+    tunnel.set_allowed(None);
+    tunnel.mark_tunnel_open();
+    drop(tunnel);
+    expected.push(None);
+    let lines = bench.lines();
+    let losses: Vec<_> = lines.iter().map(|line| line["loss"].as_str()).collect();
+    assert_eq!(losses, expected);
+}
+
+#[test]
 fn queries_are_redacted_if_configured() {
     let bench = LogBench::new(LogSettings {
         query: QueryVisibility::Redacted,
@@ -334,6 +450,19 @@ fn queries_are_redacted_if_configured() {
     });
     bench.reject("http://h.example/a?token=secret");
     assert_eq!(bench.lines()[0]["url"], "http://h.example/a?redacted");
+}
+
+#[test]
+fn values_of_queries_are_masked_if_configured() {
+    let bench = LogBench::new(LogSettings {
+        query: QueryVisibility::NamesOnly,
+        ..LogSettings::default()
+    });
+    bench.reject("http://h.example/a?token=s3cret&s3cret");
+    assert_eq!(
+        bench.lines()[0]["url"],
+        "http://h.example/a?token=redacted&redacted"
+    );
 }
 
 /// The query of a request is in no field of either format, nor in the examples of shadow reports.
@@ -345,7 +474,12 @@ fn a_redacted_query_leaves_no_trace() {
             format,
             ..LogSettings::default()
         });
-        for keep in [UrlRetention::Full, UrlRetention::Host, UrlRetention::None] {
+        for keep in [
+            UrlRetention::Full,
+            UrlRetention::Unrepeated,
+            UrlRetention::Host,
+            UrlRetention::None,
+        ] {
             for query in ["token=s3cret", "s3cret?s3cret", "a=%20s3cret", "?s3cret"] {
                 let mut record = bench.begin();
                 record
@@ -357,7 +491,7 @@ fn a_redacted_query_leaves_no_trace() {
         }
         assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
         let text = bench.disk.text();
-        assert_eq!(text.lines().count(), 12, "{text}");
+        assert_eq!(text.lines().count(), 16, "{text}");
         assert!(!text.contains("s3cret"), "{text}");
         assert!(text.contains("http://h.example/a?redacted"), "{text}");
     }

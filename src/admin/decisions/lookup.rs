@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Map, Value as Json, json};
 
-use crate::metrics::log::REDACTED;
+use crate::metrics::log::query::is_redacted;
 use crate::metrics::log::tap::RecentLines;
 
 use crate::admin::response::{self, problem, problem_with};
@@ -90,7 +90,7 @@ pub(super) fn find_decision(recent: &RecentLines, id: &DecisionLookupKey) -> Res
     response::json(StatusCode::OK, &Json::Object(line))
 }
 
-/// Returns the facts of a request, or null if the log does not have its whole URL.
+/// Returns the facts of a request, or null if the line does not have its whole URL.
 fn request_facts(line: &Map<String, Json>) -> Json {
     let keys = [
         ("url", "url"),
@@ -104,7 +104,7 @@ fn request_facts(line: &Map<String, Json>) -> Json {
         Some((fact.to_owned(), value.clone()))
     });
     let url = line.get("url").and_then(Json::as_str);
-    if url.is_some_and(|url| !url.ends_with(REDACTED)) {
+    if url.is_some_and(|url| !is_redacted(url)) {
         Json::Object(facts.collect())
     } else {
         Json::Null

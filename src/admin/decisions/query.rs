@@ -39,7 +39,7 @@ enum QueryComparison {
     AtLeast,
 }
 
-const FILTER_KEYS: [(&str, LogField, QueryComparison); 10] = [
+const FILTER_KEYS: [(&str, LogField, QueryComparison); 11] = [
     ("crawler", LogField::Crawler, QueryComparison::Whole),
     ("host", LogField::Host, QueryComparison::Whole),
     ("verdict", LogField::Verdict, QueryComparison::Whole),
@@ -47,6 +47,7 @@ const FILTER_KEYS: [(&str, LogField, QueryComparison); 10] = [
     ("reason", LogField::Reason, QueryComparison::Whole),
     ("rule", LogField::Rule, QueryComparison::Whole),
     ("method", LogField::Method, QueryComparison::Whole),
+    ("loss", LogField::Loss, QueryComparison::Whole),
     ("status", LogField::SentStatus, QueryComparison::Whole),
     ("url", LogField::Url, QueryComparison::Contains),
     ("held", LogField::HeldMs, QueryComparison::AtLeast),

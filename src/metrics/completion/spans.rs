@@ -31,7 +31,7 @@ impl RequestRecord {
         let rule = result
             .rule
             .and_then(|(source, rule)| self.rule_name(source, rule));
-        let (url, host) = self.logged_target(result);
+        let (url, host) = self.logged_target(result.target);
         let port = match &self.subject {
             RecordSubject::Unknown => 0,
             RecordSubject::Url(url) => url.port(),

@@ -20,17 +20,17 @@ impl LogField {
 
 /// A set of requested fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogFieldSet(u32);
+pub(crate) struct LogFieldSet(u64);
 
 impl LogFieldSet {
     /// Returns a set of these fields and those that every decision has.
     pub(crate) fn from_fields(fields: impl IntoIterator<Item = LogField>) -> Self {
         let fields = fields.into_iter().chain([LogField::Ts, LogField::Verdict]);
-        Self(fields.fold(0, |all, field| all | 1 << field as u32))
+        Self(fields.fold(0, |all, field| all | 1 << field as u64))
     }
 
     fn contains(self, field: LogField) -> bool {
-        self.0 & 1 << field as u32 != 0
+        self.0 & 1 << field as u64 != 0
     }
 }
 
@@ -65,8 +65,14 @@ impl LogValue<'_> {
 }
 
 /// A decision, as far as its fields were requested.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LogEntry<'l>([LogValue<'l>; LogField::ALL.len()]);
+
+impl Default for LogEntry<'_> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| LogValue::Null))
+    }
+}
 
 impl<'l> LogEntry<'l> {
     /// Parses a line.

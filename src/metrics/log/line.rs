@@ -1,5 +1,5 @@
 //! A line of the decision log: a JSON object with the fields of docs/decision-log.md in that order, `null` if a value is
-//! unknown. `source`, `shadow` and `trace` come last, and only if they have a value.
+//! unknown. The fields from `source` on come last, and only if they have a value.
 //!
 //! Text from clients and origins is escaped here. In addition to what JSON requires, DEL and the C1 controls are escaped,
 //! so that a line is harmless on a terminal.
@@ -12,16 +12,18 @@ use std::time::Duration;
 use crate::clock::Rfc3339;
 use crate::trace_context::TraceId;
 
-use super::QueryVisibility;
+use super::query::QueryVisibility;
 
 /// Declares the fields of a line, in order: `Variant "key" field: Type => writer;`. The writer is a method of
 /// [`JsonObjectWriter`].
 macro_rules! log_fields {
     ($($variant:ident $key:literal $field:ident: $type:ty => $write:ident;)+) => {
         /// The values of a line. Durations are in microseconds here, and in milliseconds on the line.
-        #[derive(Debug)]
+        #[derive(Clone, Copy, Debug)]
         pub(crate) struct LogLine<'r> {
             $(pub(crate) $field: $type,)+
+            /// The URL, if only the latest lines in memory show it.
+            pub(crate) hidden_url: Option<&'r str>,
             /// The following fields are for the `squid` format only.
             pub(crate) outcome: LogOutcome,
             pub(crate) subject: LogSubject,
@@ -90,8 +92,36 @@ log_fields! {
     Error "error" error: Option<&'r str> => write_name;
     Source "source" source: Option<&'r str> => write_text_if_some;
     RobotsAgent "robots_agent" robots_agent: Option<&'r str> => write_text_if_some;
+    Cause "cause" cause: Option<&'r str> => write_text_if_some;
+    Loss "loss" loss: Option<&'r str> => write_text_if_some;
+    Repeat "repeat" repeat: bool => write_true;
     Shadow "shadow" shadows: &'r [ShadowDifference<'r>] => write_shadows_if_any;
     Trace "trace" trace: Option<TraceId> => write_display_if_some;
+    LeftOut "left_out" left_out: u64 => write_number_unless_zero;
+    Dropped "dropped" dropped: u64 => write_number_unless_zero;
+}
+
+impl LogLine<'_> {
+    /// Returns the line as the latest lines in memory show it.
+    pub(super) fn with_hidden_url(&self) -> Self {
+        match self.hidden_url {
+            Some(url) => Self {
+                url: Some(url),
+                repeat: false,
+                ..*self
+            },
+            None => *self,
+        }
+    }
+}
+
+/// The numbers of lines of this process that are missing in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MissingLines {
+    /// Lines of allowed requests that are not in the sample (`logs.allows`).
+    pub(crate) left_out: u64,
+    /// Lines that were lost because the log was too slow or could not be written.
+    pub(crate) dropped: u64,
 }
 
 /// The outcome of a request in the coarse terms of Squid.
@@ -126,9 +156,6 @@ pub(crate) struct ShadowDifference<'r> {
     pub(crate) stage: &'r str,
     pub(crate) reason: &'r str,
 }
-
-/// Replaces a query that is not shown.
-pub(crate) const REDACTED: &str = "?redacted";
 
 /// The maximum length of a method or content type: both are ASCII, and clients and origins choose their length.
 const MAX_SHOWN: usize = 128;
@@ -224,7 +251,7 @@ impl<'o> JsonObjectWriter<'o> {
     fn write_text<'t>(&mut self, key: &[u8], value: impl Into<Option<&'t str>>) {
         self.write_key(key);
         match value.into() {
-            Some(value) => self.write_quoted(&[value]),
+            Some(value) => self.write_quoted(value),
             None => self.write_null(),
         }
     }
@@ -243,14 +270,28 @@ impl<'o> JsonObjectWriter<'o> {
 
     fn write_url(&mut self, key: &[u8], url: Option<&str>) {
         self.write_key(key);
-        match (url.map(|url| (url, url.split_once('?'))), self.query) {
-            (None, _) => self.write_null(),
-            (Some((_, Some((before, _)))), QueryVisibility::Redacted) => {
-                self.write_quoted(&[before, REDACTED])
+        match url {
+            None => self.write_null(),
+            Some(url) => {
+                self.out.push(b'"');
+                let out = &mut *self.out;
+                self.query
+                    .for_each_part(url, |part| write_escaped(part, out));
+                self.out.push(b'"');
             }
-            (Some((url, _)), QueryVisibility::Shown | QueryVisibility::Redacted) => {
-                self.write_quoted(&[url])
-            }
+        }
+    }
+
+    fn write_true(&mut self, key: &[u8], value: bool) {
+        if value {
+            self.write_key(key);
+            self.out.extend_from_slice(b"true");
+        }
+    }
+
+    fn write_number_unless_zero(&mut self, key: &[u8], value: u64) {
+        if value > 0 {
+            self.write_number(key, value);
         }
     }
 
@@ -300,11 +341,9 @@ impl<'o> JsonObjectWriter<'o> {
         }
     }
 
-    fn write_quoted(&mut self, parts: &[&str]) {
+    fn write_quoted(&mut self, text: &str) {
         self.out.push(b'"');
-        for part in parts {
-            write_escaped(part, self.out);
-        }
+        write_escaped(text, self.out);
         self.out.push(b'"');
     }
 }
@@ -363,7 +402,7 @@ mod tests {
 
     fn escaped(text: &str) -> String {
         let mut out = Vec::new();
-        JsonObjectWriter::begin(QueryVisibility::Shown, &mut out).write_quoted(&[text]);
+        JsonObjectWriter::begin(QueryVisibility::Shown, &mut out).write_quoted(text);
         String::from_utf8(out).unwrap()
     }
 
@@ -394,38 +433,6 @@ mod tests {
             let mut out = Vec::new();
             write_thousandths(number, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), text);
-        }
-    }
-
-    #[test]
-    fn queries_are_redacted_only_if_configured() {
-        for (url, query, shown) in [
-            (
-                "http://h/a?k=v?w",
-                QueryVisibility::Shown,
-                r#""url":"http://h/a?k=v?w""#,
-            ),
-            (
-                "http://h/a?k=v?w",
-                QueryVisibility::Redacted,
-                r#""url":"http://h/a?redacted""#,
-            ),
-            (
-                "http://h/a?",
-                QueryVisibility::Redacted,
-                r#""url":"http://h/a?redacted""#,
-            ),
-            (
-                "http://h/a",
-                QueryVisibility::Redacted,
-                r#""url":"http://h/a""#,
-            ),
-        ] {
-            let mut out = Vec::new();
-            let mut object = JsonObjectWriter::begin(query, &mut out);
-            object.write_url(key!("url"), Some(url));
-            object.end();
-            assert_eq!(String::from_utf8(out).unwrap(), format!("{{{shown}}}"));
         }
     }
 
@@ -479,8 +486,14 @@ mod tests {
             error: Some("client_left"),
             source: Some("sitemap \u{85}"),
             robots_agent: None,
+            cause: None,
+            loss: None,
+            repeat: false,
             shadows: &shadows,
             trace: TraceId::new([0xab; 16]),
+            left_out: 0,
+            dropped: 0,
+            hidden_url: None,
             outcome: LogOutcome::Allowed,
             subject: LogSubject::Url { scheme: "http" },
             is_configured: true,

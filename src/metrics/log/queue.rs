@@ -36,8 +36,10 @@ static NEXT_BUFFER: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub(super) struct LogQueue {
-    /// Lines for the destination, including those that the writer has taken.
+    /// Lines for the destination and the tap, and all lines for the destination that the writer has taken.
     lines: LineBuffers,
+    /// Lines for the destination only.
+    destination_only: LineBuffers,
     /// Lines for the tap only.
     tap_only: LineBuffers,
     /// The number of lines for the tap that were lost before they reached the writer.
@@ -71,6 +73,13 @@ struct LineBuffers {
     /// The number of waiting bytes.
     waiting: AtomicUsize,
     capacity: usize,
+}
+
+/// The recipients of a line for the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineAudience {
+    Destination,
+    DestinationAndTap,
 }
 
 /// The result of adding a line.
@@ -183,6 +192,7 @@ impl LogQueue {
     ) -> Self {
         Self {
             lines: LineBuffers::new(bound),
+            destination_only: LineBuffers::new(bound),
             tap_only: LineBuffers::new(TAP_BYTES),
             tap_missed: AtomicU64::new(0),
             on_full,
@@ -209,9 +219,17 @@ impl LogQueue {
     }
 
     /// Appends a line to this worker's buffer, or counts it as lost.
-    pub(super) fn push(&self, render: impl FnOnce(&mut Vec<u8>)) -> PushOutcome {
+    pub(super) fn push(
+        &self,
+        audience: LineAudience,
+        render: impl FnOnce(&mut Vec<u8>),
+    ) -> PushOutcome {
+        let lines = match audience {
+            LineAudience::Destination => &self.destination_only,
+            LineAudience::DestinationAndTap => &self.lines,
+        };
         let dropped = self.on_full == LogFullAction::Drop && self.is_full();
-        if dropped || self.lines.push(&self.ended, render) == PushOutcome::Lost {
+        if dropped || lines.push(&self.ended, render) == PushOutcome::Lost {
             self.record_lost(1);
             return PushOutcome::Lost;
         }
@@ -239,7 +257,12 @@ impl LogQueue {
     }
 
     fn is_full(&self) -> bool {
-        self.lines.is_full()
+        self.waiting() >= self.lines.capacity
+    }
+
+    /// Returns the number of lines that were lost so far.
+    pub(super) fn lost_lines(&self) -> u64 {
+        self.lost_lines.load(Ordering::Relaxed)
     }
 
     pub(super) fn wake(&self) {
@@ -371,6 +394,7 @@ impl LogQueue {
     /// The number of bytes that wait for the writer or that it has taken.
     pub(super) fn waiting(&self) -> usize {
         self.lines.waiting.load(Ordering::Acquire)
+            + self.destination_only.waiting.load(Ordering::Acquire)
     }
 }
 
@@ -398,20 +422,26 @@ impl LogQueue {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Moves waiting lines to the end of `batch`, and those for the tap only to the end of `aside`. `spare` is an empty
-    /// buffer to swap with.
+    /// Moves waiting lines to the end of `batch`, and those for the tap only to the end of `tap_batch`. Returns the
+    /// position in `batch` after which the lines are for the destination only. `spare` is an empty buffer to swap with.
     pub(super) fn collect(
         &self,
         batch: &mut Vec<u8>,
         tap_batch: &mut Vec<u8>,
         spare: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         // First, so that a line that arrives during the collection sets it again.
         self.pending.store(false, Ordering::Release);
         self.lines.collect(batch, spare);
+        let end_of_shared = batch.len();
+        self.destination_only.collect(batch, spare);
+        let moved = batch.len() - end_of_shared;
+        self.lines.waiting.fetch_add(moved, Ordering::AcqRel);
+        self.destination_only.release(moved);
         let before = tap_batch.len();
         self.tap_only.collect(tap_batch, spare);
         self.tap_only.release(tap_batch.len() - before);
+        end_of_shared
     }
 
     /// Returns the number of lines that the tap has missed since the last call.
@@ -530,7 +560,9 @@ mod tests {
             (queue.unreported_losses(), reported()),
             (UnreportedLosses::None, None)
         );
-        queue.push(|_| unreachable!("there is no room"));
+        queue.push(LineAudience::Destination, |_| {
+            unreachable!("there is no room")
+        });
         queue.record_lost(2);
         assert_eq!(
             (queue.unreported_losses(), reported()),

@@ -6,8 +6,8 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use super::QueryVisibility;
-use super::line::{LogLine, LogOutcome, LogSubject, REDACTED, truncate};
+use super::line::{LogLine, LogOutcome, LogSubject, truncate};
+use super::query::QueryVisibility;
 use crate::metrics::labels::CLIENT_LEFT;
 
 /// Appends the line and its line feed. Writing to a `Vec` cannot fail.
@@ -46,12 +46,17 @@ pub(super) fn render(line: &LogLine<'_>, query: QueryVisibility, out: &mut Vec<u
             .unwrap_or_default(),
         out,
     );
-    match line.address {
+    match line.address.filter(|_| has_answer(line)) {
         Some(address) => drop(write!(out, " HIER_DIRECT/{address} ")),
         None => out.extend_from_slice(b" HIER_NONE/- "),
     }
     write_word(line.content_type.map(truncate).unwrap_or_default(), out);
     out.push(b'\n');
+}
+
+/// Returns `true` if the origin has answered, or for a tunnel.
+fn has_answer(line: &LogLine<'_>) -> bool {
+    line.origin_status.is_some() || line.method == "CONNECT"
 }
 
 /// `%Ss`: the result of the request.
@@ -80,15 +85,7 @@ fn result_suffix(line: &LogLine<'_>) -> &'static str {
 /// `%ru`, with no more of the URL than the JSON line shows.
 fn write_subject(line: &LogLine<'_>, query: QueryVisibility, out: &mut Vec<u8>) {
     match (line.url, line.host, line.subject) {
-        (Some(url), ..) => match (url.split_once('?'), query) {
-            (Some((before, _)), QueryVisibility::Redacted) => {
-                write_word(before, out);
-                write_word(REDACTED, out);
-            }
-            (Some(_) | None, QueryVisibility::Shown | QueryVisibility::Redacted) => {
-                write_word(url, out)
-            }
-        },
+        (Some(url), ..) => query.for_each_part(url, |part| write_word(part, out)),
         (None, Some(host), LogSubject::Tunnel { port }) => {
             write_word(host, out);
             let _ = write!(out, ":{port}");

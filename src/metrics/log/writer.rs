@@ -26,24 +26,15 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// The buffer capacity that is kept after a burst.
 const KEPT_CAPACITY: usize = 1 << 20;
 
-/// The lines that the tap receives: the written ones, or separate ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TapMode {
-    Written,
-    Own,
-}
-
 /// Starts the threads, which end when the log is closed.
 pub(super) fn start(
     queue: &Arc<LogQueue>,
     sink: Box<dyn Write + Send>,
     tap: &Arc<LogTap>,
-    tap_mode: TapMode,
 ) -> io::Result<()> {
     let collector = Arc::new(LineCollector {
         queue: Arc::clone(queue),
         tap: Arc::clone(tap),
-        tap_mode,
         collected: Mutex::default(),
     });
     let signal = Arc::new(StandbySignal::default());
@@ -75,7 +66,6 @@ pub(super) fn start(
 struct LineCollector {
     queue: Arc<LogQueue>,
     tap: Arc<LogTap>,
-    tap_mode: TapMode,
     collected: Mutex<CollectedLines>,
 }
 
@@ -94,12 +84,11 @@ impl LineCollector {
         let mut collected = self.collected.lock();
         let lines = &mut *collected;
         let before = lines.batch.len();
-        self.queue
-            .collect(&mut lines.batch, &mut lines.tap_only, &mut lines.spare);
-        if self.tap_mode == TapMode::Written {
-            self.tap
-                .append(lines.batch.get(before..).unwrap_or_default());
-        }
+        let end_of_shared =
+            self.queue
+                .collect(&mut lines.batch, &mut lines.tap_only, &mut lines.spare);
+        self.tap
+            .append(lines.batch.get(before..end_of_shared).unwrap_or_default());
         self.tap.append(&lines.tap_only);
         self.tap.record_missed(self.queue.take_tap_missed());
         lines.tap_only.clear();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::model::intent::Intent;
 use crate::model::reason::Reason;
 use crate::urls::target::{HostTarget, UrlTarget};
 
@@ -10,6 +11,9 @@ use crate::urls::target::{HostTarget, UrlTarget};
 pub enum UrlRetention {
     /// The URL and its host.
     Full,
+    /// The URL and its host; only the host if a line of the last minute has the URL, with the same reason. For
+    /// requests that were lost, which crawlers repeat.
+    Unrepeated,
     /// Only the host; the meaning of `by-log` for a rejection that is not logged.
     Host,
     /// Neither; the line is still written.
@@ -28,8 +32,62 @@ pub(crate) enum RecordSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordOutcome {
     Pending,
-    Allowed { rule: Option<u32> },
-    Rejected { reason: Reason, rule: Option<u32> },
+    Allowed {
+        rule: Option<u32>,
+    },
+    Rejected {
+        reason: Reason,
+        rule: Option<u32>,
+        intent: Option<Intent>,
+    },
+}
+
+/// Why a crawler did not get what it requested, although the policy does not exclude it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossCause {
+    /// It was refused for now: the intent is `later`.
+    Later,
+    /// The exchange with the origin failed, the origin answered 429 or 5xx, or the proxy has failed.
+    Failed,
+    /// The client left first.
+    ClientLeft,
+}
+
+impl LossCause {
+    /// Returns the value of `loss` in the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Later => "later",
+            Self::Failed => "failed",
+            Self::ClientLeft => "client_left",
+        }
+    }
+}
+
+/// A detail of a refusal; no refusal has both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalDetail {
+    None,
+    /// The product token by which robots.txt refuses the URL.
+    RobotsAgent(Box<str>),
+    /// A description of what failed between the proxy and the origin.
+    FailureCause(Box<str>),
+}
+
+impl RefusalDetail {
+    pub(crate) fn robots_agent(&self) -> Option<&str> {
+        match self {
+            Self::RobotsAgent(token) => Some(token),
+            Self::FailureCause(_) | Self::None => None,
+        }
+    }
+
+    pub(crate) fn failure_cause(&self) -> Option<&str> {
+        match self {
+            Self::FailureCause(cause) => Some(cause),
+            Self::RobotsAgent(_) | Self::None => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

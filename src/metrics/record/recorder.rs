@@ -10,7 +10,7 @@ use http::Method;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
-use crate::metrics::repeat::Repeats;
+use crate::metrics::repeat::{LoggedLosses, Repeats};
 use crate::metrics::trace::TraceSampler;
 
 use super::{DecisionId, RequestRecord};
@@ -25,6 +25,7 @@ pub(crate) struct RecorderInner {
     pub(crate) log: DecisionLog,
     pub(crate) clock: Clock,
     pub(crate) repeats: Repeats,
+    pub(crate) logged_losses: LoggedLosses,
     pub(crate) tracing: Option<TraceSampler>,
     instance: u32,
     requests: AtomicU64,
@@ -44,12 +45,14 @@ impl Recorder {
         tracing: Option<TraceSampler>,
     ) -> Self {
         let repeats = Repeats::new(clock.now());
+        let logged_losses = LoggedLosses::new(clock.now());
         let instance = RandomState::new().hash_one("instance") as u32;
         Self(Arc::new(RecorderInner {
             metrics,
             log,
             clock,
             repeats,
+            logged_losses,
             tracing,
             instance,
             requests: AtomicU64::new(0),

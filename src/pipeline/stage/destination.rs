@@ -54,9 +54,12 @@ pub(crate) fn check_reachable<F: EvaluationFacts, D: DestinationResolver>(
     addresses: &D::Addresses,
 ) -> Result<(), Box<Refusal>> {
     match destinations.connect_backoff(addresses) {
-        Some(remaining) => Err(evaluation.refuse(Refusal::from(
-            DestinationError::ConnectionRefused(remaining),
-        ))),
+        Some(remaining) => {
+            let error = DestinationError::ConnectionRefused(remaining);
+            let mut refusal = evaluation.refuse(Refusal::from(error));
+            refusal.add_origin_address(addresses.first());
+            Err(refusal)
+        }
         None => Ok(()),
     }
 }

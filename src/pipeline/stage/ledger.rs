@@ -246,7 +246,7 @@ pub(super) fn attribute_to_option(
     refusal: Refusal,
 ) -> Refusal {
     let refusal = Refusal {
-        url_detail: evaluation.url_detail(refusal.stage),
+        url_detail: evaluation.url_detail(&refusal),
         ..refusal
     };
     let policy = evaluation.policy();

@@ -143,13 +143,25 @@ pub fn record_early_refusal(
     else {
         return;
     };
-    // A refusal only because the address has refused another request is not an observation.
-    let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
-    let new = entry.record.is_none() && refusal.failure.is_none();
-    if unasked || new && record_choice(evaluation, refusal) == RefusalRecording::Skip {
+    let keeps_nothing = refusal.url_detail == UrlRetention::None;
+    let skips_new = record_choice(evaluation, refusal) == RefusalRecording::Skip
+        && (refusal.failure.is_none() || keeps_nothing);
+    if entry.record.is_none() && skips_new {
         return;
     }
-    if let Some(mut recorder) = OutcomeRecorder::for_request(evaluation) {
+    let Some(mut recorder) = OutcomeRecorder::for_request(evaluation) else {
+        return;
+    };
+    // If the address has just refused another request, nothing was tried: the URL is lost for now, and has not failed.
+    let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
+    if unasked {
+        let deferral = Refusal {
+            failure: None,
+            intent: Some(Intent::Later),
+            ..refusal.clone()
+        };
+        recorder.record_refusal(evaluation, &deferral, admission);
+    } else {
         recorder.record_refusal(evaluation, refusal, admission);
     }
 }
@@ -282,7 +294,12 @@ impl OutcomeRecorder {
         refusal: &Refusal,
         admission: &AdmissionQueue,
     ) {
+        let keeps_nothing = refusal.url_detail == UrlRetention::None;
         let at = match &self.progress {
+            // `record: none` keeps a URL without an answer out.
+            OutcomeProgress::Pending if keeps_nothing && self.ledger_entry.record.is_none() => {
+                return;
+            }
             OutcomeProgress::Pending => ledger::now(admission),
             OutcomeProgress::Answered(response) => response.at,
             OutcomeProgress::Finished(..) => return,
@@ -531,7 +548,7 @@ fn record_choice(evaluation: &Evaluation, refusal: &Refusal) -> RefusalRecording
         evaluation.trail().word(evaluation.policy(), schema::RECORD) == Some(schema::BY_LOG_WORD)
     };
     match refusal.url_detail {
-        UrlRetention::Full => RefusalRecording::Keep,
+        UrlRetention::Full | UrlRetention::Unrepeated => RefusalRecording::Keep,
         UrlRetention::Host | UrlRetention::None
             if refusal.reason == Reason::TooDeep && records_by_log() =>
         {

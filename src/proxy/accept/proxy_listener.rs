@@ -139,7 +139,7 @@ impl ProxyListener {
             record.set_client(client);
         }
         record.enter_stage(refusal.stage);
-        record.set_rejected(refusal.reason, None, refusal.url_detail);
+        refusal.record_in(&mut record);
         let snapshot = self.service.active_policy.load();
         let policy = PolicyLabel {
             name: snapshot.policy.name(),

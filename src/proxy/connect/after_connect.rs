@@ -72,7 +72,7 @@ impl ProxyService {
                     record_rejected(
                         record,
                         reason,
-                        tunnel.evaluation.url_detail(Stage::Connect),
+                        tunnel.evaluation.url_detail_after_sending(),
                         close_reason,
                     );
                 }
@@ -233,11 +233,7 @@ impl ProxyService {
         if let Some(refusal) = refused {
             record_policy(&mut record, &evaluation);
             record.enter_stage(refusal.stage);
-            record.set_rejected(
-                refusal.reason,
-                refusal.cause.map(|rule| rule.0),
-                refusal.url_detail,
-            );
+            refusal.record_in(&mut record);
         }
         record_end(record, end);
     }

@@ -86,11 +86,7 @@ impl ProxyService {
             };
             if let Some(refusal) = &refused {
                 record.set_policy(&tunnel.policy.counters);
-                record.set_rejected(
-                    refusal.reason,
-                    refusal.cause.map(|rule| rule.0),
-                    refusal.url_detail,
-                );
+                refusal.record_in(&mut record);
             }
             let hello = (&host, tickets, context.caller.address());
             match self.handshake(client, &tunnel, hello, drain).await {
@@ -254,6 +250,7 @@ fn tls_tunnel(
         Some(RefusedTunnel::new(
             refusal,
             Arc::clone(&tunnel.policy),
+            tunnel.identity.crawler.clone(),
             record,
         )),
     )

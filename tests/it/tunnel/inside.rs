@@ -404,6 +404,38 @@ fn a_refused_tunnel_is_answered_inside_tls() {
     );
 }
 
+/// The tunnel is refused as a whole, for now. Its URLs are lost, but the policy may keep nothing of some of them.
+#[test]
+fn a_url_in_a_refused_tunnel_is_kept_as_its_own_rules_require() {
+    let policy = POLICY.replace(
+        "b.test } }\n  - { id: no-tls",
+        "b.test }, reject: later }\n  - { id: no-tls",
+    ) + "  - { id: secret, when: { under: /secret }, set: { record: none } }\n";
+    let files = "ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem";
+    let more = format!("tls: {{ intercept: true, {files} }}\n");
+    let gate = TestProxy::start(&config("connect_ports: [1-65535]", &more), &policy);
+    for path in ["/secret/page", "/page"] {
+        let mut client = Inside::open(gate.proxy, "b.test", &trusting(&gate));
+        check(
+            &client.ask("b.test", path).0,
+            503,
+            &["crawl-rule: blind-no\r\n"],
+        );
+    }
+    let log = gate.decisions(2);
+    assert!(
+        log[0]["url"].is_null() && log[0]["host"].is_null(),
+        "{log:?}"
+    );
+    assert_eq!(log[1]["url"], "https://b.test/page", "{log:?}");
+    let id = log[0]["decision"].as_str().unwrap();
+    let kept = gate.admin(&format!("GET /api/v1/decisions/{id}")).body;
+    assert!(
+        kept.contains("\"loss\":\"later\"") && !kept.contains("secret"),
+        "{kept}"
+    );
+}
+
 /// A client that pins certificates ends a tunnel that is intercepted for the refusal.
 #[test]
 fn a_refused_tunnel_without_requests_is_recorded_as_refused() {

@@ -4,17 +4,22 @@ import { h } from "../dom.js";
 import { dateTime, value } from "../format.js";
 import { decisionsLink, hostLink, ofHost, tryLink } from "./verdict.js";
 
-// The end of a URL whose query the log leaves out.
-const CUT_QUERY = "?redacted";
+// A query of which the setting logs.query masks values or everything.
+const MASKED_QUERY = /\?(.*[&=])?redacted(&|$)/;
 
 /** Returns the request of a line as facts of Try a URL. For a tunnel, only host and port are known. */
 export function factsOf(line) {
-  if (line.url?.endsWith(CUT_QUERY)) return null;
+  if (isMasked(line.url)) return null;
   const tunnel = line.method === "CONNECT";
   const address = line.url ?? (tunnel && line.host);
   if (!address) return null;
   const url = tunnel && !address.includes("://") ? `https://${address}/` : address;
   return { url, crawler: line.crawler, method: line.method, tunnel: tunnel ? "true" : null };
+}
+
+/** Returns true if parts of the URL's query are masked, so that it may be another URL. */
+export function isMasked(url) {
+  return MASKED_QUERY.test(url ?? "");
 }
 
 /** Shows all fields of a line, with links. */
@@ -29,14 +34,14 @@ export function details(line) {
   return h(
     "div",
     h("p.links", links),
-    line.url?.endsWith(CUT_QUERY) &&
-      h("p.quiet", "The log leaves out the query of this URL, so it cannot be explained: without the query it is another URL."),
+    isMasked(line.url) &&
+      h("p.quiet", "The setting ", h("code", "logs.query"), " masks this URL's query, so it cannot be explained: it may be another URL."),
     h(
       "dl.fields",
       shown.map(([name, given]) => [h("dt", name), h("dd", name === "ts" ? dateTime(given) : value(given))]),
     ),
-    line.url
+    line.url || line.host
       ? null
-      : h("p.quiet", "The whole URL of a refused request is recorded if its rule has ", h("code", "log: true"), "."),
+      : h("p.quiet", "There is no URL: the request had none, or the option ", h("code", "record: none"), " applies to it."),
   );
 }

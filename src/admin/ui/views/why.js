@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { field, fill, h } from "../dom.js";
 import { visible } from "../format.js";
-import { details, factsOf } from "./line.js";
+import { details, factsOf, isMasked } from "./line.js";
 import { failed, tryLink, verdict } from "./verdict.js";
 
 /** A field for an id, with the decision below it. */
@@ -50,7 +50,7 @@ export class WhyRefused {
     fill(
       this.found,
       h("p", verdict(line.verdict), " ", h("strong", visible(line.rule ?? line.reason ?? "")), " "),
-      facts && !facts.url?.endsWith("?redacted") && h("p", tryLink(facts, "Explain this decision")),
+      facts && !isMasked(facts.url) && h("p", tryLink(facts, "Explain this decision")),
       others?.length
         ? h(
             "p.quiet",

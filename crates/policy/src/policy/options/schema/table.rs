@@ -32,7 +32,7 @@ pub const SPECS: &[OptionSpec] = &[
         "record",
         OptionShape::Word(&[BY_LOG_WORD, "full", "host", "none"], BY_LOG_WORD),
         Until(Document),
-        "The part of a refused URL that is recorded; by-log: the whole URL if the refusal is logged, else its host.",
+        "The part of a refused URL that is recorded; by-log: the whole URL if the refusal is logged or means `later`, else its host.",
     ),
     row(
         "html_only",
