@@ -73,7 +73,7 @@ logs:
   allows: 1.0                        # share of allowed requests that is logged
   on_full: drop                      # or wait
   rotate: { size: 256MiB, keep: 8 }
-  redact_query: false
+  query: full
 telemetry: { metrics: full, otlp: none }
 "#;
 
@@ -188,7 +188,7 @@ egress:
 limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, origin_head: 17KiB, origin_fields: 4, request_body: 5B, idle_pool: 6, idle_per_host: 7, tunnels_per_host: 8 }
 timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, response_head: 6s, body_idle: 7s, write_stall: 8s, request: 9s, drain: 10s, drain_delay: 11s, tls: 12s, tunnel_idle: 13s, tunnel: 14s }
 runtime: { workers: 3 }
-logs: { decisions: ../var/decisions.jsonl, format: squid, allows: 0.25, on_full: wait, redact_query: true, rotate: { size: 1GiB, keep: 0 } }
+logs: { decisions: ../var/decisions.jsonl, format: squid, allows: 0.25, on_full: wait, query: none, rotate: { size: 1GiB, keep: 0 } }
 store: { kind: embedded, path: state/of/it }
 ledger: { keep: always, on_full: drop, queue: 1, temporary_errors: 2, cache: 3MiB, sweep_rate: 4, events: { file: fed.jsonl, webhook: "https://Index.example/gone?k=1", keep: 5m } }
 telemetry: { metrics: none }
@@ -405,6 +405,42 @@ fn a_log_need_not_be_rotated() {
             .rotate,
         None
     );
+}
+
+#[test]
+fn redact_query_is_a_deprecated_name_of_query() {
+    for (logs, query, warnings) in [
+        ("query: full", QueryVisibility::Shown, vec![]),
+        ("query: names", QueryVisibility::NamesOnly, vec![]),
+        ("query: none", QueryVisibility::Redacted, vec![]),
+        (
+            "redact_query: true",
+            QueryVisibility::Redacted,
+            vec!["`redact_query` is deprecated: write `query: none`"],
+        ),
+        (
+            "redact_query: false",
+            QueryVisibility::Shown,
+            vec!["`redact_query` is deprecated: write `query: full`"],
+        ),
+        (
+            "query: names, redact_query: true",
+            QueryVisibility::NamesOnly,
+            vec!["`redact_query` is deprecated: write `query: none`"],
+        ),
+    ] {
+        let (config, problems) = read(&format!("logs: {{ {logs} }}"));
+        assert_eq!(config.settings.logs.query, query, "{logs}");
+        let problems = problems.join("\n");
+        for warning in &warnings {
+            assert!(problems.contains(warning), "{logs}: {problems}");
+        }
+        assert_eq!(
+            problems.matches("deprecated").count(),
+            warnings.len(),
+            "{problems}"
+        );
+    }
 }
 
 /// One error per row, with the whole message.

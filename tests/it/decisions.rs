@@ -612,7 +612,7 @@ fn a_proxy_writes_squids_lines() {
 #[test]
 fn the_log_of_a_proxy_is_found_and_contains_no_query() {
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
-                  logs: { decisions: decisions.jsonl, redact_query: true }\n\
+                  logs: { decisions: decisions.jsonl, query: none }\n\
                   egress: { allow_loopback: true, ports: [1-65535] }\n";
     let policy = "policy: 1\nname: t\noptions: { disposition: allow, robots: { obey: false } }\n\
                   rules:\n  - { id: refused, forbid: { under: /refused }, log: true }\n\

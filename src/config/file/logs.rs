@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Value as Json, json};
 
 use crate::config::settings::Settings;
+use crate::diagnostics::problem::Problem;
 use crate::metrics::log::{
     LogDestination, LogFileRotation, LogFullAction, LogLineFormat, QueryVisibility,
 };
@@ -15,8 +16,8 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{size_schema, text_schema, variable_schema};
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, ShareValue, SwitchValue, WordValue,
-    object_schema, read_keys, read_size,
+    ConfigKey, ConfigWord, CountValue, CustomValue, ShareValue, WordValue, object_schema,
+    read_keys, read_size,
 };
 
 /// The size at which a file is rotated. A smaller file would hold only a handful of lines.
@@ -46,15 +47,19 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         "When the log cannot keep up: drop the line and count it, or wait.",
         &WordValue(|s: &mut Settings| &mut s.logs.on_full),
     ),
+    // Before `query`, which wins if both are set.
     ConfigKey::new(
         "redact_query",
-        "Leave queries out of logged URLs.",
-        &SwitchValue {
-            on: QueryVisibility::Redacted,
-            off: QueryVisibility::Shown,
-            place: |s: &mut Settings| &mut s.logs.query,
-            warning_if_off: None,
+        "Deprecated: true is `query: none`, false is `query: full`.",
+        &CustomValue {
+            read: read_redact_query,
+            schema: |_| json!({ "type": "boolean", "deprecated": true }),
         },
+    ),
+    ConfigKey::new(
+        "query",
+        "The part of a logged URL's query that is shown: full, names (values are masked), or none.",
+        &WordValue(|s: &mut Settings| &mut s.logs.query),
     ),
     ConfigKey::new(
         "rotate",
@@ -72,6 +77,30 @@ impl ConfigWord for LogLineFormat {
 
 impl ConfigWord for LogFullAction {
     const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
+}
+
+impl ConfigWord for QueryVisibility {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("full", Self::Shown),
+        ("names", Self::NamesOnly),
+        ("none", Self::Redacted),
+    ];
+}
+
+fn read_redact_query(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let Some(redact) = read::boolean(node, context.problems) else {
+        return;
+    };
+    let (query, word) = if redact {
+        (QueryVisibility::Redacted, "none")
+    } else {
+        (QueryVisibility::Shown, "full")
+    };
+    settings.logs.query = query;
+    let message = format!("`redact_query` is deprecated: write `query: {word}`");
+    context
+        .problems
+        .push(Problem::warning(&node.place, message));
 }
 
 fn read_destination(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {

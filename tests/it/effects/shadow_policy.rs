@@ -203,7 +203,7 @@ fn examples_show_no_more_than_the_log() {
   - { id: quiet, when: { under: /b }, then: disallow }
   - { id: never, when: { under: /c }, set: { record: none, disposition: disallow } }
   - { id: open, mode: shadow, when: { path: { regex: '^/[bc]' } }, then: allow }";
-    let config = CONFIG.replace("decisions: log.json", "decisions: none, redact_query: true");
+    let config = CONFIG.replace("decisions: log.json", "decisions: none, query: none");
     let gate = TestProxy::start(&config, &allow_all("", rules));
     for path in ["/a?secret=1", "/b?secret=2", "/c?secret=3"] {
         get_with(

@@ -216,7 +216,7 @@ fn a_span_shows_no_more_of_a_url_than_the_log() {
     );
     let config = CONFIG.replace(
         "{ decisions: log.json }",
-        "{ decisions: log.json, redact_query: true }",
+        "{ decisions: log.json, query: none }",
     );
     let endpoint = format!("endpoint: \"http://127.0.0.1:{}\"", collector.port);
     let config = format!("{config}telemetry: {{ otlp: {{ {endpoint}, share: 1 }} }}\n");
