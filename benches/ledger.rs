@@ -174,6 +174,7 @@ fn ledger_update(n: u64) -> LedgerUpdate {
         source: None,
         revision: "3f9c2a1b".into(),
         rule: None,
+        intent: None,
         outcome,
         url: url.clone().into(),
     };

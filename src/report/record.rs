@@ -12,7 +12,7 @@ use crate::ledger::observation::FailureKind;
 use crate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
 
 /// The keys of the document, in the order of the table's columns.
-pub const COLUMNS: [&str; 25] = [
+pub const COLUMNS: [&str; 26] = [
     "key",
     "crawler",
     "url",
@@ -38,6 +38,7 @@ pub const COLUMNS: [&str; 25] = [
     "last_modified",
     "content",
     "error",
+    "lost",
 ];
 
 /// Returns the document of a record.
@@ -74,6 +75,7 @@ pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
         "last_modified": record.validators.last_modified.as_deref(),
         "content": record.content_hash.as_ref().map(|hash| hex(hash)),
         "error": record.error.map(FailureKind::as_str),
+        "lost": record.lost.map(rfc3339),
     })
 }
 

@@ -9,7 +9,7 @@ use crate::ledger::record::UnixMillis;
 const NOT_SEEN_SINCE: &str = "not_seen_since";
 
 /// The keys of all filters: those of [`LedgerFilter::KEYS`], and one whose value is a time.
-pub const KEYS: [&str; 8] = [
+pub const KEYS: [&str; 9] = [
     "crawler",
     "host",
     "status",
@@ -17,6 +17,7 @@ pub const KEYS: [&str; 8] = [
     "prefix",
     "known",
     "error",
+    "lost",
     NOT_SEEN_SINCE,
 ];
 

@@ -14,6 +14,8 @@ use crawlgate::store::budgets::BudgetsFile;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 use crawlgate::store::stops::StopsFile;
 
+use serde_json::Value as Json;
+
 use crate::support::temp_dir::TempDir;
 
 fn file(name: &str) -> PathBuf {
@@ -29,10 +31,19 @@ fn open_ledger(folder: &TempDir) -> Ledger {
 
 fn records(ledger: &Ledger) -> Vec<String> {
     let records = ledger.records(None, 1_000).unwrap();
-    records
+    let documents = records
         .iter()
-        .map(|(key, stored)| record::to_json(*key, stored).to_string())
-        .collect()
+        .map(|(key, stored)| record::to_json(*key, stored));
+    documents.map(without_new_keys).collect()
+}
+
+/// Removes the keys that version 0.1.0 did not have. Its records have no values for them.
+fn without_new_keys(mut document: Json) -> String {
+    for (key, value) in [("lost", Json::Null)] {
+        let removed = document.as_object_mut().unwrap().shift_remove(key);
+        assert_eq!(removed, Some(value), "{key}");
+    }
+    document.to_string()
 }
 
 fn events(ledger: &Ledger) -> Vec<String> {

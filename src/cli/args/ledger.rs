@@ -67,11 +67,15 @@ pub(crate) struct LedgerFilterArgs {
     /// Only URLs that were not requested since a time (2026-11-21, 2026-11-21T08:30:00Z) or for a duration (30d)
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub not_seen_since: Option<Since>,
+    /// Only URLs whose last request was refused for now or failed, so that the crawler has to request them again
+    #[arg(long)]
+    pub lost: bool,
 }
 
 impl LedgerFilterArgs {
     /// Returns the filters that are set, with their names in the admin API.
     pub(crate) fn to_pairs(&self, now: SystemTime) -> Vec<(&'static str, String)> {
+        let lost = self.lost.then(|| "true".to_owned());
         let not_seen_since = self.not_seen_since.map(|since| since.to_timestamp(now));
         let values = [
             &self.crawler,
@@ -81,6 +85,7 @@ impl LedgerFilterArgs {
             &self.prefix,
             &self.known,
             &self.error,
+            &lost,
             &not_seen_since,
         ];
         let named = url_filter::KEYS.into_iter().zip(values);

@@ -58,7 +58,9 @@ pub struct OutcomeRecorder {
     /// The lookup of other URLs with the same document, once the head has arrived; `None` unless the option
     /// `duplicate` needs it.
     duplicates: Option<Box<DuplicateLookup>>,
+    /// The rule and the intent of a refusal.
     rule: Option<RuleId>,
+    intent: Option<Intent>,
     progress: OutcomeProgress,
 }
 
@@ -189,6 +191,7 @@ impl OutcomeRecorder {
             ledger_entry: entry.clone(),
             duplicates: None,
             rule: None,
+            intent: None,
             progress: OutcomeProgress::Pending,
         }))
     }
@@ -305,6 +308,7 @@ impl OutcomeRecorder {
             OutcomeProgress::Finished(..) => return,
         };
         self.rule.clone_from(&refusal.rule);
+        self.intent = refusal.intent();
         let outcome = self.refused_outcome(evaluation, refusal);
         self.progress = OutcomeProgress::Finished(outcome, at);
     }
@@ -459,6 +463,7 @@ impl OutcomeRecorder {
             source: source.map(Arc::from),
             revision: policy.shared_revision(),
             rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
+            intent: self.intent,
             outcome,
         }
     }

@@ -156,6 +156,7 @@ pub(super) fn to_observation(
         source: None,
         revision: policy.shared_revision(),
         rule,
+        intent: None,
         outcome,
     }
 }

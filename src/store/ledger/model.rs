@@ -193,6 +193,7 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         source: None,
         revision: "0".into(),
         rule: None,
+        intent: None,
         outcome,
     };
     LedgerUpdate {

@@ -84,7 +84,11 @@ fn a_refused_connection_is_a_temporary_error_of_the_requested_url_only() {
     });
     // The host is known to refuse: no connection was tried.
     assert_eq!(bench.ask_as("news", &url(closed, "/q"), "").status, 502);
-    assert!(bench.ledger.look_up(key(closed, "/q")).is_none());
+    wait_until("it is lost", || {
+        bench.ledger.look_up(key(closed, "/q")).is_some()
+    });
+    let second = bench.ledger.look_up(key(closed, "/q")).unwrap();
+    assert!(second.lost.is_some() && second.temporary_errors == 0 && second.last_error.is_none());
     assert_eq!(
         bench
             .ledger

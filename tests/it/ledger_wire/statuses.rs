@@ -43,11 +43,13 @@ enum Then {
     Noted,
     /// The record from before, if there was one.
     Untouched,
+    /// The record from before, apart from the time of the loss.
+    Lost,
     /// The status of the response; the URL was removed from the index, and is no longer known.
     Removed,
 }
 
-use Then::{Noted, Removed, Untouched};
+use Then::{Lost, Noted, Removed, Untouched};
 
 /// Status and reason, host and path, and the record of the URL that had one and of the one that had none.
 type StatusRow = (
@@ -92,7 +94,7 @@ const ROWS: &[StatusRow] = &[
         "b.test",
         "/",
         Noted,
-        Untouched,
+        Noted,
     ),
     (
         "REJECTED_PREMATURE",
@@ -227,8 +229,8 @@ const ROWS: &[StatusRow] = &[
         "rate_limited",
         "a.test",
         "/polite",
-        Untouched,
-        Untouched,
+        Lost,
+        Noted,
     ),
     (
         "REJECTED_REQUEST",
@@ -386,6 +388,11 @@ fn records_follow_the_table_of_statuses() {
                         after["status"] == *status
                             && after["indexed"] == "removed"
                             && after["known"] == false
+                    }
+                    Lost => {
+                        let mut expected = before.clone();
+                        expected["lost"] = after["lost"].clone();
+                        after["lost"].is_string() && *after == expected
                     }
                     Untouched => after.is_null(),
                 }

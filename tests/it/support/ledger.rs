@@ -27,6 +27,7 @@ pub(crate) fn observation(
         source: None,
         revision: "3f9c2a1b".into(),
         rule: None,
+        intent: None,
         outcome,
     };
     LedgerUpdate {

@@ -28,6 +28,7 @@ pub struct LedgerFilter {
     error: Option<FailureKind>,
     last_seen_before: Option<UnixMillis>,
     url: Option<Box<str>>,
+    lost: Option<bool>,
 }
 
 /// A host, or a domain with its subdomains.
@@ -63,8 +64,8 @@ impl std::error::Error for LedgerFilterError {}
 
 impl LedgerFilter {
     /// The keys of the filters that [`Self::set`] parses.
-    pub const KEYS: [&str; 7] = [
-        "crawler", "host", "status", "code", "prefix", "known", "error",
+    pub const KEYS: [&str; 8] = [
+        "crawler", "host", "status", "code", "prefix", "known", "error", "lost",
     ];
 
     /// Sets a filter. An empty value sets no condition, so a form can be sent with empty fields.
@@ -84,8 +85,9 @@ impl LedgerFilter {
             "status" => self.status = Some(parse_crawl_status(value)?),
             "code" => self.code = Some(parse_code(value)?),
             "prefix" => self.prefix = Some(value.into()),
-            "known" => self.known = Some(parse_known(value)?),
-            _ => self.error = Some(parse_error(value)?),
+            "known" => self.known = Some(parse_flag(value, "`known` is true or false")?),
+            "error" => self.error = Some(parse_error(value)?),
+            _ => self.lost = Some(parse_flag(value, "`lost` is true or false")?),
         }
         Ok(())
     }
@@ -118,6 +120,7 @@ impl LedgerFilter {
                 .last_seen_before
                 .is_none_or(|time| record.last_seen < time)
             && self.url.as_ref().is_none_or(|url| **url == *record.url)
+            && self.lost.is_none_or(|lost| lost == record.lost.is_some())
             && self
                 .prefix
                 .as_ref()
@@ -166,9 +169,9 @@ fn parse_code(text: &str) -> Result<u16, LedgerFilterError> {
     ))
 }
 
-fn parse_known(word: &str) -> Result<bool, LedgerFilterError> {
+fn parse_flag(word: &str, words: &'static str) -> Result<bool, LedgerFilterError> {
     word.parse()
-        .map_err(|_| LedgerFilterError::InvalidValue("`known` is true or false"))
+        .map_err(|_| LedgerFilterError::InvalidValue(words))
 }
 
 fn parse_error(word: &str) -> Result<FailureKind, LedgerFilterError> {
@@ -261,7 +264,7 @@ pub fn read_page<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::record::{RecordStatus, VisitState};
+    use crate::ledger::record::{RecordStatus, UnixMillis, VisitState};
 
     fn sought(filters: &[(&str, &str)]) -> Result<LedgerFilter, LedgerFilterError> {
         let mut filter = LedgerFilter::default();
@@ -280,6 +283,7 @@ mod tests {
             code: Some(760),
             last_seen: UnixMillis(1_000),
             error: Some(FailureKind::Temporary),
+            lost: Some(UnixMillis(7)),
             ..LedgerRecord::default()
         }
     }
@@ -307,6 +311,8 @@ mod tests {
             ("known", "", true),
             ("error", "temporary", true),
             ("error", "permanent", false),
+            ("lost", "true", true),
+            ("lost", "false", false),
         ] {
             assert_eq!(
                 sought(&[(key, value)]).unwrap().matches(&one),
@@ -348,6 +354,7 @@ mod tests {
             ("known", "yes"),
             ("error", "404"),
             ("not_seen_since", "2026-01-01"),
+            ("lost", "1"),
         ] {
             assert!(sought(&[(key, value)]).is_err(), "{key}={value}");
         }

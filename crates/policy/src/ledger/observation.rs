@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 use super::record::{ContentHash, DocumentValidators, UnixMillis};
@@ -46,6 +47,8 @@ pub struct UrlObservation {
     pub revision: Arc<str>,
     /// The rule that decided a refusal.
     pub rule: Option<Arc<str>>,
+    /// The intent of the refusal of the request or of its response.
+    pub intent: Option<Intent>,
     pub outcome: ObservationOutcome,
 }
 

@@ -129,6 +129,8 @@ pub struct LedgerRecord {
     /// The time of the first of consecutive bad outcomes, if the page was kept once more
     /// (`removal: once_more`).
     pub kept_since: Option<UnixMillis>,
+    /// The time of the last request that was refused for now or failed, unless a later one was answered.
+    pub lost: Option<UnixMillis>,
 }
 
 /// A [`CrawlStatus`] whose default is that of a new record.
@@ -171,6 +173,7 @@ impl LedgerRecord {
             pending_removal: None,
             error: None,
             kept_since: None,
+            lost: None,
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 use super::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
@@ -79,6 +80,7 @@ pub fn apply_observation(
         source,
         revision,
         rule,
+        intent,
         outcome,
     } = observation;
     let context = EventContext {
@@ -100,7 +102,8 @@ pub fn apply_observation(
         address,
         source,
     };
-    match outcome {
+    let loss = LossChange::new(&outcome, intent);
+    let mut transition = match outcome {
         ObservationOutcome::Answered(response) => {
             apply_response(before, observed, &context, response, tolerance)
         }
@@ -118,8 +121,40 @@ pub fn apply_observation(
             };
             apply_failure(record, &context, failure, Some(removal), tolerance)
         }
-        ObservationOutcome::Refused(refusal) => apply_refusal(before, observed, &context, refusal),
+        ObservationOutcome::Refused(refusal) => {
+            apply_refusal(before, observed, &context, refusal, loss)
+        }
         ObservationOutcome::Allowed => apply_allowed(before, &context),
+    };
+    if let RecordUpdate::Changed(record) = &mut transition.update {
+        match loss {
+            LossChange::Lost => record.lost = Some(at),
+            LossChange::Obtained => record.lost = None,
+            LossChange::Unchanged => {}
+        }
+    }
+    transition
+}
+
+/// The effect of an observation on [`LedgerRecord::lost`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LossChange {
+    Lost,
+    Obtained,
+    Unchanged,
+}
+
+impl LossChange {
+    fn new(outcome: &ObservationOutcome, intent: Option<Intent>) -> Self {
+        match outcome {
+            ObservationOutcome::Failed { .. } => Self::Lost,
+            _ if intent == Some(Intent::Later) => Self::Lost,
+            ObservationOutcome::Refused(_) | ObservationOutcome::Allowed => Self::Unchanged,
+            ObservationOutcome::Answered(response) => match response.status {
+                429 | 500..=599 => Self::Lost,
+                _ => Self::Obtained,
+            },
+        }
     }
 }
 
@@ -311,11 +346,23 @@ fn apply_refusal(
     observed: ObservedUrl,
     context: &EventContext,
     refusal: ObservedRefusal,
+    loss: LossChange,
 ) -> LedgerTransition {
-    if !concerns_url(refusal.crawl_status)
-        || before.is_none() && refusal.recording == RefusalRecording::Skip
-    {
+    let is_lost = loss == LossChange::Lost;
+    if before.is_none() && refusal.recording == RefusalRecording::Skip {
         return unchanged_record();
+    }
+    let newly_lost = is_lost && before.is_none_or(|before| before.lost.is_none());
+    match before {
+        Some(before) if !concerns_url(refusal.crawl_status) => {
+            return if newly_lost {
+                changed_record(before.clone(), None)
+            } else {
+                unchanged_record()
+            };
+        }
+        None if !is_lost && !concerns_url(refusal.crawl_status) => return unchanged_record(),
+        Some(_) | None => {}
     }
     let mut record = updated_record(before, observed, context.at);
     record.status = RecordStatus(refusal.crawl_status);
@@ -335,7 +382,8 @@ fn apply_refusal(
             .removal
             .and_then(|bad| apply_bad_outcome(&mut record, context, bad))
     };
-    if event.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
+    if event.is_none() && !newly_lost && before.is_some_and(|before| is_unchanged(before, &record))
+    {
         return unchanged_record();
     }
     changed_record(record, event)
@@ -515,6 +563,7 @@ mod tests {
             source: None,
             revision: "00000000".into(),
             rule: None,
+            intent: None,
             outcome,
         }
     }
@@ -571,6 +620,65 @@ mod tests {
             removal: Some(bad(RemovalOutcome::Rule, action)),
             recording: RefusalRecording::Skip,
         })
+    }
+
+    /// A refusal for now, which creates a record.
+    fn deferred(at: u64, status: CrawlStatus) -> UrlObservation {
+        UrlObservation {
+            intent: Some(Intent::Later),
+            ..seen(
+                at,
+                ObservationOutcome::Refused(ObservedRefusal {
+                    crawl_status: status,
+                    code: None,
+                    removal: None,
+                    recording: RefusalRecording::Keep,
+                }),
+            )
+        }
+    }
+
+    #[test]
+    fn a_url_is_lost_until_it_is_answered() {
+        let broken = ObservationOutcome::Failed {
+            failure: FailureKind::Temporary,
+            code: None,
+            removal: RemovalAction::ByCount,
+        };
+        for loss in [
+            deferred(7, CrawlStatus::Politeness),
+            deferred(7, CrawlStatus::RobotsTxt),
+            deferred(7, CrawlStatus::Unavailable),
+            seen(7, failed(503, FailureKind::Temporary)),
+            seen(7, broken),
+        ] {
+            let lost = changed(None, loss.clone());
+            assert_eq!(lost.lost, Some(UnixMillis(7)), "{loss:?}");
+            // Another refusal is no answer.
+            let denied = changed(Some(&lost), seen(8, refused(RemovalAction::Keep, None)));
+            assert_eq!(denied.lost, Some(UnixMillis(7)), "{loss:?}");
+            let answered = changed(Some(&lost), seen(9, page("a")));
+            assert_eq!(answered.lost, None, "{loss:?}");
+            let again = UrlObservation {
+                at: UnixMillis(10),
+                ..loss.clone()
+            };
+            let lost_again = changed(Some(&answered), again);
+            assert_eq!(lost_again.lost, Some(UnixMillis(10)), "{loss:?}");
+        }
+        // Because of the host, the record stays as it is otherwise.
+        let known = changed(None, seen(1, page("a")));
+        let lost = changed(Some(&known), deferred(2, CrawlStatus::Politeness));
+        assert_eq!(
+            lost,
+            LedgerRecord {
+                lost: Some(UnixMillis(2)),
+                ..known
+            }
+        );
+        // It is not written again for each repetition.
+        let again = apply_observation(Some(&lost), deferred(3, CrawlStatus::Politeness), THREE);
+        assert_eq!(again.update, RecordUpdate::Unchanged);
     }
 
     fn gone() -> ObservationOutcome {

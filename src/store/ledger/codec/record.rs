@@ -30,7 +30,7 @@ const CONTENT_KEY: u32 = 24;
 /// The number of the field with the source of a removal.
 const REMOVAL_SOURCE: u32 = 32;
 /// One more than the highest field number.
-const FIELD_COUNT: usize = 33;
+const FIELD_COUNT: usize = 34;
 
 /// Declares the fields of a record: `number field: write_function read_function;`. Two of them are encoded as two
 /// fields.
@@ -86,6 +86,7 @@ record_fields! {
     25 pending_removal: write_pending_removal read_pending_removal;
     29 error: write_error read_error;
     31 kept_since: write_time read_time;
+    33 lost: write_time read_time;
 }
 
 /// Decodes a record; `None` if the bytes are not one.
@@ -454,6 +455,8 @@ mod tests {
         kept_since: Option<i64>,
         #[prost(uint32, tag = "32")]
         removal_source: u32,
+        #[prost(sint64, optional, tag = "33")]
+        lost: Option<i64>,
     }
 
     fn bytes_of(entry: &StoredRecord) -> Vec<u8> {
@@ -505,6 +508,7 @@ mod tests {
             })),
             error: Some(FailureKind::Permanent),
             kept_since: Some(UnixMillis(1_767_225_600_126)),
+            lost: Some(UnixMillis(1_767_225_600_125)),
         };
         let four = LedgerRecord {
             address: Some("192.0.2.7".parse().unwrap()),
