@@ -6,6 +6,8 @@
 mod follow;
 mod line_reader;
 mod log_files;
+mod lost;
+mod lost_report;
 mod reader;
 pub(in crate::cli) mod since;
 mod summary;
@@ -14,24 +16,31 @@ mod writers;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::config::load::Overrides;
 use crate::metrics::log::{LogDestination, LogLineFormat};
 
 use super::Exit;
 use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
 use super::console::{self, report_invalid, warn};
 use super::inputs;
+use super::ledger::source::LedgerSource;
 use crate::console::ConsoleColors;
 use follow::{FollowStart, FollowUntil};
 use line_reader::LogLineReader;
 use log_files::LogInput;
+use lost::LostRequests;
+use lost_report::LostReport;
 use reader::{DecisionConsumer, DecisionLogReader, LogInputEnd};
 use summary::DecisionSummary;
 use writers::{DecisionLineWriter, DecisionTextWriter};
 
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
+/// The time for which the log leaves out the URL of a repeated loss.
+const REPEAT_WINDOW: Duration = Duration::from_secs(60);
 
 pub(super) fn run(args: &DecisionsArgs) -> Exit {
     let input = match log_input(args) {
@@ -44,6 +53,9 @@ pub(super) fn run(args: &DecisionsArgs) -> Exit {
         return report_invalid(&missing_log_message(path, &error));
     }
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+    if args.lost {
+        return list_lost(args, &input);
+    }
     match (args.summary, args.format) {
         (Some(by), format) => summarize(args, &input, by, format),
         (None, OutputFormat::Text) => show(
@@ -114,6 +126,43 @@ fn summarize(args: &DecisionsArgs, input: &LogInput, by: SummaryBy, format: Outp
     exit_after(&reader, result)
 }
 
+fn list_lost(args: &DecisionsArgs, input: &LogInput) -> Exit {
+    let now = Clock::system().wall_time();
+    // Lines of a minute before may have the URLs of later ones.
+    let since = args
+        .since
+        .map(|since| since.earlier_by(REPEAT_WINDOW).to_timestamp(now));
+    // A filter must not hide a later answer.
+    let mut reader = DecisionLogReader::new(LostRequests::new(&args.filters), &[], since);
+    let result = read_log(args, input, &mut reader);
+    let mut ledger = None;
+    if result.is_ok() && args.log.is_none() && !reader.consumer.is_empty() {
+        ledger = find_ledger(args);
+        if let Some(ledger) = &ledger {
+            reader.consumer.remove_answered(ledger);
+        }
+    }
+    let report = LostReport::new(&reader.consumer, ledger.is_some());
+    let result = result.and_then(|()| {
+        let text = match args.format {
+            OutputFormat::Text => report.to_text(ConsoleColors::for_stdout()),
+            OutputFormat::Json => format!("{:#}\n", report.to_json()),
+        };
+        io::stdout().lock().write_all(text.as_bytes())
+    });
+    exit_after(&reader, result)
+}
+
+/// Returns the ledger of the configuration, if there is one.
+fn find_ledger(args: &DecisionsArgs) -> Option<LedgerSource> {
+    let overrides = Overrides {
+        config: args.config.clone(),
+        ..Overrides::default()
+    };
+    let settings = inputs::load_settings_quietly(&overrides).ok()?;
+    LedgerSource::find(&settings)
+}
+
 fn new_reader<'a, S: DecisionConsumer>(
     args: &'a DecisionsArgs,
     consumer: S,
@@ -147,7 +196,7 @@ fn read_log<S: DecisionConsumer>(
         FollowUntil::End
     };
     let start = match end {
-        _ if args.all => FollowStart::Oldest,
+        _ if args.all || args.lost => FollowStart::Oldest,
         FollowUntil::Forever if args.since.is_none() => FollowStart::Tail,
         FollowUntil::Forever | FollowUntil::End => FollowStart::Beginning,
     };

@@ -1,11 +1,11 @@
 //! `crawlgate explain`: explains why a request is allowed or refused, rule by rule.
 
+mod decision;
 mod text_report;
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::{Clock, utc_year};
-use crate::config::load::Overrides;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
@@ -24,51 +24,102 @@ use crate::console::ConsoleColors;
 use text_report::OptionDetail;
 
 pub(super) fn run(args: &ExplainArgs) -> Exit {
-    let facts = match CaseFacts::from_json(&build_facts(args)) {
-        Ok(facts) => facts.with_default_year(utc_year(Clock::system().wall_time())),
-        Err(error) => return report_invalid(&format!("{}: {error}", args.url)),
-    };
-    let (policy, crawler) = match load(args) {
-        Ok(loaded) => loaded,
+    if let Some(id) = &args.decision {
+        return decision::run(args, id);
+    }
+    let request = match ExplainedRequest::load(args, &build_facts(args), args.crawler.as_deref()) {
+        Ok(request) => request,
         Err(exit) => return exit,
     };
-    let profile = args
-        .profile
-        .or_else(|| crawler.as_ref()?.profile())
-        .unwrap_or(Profile::Generic);
-    let evaluation = OfflineEvaluation::new(&policy, &facts, profile);
-    let crawler = crawler.unwrap_or(Crawler::anonymous());
-    let user_agent = args.user_agent.as_deref();
-    // Without a User-Agent, the token is known only if the policy or the crawler's settings have it.
-    let agent = Some(evaluation.robots_agent(&crawler, user_agent.unwrap_or("")))
-        .filter(|agent| user_agent.is_some() || agent.source() != RobotsTokenSource::Default);
     let text = match args.format {
-        OutputFormat::Text => {
-            let detail = if args.all {
-                OptionDetail::All
-            } else {
-                OptionDetail::SetOnly
-            };
-            let colors = ConsoleColors::for_stdout();
-            let width = text::output_width();
-            text_report::render(&evaluation, &facts, agent, detail, colors, width)
-        }
-        OutputFormat::Json => {
-            let answers = ProfileResponses::for_evaluation(&evaluation, &facts);
-            let mut document = explanation::to_json(&evaluation, &facts, &answers);
-            if let (Some(agent), Some(document)) = (agent, document.as_object_mut()) {
-                document.insert("robots_agent".to_owned(), agent_to_json(agent));
-            }
-            format!("{document:#}\n")
-        }
+        OutputFormat::Text => request.to_text(args, ConsoleColors::for_stdout()),
+        OutputFormat::Json => format!("{:#}\n", request.to_json(args)),
     };
-    let refused = evaluation.decision.verdict != Verdict::Admit;
+    let refused = request.evaluate().decision.verdict != Verdict::Admit;
     let exit = if args.exit_code && refused {
         Exit::Negative
     } else {
         Exit::Success
     };
     console::print(&text, exit)
+}
+
+/// A request, and the policy that it is evaluated under.
+struct ExplainedRequest {
+    facts: CaseFacts,
+    policy: Policy,
+    crawler: Crawler,
+    profile: Profile,
+}
+
+impl ExplainedRequest {
+    /// Reads the facts, and loads the policy with the settings of the crawler.
+    fn load(
+        args: &ExplainArgs,
+        facts: &Map<String, Json>,
+        crawler: Option<&str>,
+    ) -> Result<Self, Exit> {
+        let facts = CaseFacts::from_json(facts)
+            .map_err(|error| {
+                let url = args.url.as_deref().unwrap_or_default();
+                report_invalid(&format!("{url}: {error}"))
+            })?
+            .with_default_year(utc_year(Clock::system().wall_time()));
+        let (policy, crawler) = load_policy(args, crawler)?;
+        let profile = args
+            .profile
+            .or_else(|| crawler.as_ref()?.profile())
+            .unwrap_or(Profile::Generic);
+        Ok(Self {
+            facts,
+            policy,
+            crawler: crawler.unwrap_or(Crawler::anonymous()),
+            profile,
+        })
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn evaluate(&self) -> OfflineEvaluation<'_> {
+        OfflineEvaluation::new(&self.policy, &self.facts, self.profile)
+    }
+
+    /// Returns the crawler's product token. Without a User-Agent, it is known only if the policy or the crawler's
+    /// settings have it.
+    fn agent<'a>(
+        &'a self,
+        args: &'a ExplainArgs,
+        evaluation: &'a OfflineEvaluation<'a>,
+    ) -> Option<RobotsAgent<'a>> {
+        let user_agent = args.user_agent.as_deref();
+        Some(evaluation.robots_agent(&self.crawler, user_agent.unwrap_or("")))
+            .filter(|agent| user_agent.is_some() || agent.source() != RobotsTokenSource::Default)
+    }
+
+    fn to_text(&self, args: &ExplainArgs, colors: ConsoleColors) -> String {
+        let detail = if args.all {
+            OptionDetail::All
+        } else {
+            OptionDetail::SetOnly
+        };
+        let evaluation = self.evaluate();
+        let agent = self.agent(args, &evaluation);
+        let width = text::output_width();
+        text_report::render(&evaluation, &self.facts, agent, detail, colors, width)
+    }
+
+    fn to_json(&self, args: &ExplainArgs) -> Json {
+        let evaluation = self.evaluate();
+        let answers = ProfileResponses::for_evaluation(&evaluation, &self.facts);
+        let mut document = explanation::to_json(&evaluation, &self.facts, &answers);
+        let agent = self.agent(args, &evaluation);
+        if let (Some(agent), Some(document)) = (agent, document.as_object_mut()) {
+            document.insert("robots_agent".to_owned(), agent_to_json(agent));
+        }
+        document
+    }
 }
 
 fn agent_to_json(agent: RobotsAgent<'_>) -> Json {
@@ -80,12 +131,15 @@ fn agent_to_json(agent: RobotsAgent<'_>) -> Json {
 }
 
 /// Loads the policy, and the settings of the crawler if the policy is that of the configuration.
-fn load(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
+fn load_policy(
+    args: &ExplainArgs,
+    crawler: Option<&str>,
+) -> Result<(Policy, Option<Crawler>), Exit> {
     let loaded = match &args.policy {
         Some(path) => return Ok((inputs::load_policy(Some(path))?, None)),
-        None => inputs::load_settings(&Overrides::default())?,
+        None => inputs::load_settings(&args.proxy.overrides())?,
     };
-    let name = args.crawler.as_deref().unwrap_or(Crawler::ANONYMOUS);
+    let name = crawler.unwrap_or(Crawler::ANONYMOUS);
     let crawler = loaded
         .settings
         .crawlers

@@ -2,7 +2,7 @@
 
 mod forget;
 mod rows;
-mod source;
+pub(in crate::cli) mod source;
 mod sweep;
 
 use std::fmt::Write as _;

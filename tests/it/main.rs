@@ -45,6 +45,7 @@ mod ledger_files;
 mod ledger_wire;
 mod lists;
 mod log;
+mod losses;
 mod memory;
 mod metrics;
 mod names;

@@ -29,6 +29,9 @@ pub(crate) struct DecisionsArgs {
     /// Show only decisions since a time (2026-11-21T08:30:00Z, UTC if it has no zone) or for a duration (10m, 24h)
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,
+    /// List the URLs that crawlers did not get although the policy allows them, and that were not answered later
+    #[arg(long, conflicts_with_all = ["summary", "follow"])]
+    pub lost: bool,
     /// Count decisions by rule, host, crawler or reason instead of showing them
     #[arg(long, value_enum, value_name = "BY")]
     pub summary: Option<SummaryBy>,

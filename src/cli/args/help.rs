@@ -39,10 +39,12 @@ Example:
   crawlgate ledger list --host '*.example.com' --status REJECTED_FILTER
   crawlgate ledger list --crawler news-bot --code 760 --limit all --format csv
   crawlgate ledger list --known true --not-seen-since 30d --limit all
+  crawlgate ledger list --lost
 
 A line of text has these columns: time of the last request, crawler, Crawl-Status, status of the
-origin, OmniFind code, kind of the last error (`temporary 2`: the second in a row), URL. The other formats contain all fields (docs/ledger.md). In CSV, text
-that a spreadsheet would read as a formula is prefixed with an apostrophe.
+origin, OmniFind code, kind of the last error (`temporary 2`: the second in a row), URL. The other
+formats contain all fields (docs/ledger.md). In CSV, text that a spreadsheet would read as a formula
+is prefixed with an apostrophe.
 
 URLs are sorted by their keys, in no meaningful order. The command queries the admin API of a
 running proxy at `admin.listen`, with the token of `admin.token_file`; if no proxy is running,
@@ -189,6 +191,7 @@ pub(super) const EXPLAIN_HELP: &str = "\
 Example:
   crawlgate explain http://intra.example.com/cgi-bin/x --policy config/policy.yaml
   crawlgate explain http://a.example/film --content-type video/mp4
+  crawlgate explain --decision 9f3c01ab-1f
 
 The options decide which stages run: --address the destination stage; --status, --content-type,
 --size, --header or --usage the response stage; --title, --body-prefix, --meta-robots or
@@ -198,8 +201,12 @@ The explanation shows each rule with its outcome and the values that decided, ea
 the rule that set it last, the decision, and the response that the proxy would send. Text is
 formatted for the width in $COLUMNS, else that of the terminal.
 
-Exit codes: 0 explained, 1 rejected or undecided with --exit-code, 2 wrong usage, URL,
-configuration or policy.";
+--decision queries the admin API of the running proxy, which keeps about the latest 10,000
+decisions with their whole URLs: it shows what was decided, with causes other than the policy
+(robots.txt, pace, failures), and then what the policy says of the request.
+
+Exit codes: 0 explained, 1 rejected or undecided with --exit-code, or no such decision, 2 wrong
+usage, URL, configuration or policy, 3 the proxy does not answer.";
 
 pub(super) const DECIDE_HELP: &str = "\
 Example:
@@ -217,6 +224,7 @@ pub(super) const DECISIONS_HELP: &str = "\
 Example:
   crawlgate decisions --follow --filter verdict=reject --filter 'host=*.example.com'
   crawlgate decisions --all --since 24h --summary rule
+  crawlgate decisions --lost --since 24h
   zcat old.gz | crawlgate decisions --log - --filter 'status>=500' --format json
 
 A line has these columns: time, crawler, verdict, status, reason, rule, URL (or the host, if the
@@ -230,6 +238,12 @@ means held_ms.
 --follow starts with the last 10 lines; with --since or --all it starts at the beginning. A
 summary counts the lines of the log; `logs.allows` may leave out allowed requests. A summary
 distinguishes 100,000 names and counts all further names as `__other__`.
+
+--lost lists URLs that were refused for now, that failed, or whose client left first, and that
+were not answered later, by the log or by the ledger (of a running proxy, or under `store.path`;
+not with --log). It reads the rotated files, too. A filter selects among the lost URLs. The end
+of the list says how many lines the log lacks: those that `logs.allows` left out, and those that
+were dropped.
 
 Exit codes: 0 shown, 1 a line could not be read, 2 wrong usage or configuration, or no log, 3
 the log cannot be read to its end.";

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::model::profile::Profile;
 
-use super::OutputFormat;
+use super::{OutputFormat, ProxyArgs};
 
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
@@ -25,8 +25,14 @@ pub(crate) struct CheckArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
     /// URL, as a crawler would request it
-    #[arg(value_name = "URL")]
-    pub url: String,
+    #[arg(value_name = "URL", required_unless_present = "decision")]
+    pub url: Option<String>,
+    /// Explain a decision that the running proxy still has in memory: the value of Crawl-Decision, or a trace id
+    #[arg(long, value_name = "ID", conflicts_with = "url")]
+    pub decision: Option<String>,
+    /// The proxy to query.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
     /// Policy: a file, or a directory of *.yaml files [default: the policy that `run` would use]
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,

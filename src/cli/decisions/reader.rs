@@ -12,6 +12,9 @@ pub(super) trait DecisionConsumer {
     /// Returns the fields that the consumer needs.
     fn fields(&self) -> Vec<LogField>;
 
+    /// Accepts a decision that is older than `--since`, or does not match the filters.
+    fn pass_over(&mut self, _entry: &LogEntry<'_>) {}
+
     /// Accepts a decision, and its line in the log.
     fn accept(&mut self, line: &[u8], entry: &LogEntry<'_>) -> io::Result<()>;
 
@@ -144,6 +147,7 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             .as_ref()
             .is_some_and(|since| *entry.text(LogField::Ts) < **since);
         if too_old || !self.filters.iter().all(|filter| filter.matches(&entry)) {
+            self.consumer.pass_over(&entry);
             return Ok(());
         }
         self.consumer.accept(line, &entry)

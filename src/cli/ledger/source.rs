@@ -22,7 +22,7 @@ use super::forget::{ForgetMode, ForgetSelection};
 const PAGE_SIZE: usize = 1_000;
 
 #[derive(Debug)]
-pub(super) enum LedgerSource {
+pub(in crate::cli) enum LedgerSource {
     /// The admin API of a running proxy.
     Proxy(settings::AdminConfig),
     /// The files under `store.path`.
@@ -128,6 +128,36 @@ impl LedgerSource {
         match self {
             Self::Proxy(admin) => forget_in_proxy(admin, selection, mode),
             Self::Files(ledger) => forget_in_files(ledger, &selection.filter, mode),
+        }
+    }
+
+    /// Returns the ledger of a running proxy, or else the files; `None` if there is none.
+    pub(in crate::cli) fn find(settings: &settings::Settings) -> Option<Self> {
+        let request = AdminClientRequest::get("/api/v1/ledger");
+        match admin_client::send(&settings.admin, &request) {
+            Ok(_) => Some(Self::Proxy(settings.admin.clone())),
+            Err(AdminClientError::Status(..)) => None,
+            Err(AdminClientError::Unavailable(_)) => open_files(settings).ok(),
+        }
+    }
+
+    /// Returns the record of a URL; `None` if there is none, or if it cannot be read.
+    pub(in crate::cli) fn record_of(&self, crawler: &str, url: &str) -> Option<Json> {
+        match self {
+            Self::Proxy(admin) => {
+                let path = format!(
+                    "/api/v1/urls?url={}&crawler={}",
+                    percent_encode(url),
+                    percent_encode(crawler)
+                );
+                let page = admin_client::send(admin, &AdminClientRequest::get(&path)).ok()?;
+                page.get("urls")?.as_array()?.first().cloned()
+            }
+            Self::Files(ledger) => {
+                let key = LedgerKey::for_url(crawler, url);
+                let record = ledger.try_look_up(key).ok()??;
+                Some(record::to_json(key, &record))
+            }
         }
     }
 

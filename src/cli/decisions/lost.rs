@@ -1,0 +1,265 @@
+//! `--lost`: requests that crawlers did not get although the policy allows them, and that were not answered later.
+//!
+//! Memory is bounded by the number of lost requests: an answer removes what was lost before it.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use indexmap::IndexMap;
+use serde_json::Value as Json;
+
+use super::reader::DecisionConsumer;
+use crate::cli::ledger::source::LedgerSource;
+use crate::metrics::log::entry::{LogEntry, LogField};
+use crate::metrics::log::filter::LogFilter;
+use crate::metrics::log::query::is_redacted;
+
+/// The lost requests so far.
+#[derive(Debug)]
+pub(super) struct LostRequests<'f> {
+    filters: &'f [LogFilter],
+    lost: IndexMap<LostKey, LostRequest>,
+    /// The number of lost requests without a URL.
+    without_url: u64,
+    missing: BTreeMap<Box<str>, MissingLineCounts>,
+}
+
+/// The request of a crawler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LostKey {
+    pub(super) crawler: Box<str>,
+    pub(super) method: Box<str>,
+    /// The URL; for a tunnel, the host.
+    pub(super) subject: Box<str>,
+}
+
+/// A lost request, as it ended the last time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LostRequest {
+    pub(super) first: Box<str>,
+    pub(super) last: Box<str>,
+    /// The number of lines with the URL.
+    pub(super) count: u64,
+    pub(super) decision: Box<str>,
+    pub(super) host: Box<str>,
+    pub(super) loss: Box<str>,
+    pub(super) reason: Box<str>,
+    pub(super) rule: Box<str>,
+    pub(super) error: Box<str>,
+    pub(super) cause: Box<str>,
+}
+
+/// The numbers of lines that are missing in the log of one process.
+#[derive(Clone, Copy, Debug, Default)]
+struct MissingLineCounts {
+    before: MissingLineTotals,
+    by_now: MissingLineTotals,
+}
+
+/// The numbers of missing lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct MissingLineTotals {
+    /// Lines of allowed requests, by `logs.allows`.
+    pub(super) left_out: u64,
+    pub(super) dropped: u64,
+}
+
+impl MissingLineTotals {
+    fn from_entry(entry: &LogEntry<'_>) -> Self {
+        let number = |field| entry.value(field).number().unwrap_or_default() as u64;
+        Self {
+            left_out: number(LogField::LeftOut),
+            dropped: number(LogField::Dropped),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            left_out: self.left_out.max(other.left_out),
+            dropped: self.dropped.max(other.dropped),
+        }
+    }
+}
+
+impl LostKey {
+    fn from_entry(entry: &LogEntry<'_>) -> Option<Self> {
+        let method = entry.text(LogField::Method);
+        let subject = if *method == *"CONNECT" {
+            entry.text(LogField::Host)
+        } else {
+            entry.text(LogField::Url)
+        };
+        (!subject.is_empty()).then(|| Self {
+            crawler: entry.text(LogField::Crawler).into(),
+            method: method.into(),
+            subject: subject.into(),
+        })
+    }
+
+    pub(super) fn is_tunnel(&self) -> bool {
+        *self.method == *"CONNECT"
+    }
+
+    /// Returns `true` if values of the query are missing, so that another URL may look the same.
+    pub(super) fn is_redacted(&self) -> bool {
+        is_redacted(&self.subject)
+    }
+}
+
+impl<'f> LostRequests<'f> {
+    pub(super) fn new(filters: &'f [LogFilter]) -> Self {
+        Self {
+            filters,
+            lost: IndexMap::new(),
+            without_url: 0,
+            missing: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lost.is_empty()
+    }
+
+    /// Returns the lost requests, those that were lost first first.
+    pub(super) fn sorted(&self) -> Vec<(&LostKey, &LostRequest)> {
+        let mut all: Vec<_> = self.lost.iter().collect();
+        all.sort_by_key(|(key, lost)| (&lost.last, &key.subject));
+        all
+    }
+
+    pub(super) fn without_url(&self) -> u64 {
+        self.without_url
+    }
+
+    /// Returns the numbers of lines that are missing in the part of the log that was read.
+    pub(super) fn missing_lines(&self) -> MissingLineTotals {
+        let mut all = MissingLineTotals::default();
+        for MissingLineCounts { before, by_now } in self.missing.values() {
+            all.left_out += by_now.left_out.saturating_sub(before.left_out);
+            all.dropped += by_now.dropped.saturating_sub(before.dropped);
+        }
+        all
+    }
+
+    /// Removes the URLs that were fetched later, according to the ledger.
+    pub(super) fn remove_answered(&mut self, ledger: &LedgerSource) {
+        self.lost.retain(|key, lost| {
+            let is_fetch = matches!(&*key.method, "GET" | "HEAD") && !key.is_redacted();
+            let record = is_fetch.then(|| ledger.record_of(&key.crawler, &key.subject));
+            let fetched = record.flatten().and_then(|record| {
+                record
+                    .get("last_fetched")
+                    .and_then(Json::as_str)
+                    .map(|fetched| *fetched > *lost.last)
+            });
+            fetched != Some(true)
+        });
+    }
+
+    fn missing_of(&mut self, entry: &LogEntry<'_>) -> &mut MissingLineCounts {
+        let decision = entry.text(LogField::Decision);
+        let instance = decision.split('-').next().unwrap_or_default();
+        self.missing.entry(instance.into()).or_default()
+    }
+
+    /// Removes what an answer makes up for. A GET makes up for a HEAD, too. An answer to a URL with a masked query may be
+    /// that of another URL.
+    fn remove(&mut self, mut key: LostKey, ts: &str) {
+        if key.is_redacted() {
+            return;
+        }
+        let is_earlier = |lost: &LostRequest| *lost.last <= *ts;
+        if self.lost.get(&key).is_some_and(is_earlier) {
+            self.lost.swap_remove(&key);
+        }
+        if *key.method == *"GET" {
+            key.method = "HEAD".into();
+            if self.lost.get(&key).is_some_and(is_earlier) {
+                self.lost.swap_remove(&key);
+            }
+        }
+    }
+
+    fn add(&mut self, key: LostKey, entry: &LogEntry<'_>) {
+        let text = |field| Box::<str>::from(entry.text(field));
+        let lost = self.lost.entry(key).or_default();
+        let ts = text(LogField::Ts);
+        if lost.count == 0 || ts < lost.first {
+            lost.first.clone_from(&ts);
+        }
+        lost.count += 1;
+        if ts < lost.last {
+            return;
+        }
+        *lost = LostRequest {
+            first: std::mem::take(&mut lost.first),
+            last: ts,
+            count: lost.count,
+            decision: text(LogField::Decision),
+            host: text(LogField::Host),
+            loss: text(LogField::Loss),
+            reason: text(LogField::Reason),
+            rule: text(LogField::Rule),
+            error: text(LogField::Error),
+            cause: text(LogField::Cause),
+        };
+    }
+}
+
+impl DecisionConsumer for LostRequests<'_> {
+    fn fields(&self) -> Vec<LogField> {
+        let filtered = self.filters.iter().map(LogFilter::field);
+        [
+            LogField::Decision,
+            LogField::Crawler,
+            LogField::Method,
+            LogField::Url,
+            LogField::Host,
+            LogField::Reason,
+            LogField::Rule,
+            LogField::Error,
+            LogField::Cause,
+            LogField::Loss,
+            LogField::Repeat,
+            LogField::LeftOut,
+            LogField::Dropped,
+        ]
+        .into_iter()
+        .chain(filtered)
+        .collect()
+    }
+
+    fn pass_over(&mut self, entry: &LogEntry<'_>) {
+        let missing = self.missing_of(entry);
+        missing.before = missing.before.max(MissingLineTotals::from_entry(entry));
+    }
+
+    fn accept(&mut self, _: &[u8], entry: &LogEntry<'_>) -> io::Result<()> {
+        let missing = self.missing_of(entry);
+        missing.by_now = missing.by_now.max(MissingLineTotals::from_entry(entry));
+        let is_lost = entry.value(LogField::Loss).text().is_some();
+        let key = LostKey::from_entry(entry);
+        match key {
+            Some(key) if is_lost => {
+                if self.filters.iter().all(|filter| filter.matches(entry)) {
+                    self.add(key, entry);
+                }
+            }
+            Some(key) if *entry.text(LogField::Verdict) != *"reject" => {
+                self.remove(key, &entry.text(LogField::Ts));
+            }
+            // Another line has the URL of a repetition.
+            None if is_lost && entry.value(LogField::Repeat).text().is_none() => {
+                if self.filters.iter().all(|filter| filter.matches(entry)) {
+                    self.without_url += 1;
+                }
+            }
+            Some(_) | None => {}
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
