@@ -59,8 +59,8 @@ pub struct Refusal {
     pub cause: Option<RuleIndex>,
     /// The part of the URL that the log keeps.
     pub url_detail: UrlRetention,
-    /// The address of the origin, if it has failed.
-    pub address: Option<IpAddr>,
+    /// The address of the origin, if it has failed. Boxed, since few refusals have one.
+    pub address: Option<Box<IpAddr>>,
 }
 
 /// A line of a host's robots.txt, and the crawler that it addresses.
@@ -219,8 +219,8 @@ impl Refusal {
         if let Some(cause) = &self.robots_cause {
             record.set_robots_agent(&cause.agent);
         }
-        if let Some(address) = self.address {
-            record.set_address(address);
+        if let Some(address) = &self.address {
+            record.set_address(**address);
         }
         let row = self.reason.row();
         if self.is_failure() {
@@ -234,7 +234,7 @@ impl Refusal {
     /// Adds the address of the origin, if the request is refused because the origin has failed.
     pub(crate) fn add_origin_address(&mut self, address: Option<IpAddr>) {
         if self.is_failure() {
-            self.address = address;
+            self.address = address.map(Box::new);
         }
     }
 
