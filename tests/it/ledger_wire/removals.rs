@@ -20,6 +20,9 @@ const PATHS: [&str; 10] = [
     "/robots", "/rule", "/noindex", "/canon", "/twin", "/big", "/404", "/410", "/500", "/type",
 ];
 
+/// A path, and its events.
+type PathEvents = (&'static str, Vec<(LedgerEventKind, Why)>);
+
 /// A site whose pages all change at once, and a switch for that.
 fn site(policy_text: &str) -> (LedgerBench, Arc<AtomicU16>) {
     let changed = Arc::new(AtomicU16::new(0));
@@ -105,7 +108,7 @@ fn a_page_that_turns_bad_leaves_the_index_as_the_policy_chooses() {
         ("/canon", removed(Why::Noncanonical)),
         ("/twin", removed(Why::Duplicate)),
     ];
-    let all = |parts: &[&[(&str, Vec<(LedgerEventKind, Why)>)]]| {
+    let all = |parts: &[&[PathEvents]]| {
         let rows = parts.iter().flat_map(|part| part.iter());
         rows.map(|(path, events)| ((*path).to_owned(), events.clone()))
             .collect::<BTreeMap<_, _>>()
