@@ -15,6 +15,7 @@ pub mod facts;
 pub mod failure_class;
 pub mod header_effects;
 pub mod headers;
+pub(crate) mod held_requests;
 pub mod offline_evaluation;
 pub mod permit;
 pub mod policy_source;

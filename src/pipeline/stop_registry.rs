@@ -4,7 +4,6 @@
 //! `stage/stop.rs` and `admission/stop_wait.rs` how a request waits and is refused. Changes block on the disk; the
 //! lookups of requests never do.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
@@ -22,6 +21,8 @@ pub use crate::pacing::stops::stop::{MAX_STOP_DURATION, parse_stop_duration};
 pub use crate::pacing::stops::{EmergencyStop, MAX_STOPS, StopId, StopReason, StopTarget};
 use crate::pacing::stops::{StopEntry, StopQuery, StopSet};
 use crate::store::stops::{SavedStops, StopsFile, UnreadableFile};
+
+use super::held_requests::HeldRequests;
 
 /// The active stops.
 #[derive(Debug)]
@@ -38,29 +39,12 @@ pub struct StopRegistry {
     dirty: AtomicBool,
     /// `true` if the last write failed.
     write_failed: AtomicBool,
-    waiters: Mutex<StopWaiters>,
-    max_waiting: usize,
+    /// The requests that wait for the end of a stop. They are woken in the order in which they join their host's queue.
+    held: HeldRequests,
     closed: AtomicBool,
     clock: Clock,
     metrics: Metrics,
 }
-
-/// The waiting requests in the order of their arrival, in which they are woken and join their host's queue.
-#[derive(Debug, Default)]
-struct StopWaiters {
-    waiters: BTreeMap<u64, StopWaiter>,
-    next: u64,
-}
-
-#[derive(Debug)]
-struct StopWaiter {
-    notify: Arc<Notify>,
-    host: Box<str>,
-    crawler: Box<str>,
-}
-
-/// The number of waiting requests of each crawler.
-pub type WaitingByCrawler = BTreeMap<Box<str>, usize>;
 
 /// A stop that was added or lifted.
 #[derive(Clone, Debug)]
@@ -108,8 +92,7 @@ impl StopRegistry {
             disk: Mutex::new(None),
             dirty: AtomicBool::new(false),
             write_failed: AtomicBool::new(false),
-            waiters: Mutex::default(),
-            max_waiting,
+            held: HeldRequests::new(max_waiting, metrics.clone()),
             closed: AtomicBool::new(false),
             clock,
             metrics,
@@ -195,17 +178,9 @@ impl StopRegistry {
         names.collect()
     }
 
-    /// Returns the numbers of requests that wait for the end of a stop, by host.
-    pub fn waiting_by_host(&self) -> BTreeMap<Box<str>, WaitingByCrawler> {
-        let mut hosts = BTreeMap::<_, WaitingByCrawler>::new();
-        for StopWaiter { host, crawler, .. } in self.waiters.lock().waiters.values() {
-            *hosts
-                .entry(host.clone())
-                .or_default()
-                .entry(crawler.clone())
-                .or_default() += 1;
-        }
-        hosts
+    /// Returns the requests that wait for the end of a stop.
+    pub(crate) fn held(&self) -> &HeldRequests {
+        &self.held
     }
 
     /// Returns `true` if there is no stop.
@@ -233,7 +208,7 @@ impl StopRegistry {
         crawler: &Crawler,
         deadline: Instant,
     ) -> Result<(), StopRefusal> {
-        let Some(waiting) = StopWait::join(self, query.host, crawler) else {
+        let Some(waiting) = self.held.join(query.host, crawler) else {
             return self.find_refusal(query).map_or(Ok(()), Err);
         };
         loop {
@@ -251,7 +226,7 @@ impl StopRegistry {
             // After the timeout as after a notification, the stops are checked again.
             let _ = timeout(
                 wake.saturating_duration_since(now),
-                waiting.notify.notified(),
+                waiting.notified(),
             )
             .await;
         }
@@ -282,7 +257,7 @@ impl StopRegistry {
     /// Refuses all requests that wait now or would have to wait later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.notify_all();
+        self.held.notify_all();
     }
 
     /// Removes stops that have ended.
@@ -391,16 +366,7 @@ impl StopRegistry {
         self.any.store(count > 0, Ordering::Release);
         self.metrics.set_stops(count);
         self.changed.send_replace(());
-        self.notify_all();
-    }
-
-    /// Wakes all waiting requests.
-    fn notify_all(&self) {
-        self.waiters
-            .lock()
-            .waiters
-            .values()
-            .for_each(|waiting| waiting.notify.notify_one());
+        self.held.notify_all();
     }
 
     fn wall(&self) -> Duration {
@@ -424,66 +390,5 @@ fn refusal_for(entry: &StopEntry, now: Instant) -> StopRefusal {
     StopRefusal::Stopped {
         stop: Arc::clone(&entry.stop),
         remaining: entry.remaining(now),
-    }
-}
-
-/// A waiting request. If it is dropped before its wait has ended, the client has left.
-struct StopWait<'s> {
-    stops: &'s StopRegistry,
-    crawler: &'s Crawler,
-    number: u64,
-    notify: Arc<Notify>,
-    end: StopWaitEnd,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StopWaitEnd {
-    Abandoned,
-    Finished,
-}
-
-impl<'s> StopWait<'s> {
-    /// Joins those that wait; `None` if there are too many.
-    fn join(stops: &'s StopRegistry, host: &str, crawler: &'s Crawler) -> Option<Self> {
-        let mut waiting = stops.waiters.lock();
-        if waiting.waiters.len() >= stops.max_waiting {
-            return None;
-        }
-        let number = waiting.next;
-        let notify = Arc::new(Notify::new());
-        waiting.next += 1;
-        let host = host.into();
-        let name = crawler.as_str().into();
-        waiting.waiters.insert(
-            number,
-            StopWaiter {
-                notify: Arc::clone(&notify),
-                host,
-                crawler: name,
-            },
-        );
-        stops.metrics.inc_held();
-        Some(Self {
-            stops,
-            crawler,
-            number,
-            notify,
-            end: StopWaitEnd::Abandoned,
-        })
-    }
-
-    fn finish<T>(mut self, result: T) -> T {
-        self.end = StopWaitEnd::Finished;
-        result
-    }
-}
-
-impl Drop for StopWait<'_> {
-    fn drop(&mut self) {
-        self.stops.metrics.dec_held();
-        self.stops.waiters.lock().waiters.remove(&self.number);
-        if self.end == StopWaitEnd::Abandoned {
-            self.stops.metrics.record_held_disconnect(self.crawler);
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! state is copied; the queues likewise; and once the requests that wait for the end of a stop, while they are counted.
 //! So requests go on while a hundred thousand hosts are listed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::store::HostSnapshot;
 
 use super::AdmissionQueue;
 use super::queue::WaitCounts;
-use crate::pipeline::stop_registry::WaitingByCrawler;
+use crate::pipeline::held_requests::WaitingByCrawler;
 
 /// The source of a host's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,19 +151,19 @@ impl AdmissionQueue {
         let mut waits = HashMap::new();
         self.queues
             .for_each_wait_counts(|name, counts| drop(waits.insert(Arc::clone(name), counts)));
-        let mut stopped = self.stops.waiting_by_host();
+        let mut held = self.held_by_host();
         for name in self.stops.stopped_hosts() {
-            stopped.entry(name).or_default();
+            held.entry(name).or_default();
         }
         let mut hosts = Vec::new();
         self.store.for_each_host(now, |name, snapshot| {
             let mut counts = waits.remove(name).unwrap_or_default();
-            counts.add(stopped.remove(&**name).unwrap_or_default());
+            counts.add(held.remove(&**name).unwrap_or_default());
             if is_included(name) {
                 hosts.push(self.tracked_status(name, &snapshot, counts, (now, wall)));
             }
         });
-        let others = stopped.into_iter().filter(|(name, _)| is_included(name));
+        let others = held.into_iter().filter(|(name, _)| is_included(name));
         hosts.extend(others.map(|(name, counts)| self.untracked_status(&name, counts)));
         hosts
     }
@@ -174,25 +174,21 @@ impl AdmissionQueue {
         let wall = self.clock.wall_time();
         let snapshot = self.store.host_snapshot(name, now)?;
         let mut counts = self.queues.wait_counts(name);
-        counts.add(
-            self.stops
-                .waiting_by_host()
-                .remove(name)
-                .unwrap_or_default(),
-        );
+        counts.add(self.held_by_host().remove(name).unwrap_or_default());
         Some(self.tracked_status(&name.into(), &snapshot, counts, (now, wall)))
     }
 
     /// Returns the status of a host without a limiter: whether it is stopped, and the requests that wait for the end of
     /// the stop.
     pub fn untracked_host_status(&self, name: &str) -> HostStatus {
-        self.untracked_status(
-            name,
-            self.stops
-                .waiting_by_host()
-                .remove(name)
-                .unwrap_or_default(),
-        )
+        self.untracked_status(name, self.held_by_host().remove(name).unwrap_or_default())
+    }
+
+    /// Returns the numbers of requests that are held outside of the queues, by host.
+    fn held_by_host(&self) -> BTreeMap<Box<str>, WaitingByCrawler> {
+        let mut hosts = BTreeMap::new();
+        self.stops.held().count_by_host(&mut hosts);
+        hosts
     }
 
     fn untracked_status(&self, name: &str, crawlers: WaitingByCrawler) -> HostStatus {
