@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::response::Parts;
@@ -20,6 +21,7 @@ use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
 use crate::robots::agent::RobotsAgent;
+use crate::robots::state::RobotsState;
 use crate::urls::target::LaxReading;
 
 use super::failure_class::{self, FailureKind};
@@ -49,18 +51,26 @@ pub struct Refusal {
     pub received_status: Option<u16>,
     /// The time for `Retry-After`, in whole seconds, if it is known.
     pub retry_after: Option<Duration>,
-    /// The line of the host's robots.txt that decided.
-    pub robots_cause: Option<Box<RobotsCause>>,
+    /// The part that the host's robots.txt has in it.
+    pub robots: Option<Box<RobotsDetail>>,
     /// The kind of error that the exchange counts as, if it failed.
     pub failure: Option<FailureKind>,
-    /// The form in which it is answered.
-    pub form: RefusalForm,
     /// The rule that is counted as the cause.
     pub cause: Option<RuleIndex>,
     /// The part of the URL that the log keeps.
     pub url_detail: UrlRetention,
     /// The address of the origin, if it has failed. Boxed, since few refusals have one.
     pub address: Option<Box<IpAddr>>,
+}
+
+/// The part that a host's robots.txt has in a refusal.
+#[derive(Clone, Debug)]
+pub enum RobotsDetail {
+    /// A line of it decided.
+    Line(RobotsCause),
+    /// It is what the request reads, of a host that is refused as a whole. The answer is this file, with the reason
+    /// headers.
+    Substitute(SubstituteRobots),
 }
 
 /// A line of a host's robots.txt, and the crawler that it addresses.
@@ -73,21 +83,23 @@ pub struct RobotsCause {
 }
 
 impl RobotsCause {
-    pub(crate) fn new(line: u32, agent: RobotsAgent<'_>) -> Box<Self> {
-        Box::new(Self {
+    pub(crate) fn new(line: u32, agent: RobotsAgent<'_>) -> Self {
+        Self {
             line,
             agent: agent.token().into(),
-        })
+        }
     }
 }
 
-/// The form in which a refusal is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalForm {
-    /// A status, reason headers and a problem document.
-    Problem,
-    /// `/robots.txt` of a host that is refused as a whole: 200 and a file that allows nothing.
-    RobotsTxt,
+/// The robots.txt that is served for a host that is refused as a whole.
+#[derive(Clone, Debug)]
+pub enum SubstituteRobots {
+    /// A file that allows nothing.
+    DisallowAll,
+    /// A file that allows everything, so that the crawler learns of each page why it is refused.
+    AllowAll,
+    /// The host's own, from the cache.
+    Cached(Arc<RobotsState>),
 }
 
 impl Refusal {
@@ -105,9 +117,8 @@ impl Refusal {
             code: None,
             received_status: None,
             retry_after: None,
-            robots_cause: None,
+            robots: None,
             failure: failure_class::classify_reason(reason),
-            form: RefusalForm::Problem,
             cause: None,
             url_detail: UrlRetention::Full,
             address: None,
@@ -216,7 +227,7 @@ impl Refusal {
     pub fn record_in(&self, record: &mut RequestRecord) {
         record.set_rejected(self.reason, self.cause.map(|rule| rule.0), self.url_detail);
         record.set_refusal_intent(self.intent());
-        if let Some(cause) = &self.robots_cause {
+        if let Some(cause) = self.robots_cause() {
             record.set_robots_agent(&cause.agent);
         }
         if let Some(address) = &self.address {
@@ -241,6 +252,22 @@ impl Refusal {
     /// Returns `true` if the origin or the proxy has failed.
     fn is_failure(&self) -> bool {
         self.reason.row().crawl_status == CrawlStatus::Error
+    }
+
+    /// Returns the line of the host's robots.txt that decided.
+    pub fn robots_cause(&self) -> Option<&RobotsCause> {
+        match self.robots.as_deref()? {
+            RobotsDetail::Line(cause) => Some(cause),
+            RobotsDetail::Substitute(_) => None,
+        }
+    }
+
+    /// Returns the file that answers a request for the robots.txt of a host that is refused as a whole.
+    pub fn substitute_robots(&self) -> Option<&SubstituteRobots> {
+        match self.robots.as_deref()? {
+            RobotsDetail::Substitute(file) => Some(file),
+            RobotsDetail::Line(_) => None,
+        }
     }
 
     /// Returns the intent of the refusal, if it has one; the key `intent` of JSON forms.

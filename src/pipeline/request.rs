@@ -16,6 +16,7 @@ use super::refusal::Refusal;
 use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
 use super::stage::pace::{RequestPacing, WaitContext};
+use super::stage::request::PolicyVerdict;
 use super::stage::robots::{RobotsAllowance, RobotsVerdict};
 use super::stage::{budget, destination, ledger, pace, request, robots, stop};
 use crate::model::crawler::Crawler;
@@ -189,8 +190,13 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             admission,
             ..
         } = *self.services;
-        if request::check(evaluation)? == request::PolicyVerdict::RobotsTxtExempt {
-            evaluation.exempt_robots_txt();
+        match request::check(evaluation)? {
+            PolicyVerdict::Admitted => {}
+            PolicyVerdict::RobotsTxtExempt => evaluation.exempt_robots_txt(),
+            PolicyVerdict::HostRefused(refusal, intent) => {
+                let refusal = robots::refuse_whole_host(evaluation, robots, *refusal, intent);
+                return Err(NotForwarded::Refuse(Box::new(refusal)));
+            }
         }
         budget::check_remaining(evaluation, admission)?;
         ledger::check_recrawl_interval(evaluation, admission)?;
@@ -205,6 +211,9 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         }
         evaluation.add_address(addresses.first());
         destination::check_reachable(evaluation, destinations, &addresses)?;
+        if let Some(known) = stop::robots_txt_while_stopped(evaluation, robots, admission) {
+            return Err(NotForwarded::ServeRobots(known));
+        }
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
         let robots_txt = robots::evaluate(evaluation, robots, admission).await;
         evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);

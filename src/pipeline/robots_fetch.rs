@@ -28,6 +28,14 @@ pub trait RobotsProvider {
     /// What came from a host whose certificate was not verified is only for requests that skip the verification, too.
     fn cached(&self, target: &UrlTarget, verify: CertificateVerification) -> Option<CachedRobots>;
 
+    /// Returns the state of the target's host in which its rules are known, however old: for requests that are not sent
+    /// to the host.
+    fn last_known(
+        &self,
+        target: &UrlTarget,
+        verify: CertificateVerification,
+    ) -> Option<Arc<RobotsState>>;
+
     /// Begins to fetch a file that is no longer fresh; no request waits for that. Does nothing, and does not call
     /// `fetch_request`, while a fetch is running.
     fn refresh(

@@ -23,7 +23,7 @@ use crate::pipeline::destination::AddressList;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
 use crate::pipeline::permit::{BodyTimeouts, Permit};
-use crate::pipeline::refusal::{Refusal, RefusalForm};
+use crate::pipeline::refusal::Refusal;
 use crate::pipeline::request::{
     IncomingBody, IncomingRequest, Ledger, NotForwarded, RequestResult, RequestServices,
     admit_request,
@@ -153,15 +153,16 @@ impl ProxyService {
             name: snapshot.policy.name(),
             revision: snapshot.policy.revision(),
         };
-        let mut response = match refusal.form {
-            RefusalForm::Problem => local_reply::refusal_response(
+        let mut response = match refusal.substitute_robots() {
+            None => local_reply::refusal_response(
                 refusal,
                 preferences.refusal_style(self.profile),
                 policy_label,
                 &decision,
             ),
-            RefusalForm::RobotsTxt => Some(local_reply::disallow_all_robots_txt(
+            Some(file) => Some(local_reply::substitute_robots_txt(
                 refusal,
+                file,
                 policy_label,
                 &decision,
             )),

@@ -19,7 +19,7 @@ use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::rule_id::RuleId;
 use crate::pipeline::headers::first_values;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, SubstituteRobots};
 use crate::pipeline::response::ResponseAnnotations;
 use crate::robots::state::{RobotsRules, RobotsState};
 use crate::trace_context::TraceId;
@@ -291,6 +291,11 @@ pub fn set_trace_id(headers: &mut HeaderMap, trace: TraceId) {
     insert(headers, CRAWL_TRACE_ID, &trace.to_string());
 }
 
+/// The robots.txt that allows nothing.
+const DISALLOW_ALL: Bytes = Bytes::from_static(b"User-agent: *\nDisallow: /\n");
+/// The robots.txt that allows everything.
+const ALLOW_ALL: Bytes = Bytes::from_static(b"User-agent: *\nDisallow:\n");
+
 /// The challenge of RFC 7617: one realm, with passwords in UTF-8.
 const CHALLENGE: &str = "Basic realm=\"crawlgate\", charset=\"UTF-8\"";
 
@@ -306,28 +311,26 @@ impl RefusalFormat {
     }
 }
 
-/// Returns the robots.txt for a host that the policy refuses entirely: crawlers take any 4xx for
-/// "everything is allowed".
-pub fn disallow_all_robots_txt(
+/// Returns the robots.txt that is served for a host that the policy refuses entirely.
+pub fn substitute_robots_txt(
     refusal: &Refusal,
+    file: &SubstituteRobots,
     policy: PolicyLabel<'_>,
     decision: &str,
 ) -> Response<Bytes> {
-    let text = Bytes::from_static(b"User-agent: *\nDisallow: /\n");
     let refusal = Refusal {
         error: Some("proxy_internal_response"),
         ..refusal.clone()
     };
-    let mut response = Response::new(Bytes::new());
+    let mut response = match file {
+        SubstituteRobots::DisallowAll => robots_txt(DISALLOW_ALL, StatusCode::OK),
+        SubstituteRobots::AllowAll => robots_txt(ALLOW_ALL, StatusCode::OK),
+        SubstituteRobots::Cached(state) => known_robots_txt(state),
+    };
     let headers = response.headers_mut();
     insert_reason_headers(headers, &refusal, policy, decision);
+    // The policy may change at any time.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-    *response.body_mut() = text;
     response
 }
 
@@ -344,14 +347,19 @@ pub fn known_robots_txt(state: &RobotsState) -> Response<Bytes> {
         .filter(|status| (400..500).contains(status))
         .unwrap_or(404);
     let status = if text.is_some() { 200 } else { is_absent };
-    let text = text.unwrap_or_default();
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
-    let headers = response.headers_mut();
-    headers.insert(
+    let status_code = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+    let mut response = robots_txt(text.unwrap_or_default(), status_code);
+    response.headers_mut().insert(
         CRAWL_STATUS,
         HeaderValue::from_static(CrawlStatus::from_origin_status(status).as_str()),
     );
+    response
+}
+
+fn robots_txt(text: Bytes, status: StatusCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     headers.insert(
         CONTENT_TYPE,
         HeaderValue::from_static("text/plain; charset=utf-8"),
@@ -406,8 +414,7 @@ fn proxy_status(refusal: &Refusal) -> String {
         .as_ref()
         .map_or(String::new(), |rule| format!("; rule={rule}"));
     let line = refusal
-        .robots_cause
-        .as_ref()
+        .robots_cause()
         .map_or(String::new(), |cause| format!("; line={}", cause.line));
     let fault = refusal
         .fault

@@ -122,6 +122,15 @@ impl RobotsProvider for RobotsFileCache {
         }
     }
 
+    fn last_known(
+        &self,
+        target: &UrlTarget,
+        verify: CertificateVerification,
+    ) -> Option<Arc<RobotsState>> {
+        let state = self.0.partition(verify).entries.get(target.base())?;
+        state.is_known().then_some(state)
+    }
+
     fn refresh(
         &self,
         target: &UrlTarget,

@@ -3,6 +3,7 @@
 mod fetcher;
 mod gate;
 mod outcomes;
+mod refused_host;
 mod renewal;
 mod shared;
 mod usage;

@@ -1,11 +1,11 @@
 //! Request: the policy at the request stage, and `/robots.txt`, which is never refused like a page.
 
 use crate::clock::utc_year;
+use crate::model::intent::Intent;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::evaluation::Evaluation;
-use crate::pipeline::refusal::{Refusal, RefusalForm};
+use crate::pipeline::refusal::Refusal;
 use crate::pipeline::snapshot::PolicySnapshot;
-use crate::policy::fact::Facts;
 use crate::urls::target::UrlTarget;
 
 /// Returns the year, if a decision may depend on it.
@@ -28,14 +28,16 @@ pub(crate) fn rewritten_target(evaluation: &Evaluation) -> Option<UrlTarget> {
     policy.rewritten_url(evaluation.trail(), &evaluation.facts().target)
 }
 
-/// The result of the request stage for a request that goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of the request stage for a request that is not refused like a page.
+#[derive(Debug)]
 pub(crate) enum PolicyVerdict {
     /// The policy admits it.
     Admitted,
     /// The policy rejects it, but it reads the robots.txt of a host of which other URLs are admitted. It goes on, since
     /// some crawlers drop a host whose robots.txt they cannot read.
     RobotsTxtExempt,
+    /// It reads the robots.txt of a host that the policy refuses as a whole, with this intent.
+    HostRefused(Box<Refusal>, Intent),
 }
 
 /// Refuses a request that the policy rejects at the request stage.
@@ -46,23 +48,12 @@ pub(crate) fn check(evaluation: &Evaluation) -> Result<PolicyVerdict, Box<Refusa
     if !evaluation.facts().reads_robots_txt() {
         return Err(refusal);
     }
-    if !rejects_whole_host(evaluation) {
-        return Ok(PolicyVerdict::RobotsTxtExempt);
-    }
-    // Crawlers take any 4xx for "all allowed", so the response is a file that allows nothing.
-    Err(Box::new(Refusal {
-        form: RefusalForm::RobotsTxt,
-        ..*refusal
-    }))
-}
-
-/// Returns `true` if the policy rejects every URL of the host.
-fn rejects_whole_host(evaluation: &Evaluation) -> bool {
-    let host = evaluation.facts().target.host_target();
-    let facts = Facts {
-        crawler: evaluation.facts().crawler.as_str(),
-        ..Facts::for_tunnel(&host)
-    };
-    let (_, decision) = evaluation.policy().decide(&facts);
-    decision.rejects()
+    let facts = evaluation.facts();
+    let intent = evaluation
+        .policy()
+        .whole_host_intent(&facts.target, &facts.policy_facts());
+    Ok(match intent {
+        None => PolicyVerdict::RobotsTxtExempt,
+        Some(intent) => PolicyVerdict::HostRefused(refusal, intent),
+    })
 }

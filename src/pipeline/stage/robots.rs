@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use crate::clock::TimeSpan;
 use crate::model::crawler::Crawler;
+use crate::model::intent::Intent;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pacing::pace::RequestKind;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::evaluation::Evaluation;
-use crate::pipeline::refusal::{Refusal, RobotsCause};
+use crate::pipeline::refusal::{Refusal, RobotsCause, RobotsDetail, SubstituteRobots};
 use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::pipeline::schedules::unix_time;
 use crate::policy::options::politeness::PolitenessOption;
@@ -70,6 +71,36 @@ impl RobotsAllowance {
             }
             None => false,
         }
+    }
+}
+
+/// Returns the refusal of a request for the robots.txt of a host that the policy refuses as a whole; the host is not
+/// contacted. Crawlers take any 4xx for "everything is allowed" and `Disallow: /` for "never", so each intent has an
+/// answer of its own.
+pub(crate) fn refuse_whole_host<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    refusal: Refusal,
+    intent: Intent,
+) -> Refusal {
+    let cached = || {
+        let known = robots.last_known(&evaluation.facts().target, evaluation.verify());
+        known.map(SubstituteRobots::Cached)
+    };
+    let substitute = match intent {
+        Intent::Deny | Intent::Gone => Some(SubstituteRobots::DisallowAll),
+        Intent::Keep => cached().or(Some(SubstituteRobots::AllowAll)),
+        Intent::Later => cached(),
+    };
+    match substitute {
+        Some(file) => Refusal {
+            robots: Some(Box::new(RobotsDetail::Substitute(file))),
+            ..refusal
+        },
+        None => Refusal {
+            status: Some(503),
+            ..refusal
+        },
     }
 }
 
@@ -340,7 +371,7 @@ fn disallowed_refusal(decision: &RobotsDecision<'_>, agent: RobotsAgent<'_>) -> 
         cause.line, cause.text
     );
     Refusal {
-        robots_cause: Some(RobotsCause::new(cause.line, agent)),
+        robots: Some(Box::new(RobotsDetail::Line(RobotsCause::new(cause.line, agent)))),
         ..refusal.with_detail(detail)
     }
 }

@@ -2,6 +2,7 @@
 //! before robots.txt is fetched, before the wait for the host's turn, and once more after it, since a stop may be given
 //! while a request waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Rfc3339;
@@ -17,6 +18,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::pipeline::robots_fetch::{RobotsFetchRequest, RobotsProvider};
 use crate::pipeline::stop_registry::{StopRefusal, wall_time};
 use crate::policy::options::politeness::PolitenessOption;
+use crate::robots::state::RobotsState;
 
 use super::pace::{self, WaitContext};
 use super::robots;
@@ -94,6 +96,20 @@ pub(crate) async fn wait_before_robots<R: RobotsProvider>(
         pace::max_wait(evaluation, wait)
     }))
     .await
+}
+
+/// Returns the robots.txt in the cache, however old, for a request that reads it while a stop covers the request: nothing
+/// is sent to the host, so there is nothing to wait for.
+pub(crate) fn robots_txt_while_stopped<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    admission: &AdmissionQueue,
+) -> Option<Arc<RobotsState>> {
+    if !evaluation.facts().reads_robots_txt() {
+        return None;
+    }
+    current_refusal(evaluation, admission)?;
+    robots.last_known(&evaluation.facts().target, evaluation.verify())
 }
 
 /// Waits until no stop covers a host, to fetch its robots.txt. The file serves all crawlers, so a stop of one crawler

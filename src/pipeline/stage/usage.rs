@@ -4,7 +4,7 @@
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::evaluation::Evaluation;
-use crate::pipeline::refusal::{Refusal, RobotsCause};
+use crate::pipeline::refusal::{Refusal, RobotsCause, RobotsDetail};
 use crate::policy::fact::UsagePreference;
 use crate::policy::options::robots::RobotsOption;
 use crate::robots::agent::RobotsAgent;
@@ -99,17 +99,12 @@ pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Re
     }
 }
 
-fn with_usage_detail(
-    refusal: Refusal,
-    purpose: &str,
-    cause: Box<RobotsCause>,
-    rule: &str,
-) -> Refusal {
+fn with_usage_detail(refusal: Refusal, purpose: &str, cause: RobotsCause, rule: &str) -> Refusal {
     let line = cause.line;
     let detail =
         format!("line {line} of the host's robots.txt denies the use {purpose}: it is {rule:?}");
     Refusal {
-        robots_cause: Some(cause),
+        robots: Some(Box::new(RobotsDetail::Line(cause))),
         ..refusal.with_detail(detail)
     }
 }

@@ -8,10 +8,12 @@ use crawlgate::model::crawler::CrawlerHint;
 use crawlgate::model::reason::Reason;
 use crawlgate::pacing::pace::HostPace;
 use crawlgate::pacing::queue::WaitOrder;
+use crawlgate::pipeline::request::NotForwarded;
 use crawlgate::pipeline::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
 use crawlgate::pipeline::tunnel::TunnelResult;
 use crawlgate::policy::options::politeness::PaceKey;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::urls::target::UrlTarget;
 use tokio::time::sleep;
 
@@ -300,6 +302,40 @@ async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
         assert_eq!(came.wait_time, Some(3 * SECOND), "{before:?}");
         assert_eq!(came.refused().0, Reason::Stopped, "{before:?}");
         assert_eq!(bench.robots.fetches(), 0, "{before:?}");
+    }
+}
+
+/// A crawler that obeys robots.txt reads it first. Nothing is sent for a file in the cache, whatever its age.
+#[tokio::test(start_paused = true)]
+async fn a_known_robots_txt_of_a_stopped_host_is_served_at_once() {
+    let known = robots_state(RobotsFetchOutcome::Absent);
+    let failing = RobotsState::from_fetch(
+        Some(&known),
+        &RobotsFetchResult::failed(RobotsFetchOutcome::ServerError),
+        known.fetched_at(),
+    );
+    for (before, is_served) in [
+        (Some(ScriptedState::Fresh(Arc::clone(&known))), true),
+        (Some(ScriptedState::Expired(known)), true),
+        (Some(ScriptedState::Expired(Arc::new(failing))), true),
+        (None, false),
+    ] {
+        let mut bench = pipeline("{ delay: 0s, max_hold: 3s }", "");
+        bench.robots.before_fetch = before;
+        press(bench.stops(), "a.test", None);
+        let began = bench.clock.now();
+        let url = "http://a.test/robots.txt";
+        let result = bench.admit(crawler("lab"), url, &[]).await;
+        let waited = bench.clock.now() - began;
+        match result.outcome {
+            Err(NotForwarded::ServeRobots(_)) => assert!(is_served && waited.is_zero()),
+            Err(NotForwarded::Refuse(refusal)) => assert_eq!(
+                (is_served, refusal.reason, waited),
+                (false, Reason::Stopped, 3 * SECOND)
+            ),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(bench.robots.fetches(), 0);
     }
 }
 

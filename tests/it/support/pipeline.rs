@@ -135,6 +135,16 @@ impl RobotsProvider for ScriptedRobots {
         self.before_fetch.as_ref().map(ScriptedState::cached)
     }
 
+    fn last_known(
+        &self,
+        target: &UrlTarget,
+        verify: CertificateVerification,
+    ) -> Option<Arc<RobotsState>> {
+        let (CachedRobots::Fresh(state) | CachedRobots::Expired(state)) =
+            self.cached(target, verify)?;
+        state.is_known().then_some(state)
+    }
+
     fn refresh(
         &self,
         _: &UrlTarget,

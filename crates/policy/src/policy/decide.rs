@@ -8,6 +8,7 @@ mod document_needs;
 mod exclusion;
 mod reading;
 mod walk;
+mod whole_host;
 
 pub use content::ContentTags;
 pub use document_needs::DocumentNeeds;

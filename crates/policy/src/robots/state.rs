@@ -167,6 +167,14 @@ impl RobotsState {
         self.stale.as_deref()
     }
 
+    /// Returns `true` if the rules are known, if only from an earlier response.
+    pub fn is_known(&self) -> bool {
+        match self.rules {
+            RobotsRules::File(_) | RobotsRules::AllowAll => true,
+            RobotsRules::Unknown => self.stale.is_some(),
+        }
+    }
+
     /// The rules, if there is a file.
     pub fn file(&self) -> Option<&RobotsFile> {
         match &self.rules {
