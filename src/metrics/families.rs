@@ -164,7 +164,7 @@ metric_families! {
     hold_time: Histogram, "crawlgate_hold_seconds", [],
         "Time for which a request was held until its host's next slot, if it had to wait.";
     held: IntGauge, "crawlgate_held_requests", [],
-        "Requests that wait for a slot of their host, or for the end of a stop.";
+        "Requests that wait for a slot of their host, for the end of a stop, or for a robots.txt that could not be fetched.";
     held_disconnects: IntCounterVec, "crawlgate_held_disconnects_total", ["crawler"],
         "Clients that left while their request was held.";
     stops: IntGauge, "crawlgate_stops", [],

@@ -20,6 +20,7 @@ mod queue;
 mod recent_map;
 mod redirects;
 mod returning_tickets;
+mod robots_wait;
 mod slot;
 mod stop_wait;
 
@@ -35,6 +36,7 @@ use crate::pacing::pace::{HostPace, PaceDecision, PaceWait, WaitCause};
 use crate::pacing::queue::{QueueRank, QueueTicket};
 use crate::pacing::retry_after;
 use crate::pipeline::budget::BudgetTracker;
+use crate::pipeline::held_requests::HeldRequests;
 use crate::pipeline::stop_registry::StopRegistry;
 use crate::policy::options::politeness::Overflow;
 use crate::robots::agent::RobotsTokenSource;
@@ -45,6 +47,7 @@ pub use queue::AdmissionLimits;
 use queue::{HostQueues, QueuePosition};
 use redirects::RecentRedirects;
 use returning_tickets::{ReturningTicketKey, ReturningTickets};
+pub(crate) use robots_wait::{RobotsWaitEnd, RobotsWaitRequest};
 pub use slot::{HostSlot, ResendDecision};
 pub(crate) use stop_wait::StopWaitRequest;
 
@@ -58,6 +61,8 @@ pub struct AdmissionQueue {
     clock: Clock,
     metrics: Metrics,
     stops: Arc<StopRegistry>,
+    /// Requests that wait for a robots.txt that could not be fetched.
+    robots_waits: HeldRequests,
     budgets: Arc<BudgetTracker>,
     closed: AtomicBool,
 }
@@ -121,6 +126,7 @@ impl AdmissionQueue {
             clock.clone(),
             metrics.clone(),
         ));
+        let robots_waits = HeldRequests::new(limits.total, metrics.clone());
         let budgets = Arc::new(BudgetTracker::new(clock.clone()));
         let closed = AtomicBool::new(false);
         Self {
@@ -131,6 +137,7 @@ impl AdmissionQueue {
             clock,
             metrics,
             stops,
+            robots_waits,
             budgets,
             closed,
         }
@@ -257,6 +264,7 @@ impl AdmissionQueue {
         self.closed.store(true, Ordering::SeqCst);
         self.queues.notify_all();
         self.stops.close();
+        self.robots_waits.notify_all();
     }
 
     /// Removes idle hosts and stops that have ended, and updates the gauges.

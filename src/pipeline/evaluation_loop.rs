@@ -48,7 +48,7 @@ pub(super) trait PipelineStages {
         &mut self,
         evaluation: &mut Evaluation<Self::Facts>,
         arrival: &mut Option<Arrival>,
-    ) -> Result<ReadyToSend<Self::Addresses, Self::Inputs>, Self::Error>;
+    ) -> Result<StagesResult<Self::Addresses, Self::Inputs>, Self::Error>;
 
     /// Returns `true` if the inputs have changed since.
     fn is_outdated(&self, evaluation: &Evaluation<Self::Facts>, inputs: &Self::Inputs) -> bool;
@@ -61,6 +61,14 @@ pub(super) trait PipelineStages {
     ) -> Result<(), Self::Error>;
 }
 
+/// The result of a run of the stages that refuses nothing.
+pub(super) enum StagesResult<V, B> {
+    /// The request has passed them all.
+    Ready(ReadyToSend<V, B>),
+    /// It was held for something that a stage needs. The stages run again.
+    Repeat,
+}
+
 /// A request that passed every stage, before its permit is issued.
 pub(super) struct ReadyToSend<V, B> {
     pub(super) addresses: V,
@@ -69,8 +77,8 @@ pub(super) struct ReadyToSend<V, B> {
 }
 
 /// Runs the stages until their result is up to date, and issues the permit. The stages run again if a newer policy is
-/// active, or if the request had to wait and other inputs have changed since. A request that runs again keeps its
-/// ticket.
+/// active, if the request had to wait and other inputs have changed since, or if a stage requests it. A request that runs
+/// again keeps its ticket.
 ///
 /// A refusal is final: if the wait itself ends in one (a timeout, a full queue, a stop, the shutdown), the request is
 /// not evaluated again.
@@ -84,15 +92,17 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
     let mut arrival = None;
     async move {
         let outcome = loop {
-            let ready = match stages.run(&mut evaluation, &mut arrival).await {
-                Ok(ready) => ready,
+            let snapshot = match stages.run(&mut evaluation, &mut arrival).await {
+                Ok(StagesResult::Ready(ready)) => {
+                    match next_snapshot(stages, &evaluation, &ready, arrival) {
+                        None => break permit(stages, &evaluation, ready),
+                        // The slot is returned unused.
+                        Some(snapshot) => snapshot,
+                    }
+                }
+                Ok(StagesResult::Repeat) => newest_snapshot(stages, &evaluation),
                 Err(error) => break Err(error),
             };
-            let Some(snapshot) = next_snapshot(stages, &evaluation, &ready, arrival) else {
-                break permit(stages, &evaluation, ready);
-            };
-            // The slot is returned unused.
-            drop(ready);
             let times = evaluation.times();
             let facts = evaluation.into_original_facts();
             evaluation = stages.evaluate(facts, snapshot).with_times(times);
@@ -118,6 +128,14 @@ fn next_snapshot<S: PipelineStages>(
         let is_outdated = arrival.is_some() && stages.is_outdated(evaluation, &ready.inputs);
         is_outdated.then(|| Arc::clone(evaluation.snapshot()))
     })
+}
+
+fn newest_snapshot<S: PipelineStages>(
+    stages: &S,
+    evaluation: &Evaluation<S::Facts>,
+) -> Arc<PolicySnapshot> {
+    let newer = stages.active_policy().newer_than(evaluation.snapshot());
+    newer.unwrap_or_else(|| Arc::clone(evaluation.snapshot()))
 }
 
 type PermitResult<S> = Result<

@@ -15,6 +15,7 @@ use crate::model::reason::{Reason, StatusSource};
 use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
 use crate::model::upstream_fault::UpstreamFault;
+use crate::pacing::retry_after::round_up_retry_after;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, PolicyRefusal, Verdict};
 use crate::policy::options::schema;
@@ -145,8 +146,7 @@ impl Refusal {
     #[must_use]
     pub fn with_retry_after(self, time: Option<Duration>) -> Self {
         Self {
-            retry_after: time
-                .map(|time| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64)),
+            retry_after: time.map(round_up_retry_after),
             ..self
         }
     }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
 use super::destination::{AddressList, DestinationResolver};
 use super::evaluation::Evaluation;
-use super::evaluation_loop::{PipelineResult, PipelineStages, ReadyToSend, run_until_permitted};
+use super::evaluation_loop::{
+    PipelineResult, PipelineStages, ReadyToSend, StagesResult, run_until_permitted,
+};
 use super::facts::RequestFacts;
 use super::permit::BodyTimeouts;
 use super::refusal::Refusal;
@@ -95,7 +97,8 @@ pub struct RequestServices<'a, D, R> {
 }
 
 /// Takes a request through the stages before the origin. It is evaluated again if the policy has changed while it waited
-/// for a name, for robots.txt or for its host, or if the ledger or robots.txt has changed while it was held.
+/// for a name, for robots.txt or for its host, if the ledger or robots.txt has changed while it was held, or if robots.txt
+/// could not be fetched and is fetched again.
 ///
 /// # Errors
 /// The refusal of a request without a crawler or a target, which the policy does not see.
@@ -183,7 +186,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         &mut self,
         evaluation: &mut Evaluation,
         arrival: &mut Option<Arrival>,
-    ) -> Result<ReadyToSend<D::Addresses, RobotsAllowance>, NotForwarded> {
+    ) -> Result<StagesResult<D::Addresses, RobotsAllowance>, NotForwarded> {
         let RequestServices {
             destinations,
             robots,
@@ -215,7 +218,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             return Err(NotForwarded::ServeRobots(known));
         }
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
-        let robots_txt = robots::evaluate(evaluation, robots, admission).await;
+        let robots_txt = robots::evaluate(evaluation, robots, &self.wait, arrival).await;
         evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);
         let verdict = robots_txt.verdict.map_err(|mut refusal| {
             refusal.add_origin_address(addresses.first());
@@ -224,6 +227,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         let allowance = match verdict? {
             RobotsVerdict::Allow(allowance) => allowance,
             RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
+            RobotsVerdict::FetchAgain => return Ok(StagesResult::Repeat),
         };
         let read = self.body.read_ahead(evaluation.body_timeouts()).await;
         read.map_err(|error| match error {
@@ -236,11 +240,11 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             // Another request may meanwhile have found that the host refuses connections.
             destination::check_reachable(evaluation, destinations, &addresses)?;
         }
-        Ok(ReadyToSend {
+        Ok(StagesResult::Ready(ReadyToSend {
             addresses,
             slot,
             inputs: allowance,
-        })
+        }))
     }
 
     fn is_outdated(&self, evaluation: &Evaluation, allowance: &RobotsAllowance) -> bool {

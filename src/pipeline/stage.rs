@@ -13,5 +13,6 @@ pub(super) mod redirect;
 pub(super) mod request;
 pub(super) mod response;
 pub(super) mod robots;
+mod robots_wait;
 pub(super) mod stop;
 pub(super) mod usage;

@@ -224,11 +224,7 @@ impl StopRegistry {
             }
             let wake = entry.ends_at.map_or(deadline, |ends| ends.min(deadline));
             // After the timeout as after a notification, the stops are checked again.
-            let _ = timeout(
-                wake.saturating_duration_since(now),
-                waiting.notified(),
-            )
-            .await;
+            let _ = timeout(wake.saturating_duration_since(now), waiting.notified()).await;
         }
     }
 

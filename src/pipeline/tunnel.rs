@@ -15,7 +15,9 @@ use crate::policy::rule::PolicyStage;
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
 use super::destination::{AddressList, DestinationResolver, retain_admitted};
 pub use super::evaluation::TunnelEvaluation;
-use super::evaluation_loop::{PipelineResult, PipelineStages, ReadyToSend, run_until_permitted};
+use super::evaluation_loop::{
+    PipelineResult, PipelineStages, ReadyToSend, StagesResult, run_until_permitted,
+};
 pub use super::facts::TunnelFacts;
 use super::refusal::Refusal;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
@@ -83,7 +85,7 @@ impl<D: DestinationResolver> PipelineStages for &TunnelServices<'_, D> {
         &mut self,
         evaluation: &mut TunnelEvaluation,
         arrival: &mut Option<Arrival>,
-    ) -> Result<ReadyToSend<D::Addresses, ()>, Box<Refusal>> {
+    ) -> Result<StagesResult<D::Addresses, ()>, Box<Refusal>> {
         let by_address = evaluation.policy().is_active_at(PolicyStage::Destination);
         if evaluation.decision().rejects() || !by_address {
             evaluation.ensure_admitted()?;
@@ -100,11 +102,11 @@ impl<D: DestinationResolver> PipelineStages for &TunnelServices<'_, D> {
             default_max_wait: self.max_wait,
         };
         let slot = pace::acquire_slot(&pacing, &addresses, self.admission, arrival).await?;
-        Ok(ReadyToSend {
+        Ok(StagesResult::Ready(ReadyToSend {
             addresses,
             slot,
             inputs: (),
-        })
+        }))
     }
 
     fn is_outdated(&self, _evaluation: &TunnelEvaluation, _inputs: &()) -> bool {

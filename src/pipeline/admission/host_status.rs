@@ -33,7 +33,7 @@ pub struct HostStatus {
     pub name: Arc<str>,
     /// The source of the status: without a limiter only the waiting requests and the stop are known.
     pub tracking: Tracking,
-    /// The number of requests that wait for it, or for the end of a stop.
+    /// The number of requests that wait for it, for the end of a stop, or for its robots.txt.
     pub waiting: usize,
     /// The number of those of each crawler.
     pub crawlers: WaitingByCrawler,
@@ -178,8 +178,7 @@ impl AdmissionQueue {
         Some(self.tracked_status(&name.into(), &snapshot, counts, (now, wall)))
     }
 
-    /// Returns the status of a host without a limiter: whether it is stopped, and the requests that wait for the end of
-    /// the stop.
+    /// Returns the status of a host without a limiter: whether it is stopped, and the requests that are held.
     pub fn untracked_host_status(&self, name: &str) -> HostStatus {
         self.untracked_status(name, self.held_by_host().remove(name).unwrap_or_default())
     }
@@ -188,6 +187,7 @@ impl AdmissionQueue {
     fn held_by_host(&self) -> BTreeMap<Box<str>, WaitingByCrawler> {
         let mut hosts = BTreeMap::new();
         self.stops.held().count_by_host(&mut hosts);
+        self.robots_waits.count_by_host(&mut hosts);
         hosts
     }
 

@@ -13,7 +13,7 @@ use crate::model::intent::Intent;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pacing::pace::RequestKind;
-use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::admission::{AdmissionQueue, Arrival};
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::{Refusal, RobotsCause, RobotsDetail, SubstituteRobots};
 use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
@@ -27,14 +27,12 @@ use crate::robots::state::{RobotsRules, RobotsState};
 use crate::robots::{RobotsAccess, RobotsDecision};
 use crate::urls::target::{LaxReading, UrlTarget};
 
-use super::pace::Pacing;
+use super::pace::{Pacing, WaitContext};
 use super::usage::RobotsUsageStatement;
-use super::{pace, usage};
+use super::{pace, robots_wait, usage};
 
 /// The product token of a crawler if neither the policy nor its `User-Agent` has one.
 const DEFAULT_AGENT: &str = "crawlgate";
-/// The least `Retry-After`. After a failure that the origin did not cause, the next request may try again.
-const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The verdict on a request that robots.txt does not refuse.
 #[derive(Debug)]
@@ -43,6 +41,8 @@ pub(crate) enum RobotsVerdict {
     Allow(RobotsAllowance),
     /// It requests the robots.txt itself, and gets the file that the proxy knows.
     Serve(Arc<RobotsState>),
+    /// The file could not be fetched. The request was held, and the next attempt is due now.
+    FetchAgain,
 }
 
 /// The conditions under which a request goes on.
@@ -111,11 +111,13 @@ pub(crate) struct RobotsStageResult {
     pub(crate) fetch_time: Option<TimeSpan>,
 }
 
-/// Looks up the host's robots.txt and applies it.
+/// Looks up the host's robots.txt and applies it. If nothing is known of it, for a cause that may pass within seconds, the
+/// request is held until it can be fetched again.
 pub(crate) async fn evaluate<R: RobotsProvider>(
     evaluation: &Evaluation,
     robots: &R,
-    admission: &Arc<AdmissionQueue>,
+    wait: &WaitContext<'_>,
+    arrival: &mut Option<Arrival>,
 ) -> RobotsStageResult {
     let mut result = RobotsStageResult {
         verdict: Ok(RobotsVerdict::Allow(RobotsAllowance::default())),
@@ -126,53 +128,83 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     if !option.obeys() {
         return result;
     }
-    let target = &evaluation.facts().target;
     let agent = evaluation.robots_agent();
-    admission.record_robots_token(agent.source());
-    let verify = evaluation.verify();
-    let on_unreachable = option.on_unreachable();
-    let state = match robots.cached(target, verify) {
-        Some(CachedRobots::Fresh(known)) => known,
-        Some(CachedRobots::Expired(known))
-            if matches!(
-                effective_robots(&known, on_unreachable),
-                EffectiveRobots::Known(_)
-            ) =>
-        {
-            robots.refresh(target, verify, || {
-                let effective = effective_robots(&known, on_unreachable);
-                refresh_request(evaluation, agent, admission, effective)
-            });
-            known
-        }
-        Some(CachedRobots::Expired(_)) | None => {
-            let began = admission.now();
-            let request = fetch_request(evaluation, agent, admission, None);
-            let state = Box::pin(robots.fetch(target, request)).await;
-            result.fetch_time = Some(TimeSpan::between(began, admission.now()));
-            state
+    let state = match current_state(evaluation, robots, wait.admission) {
+        Some(state) => state,
+        None => {
+            let began = wait.admission.now();
+            let request = fetch_request(evaluation, agent, wait.admission, None);
+            let fetch = robots.fetch(&evaluation.facts().target, request);
+            let fetched = Box::pin(robots_wait::fetched(evaluation, wait, arrival, fetch)).await;
+            result.fetch_time = Some(TimeSpan::between(began, wait.admission.now()));
+            match fetched {
+                Ok(state) => state,
+                Err(refusal) => {
+                    result.verdict = Err(refusal);
+                    return result;
+                }
+            }
         }
     };
+    if is_unknown(&state, option.on_unreachable()) && state.fails_momentarily() {
+        let refusal = unavailable_refusal(evaluation, &state, wait.admission);
+        // The fetch that has failed is part of the time for which the request is held.
+        let since = result
+            .fetch_time
+            .map_or(wait.admission.now(), |span| span.start);
+        let again = robots_wait::next_attempt(evaluation, wait, arrival, since, &state, refusal);
+        result.verdict = Box::pin(again).await.map(|()| RobotsVerdict::FetchAgain);
+        if result.verdict.is_ok() {
+            result.fetch_time = None;
+        }
+        return result;
+    }
+    wait.admission.record_robots_token(agent.source());
     result.verdict = if evaluation.facts().reads_robots_txt() {
-        serve(state, on_unreachable)
+        serve(evaluation, &option, state, wait.admission)
     } else {
-        apply(
-            evaluation,
-            agent,
-            &option,
-            state,
-            &mut result.usage,
-            admission,
-        )
+        let usage = &mut result.usage;
+        apply(evaluation, agent, &option, state, usage, wait.admission)
     }
     .map_err(|refusal| evaluation.refuse(refusal));
     result
 }
 
+/// Returns the state in the cache, if it applies; one that is no longer fresh is renewed.
+fn current_state<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    admission: &Arc<AdmissionQueue>,
+) -> Option<Arc<RobotsState>> {
+    let target = &evaluation.facts().target;
+    let verify = evaluation.verify();
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
+    match robots.cached(target, verify)? {
+        CachedRobots::Fresh(state) => Some(state),
+        CachedRobots::Expired(state) => {
+            let EffectiveRobots::Known(known) = effective_robots(&state, option.on_unreachable())
+            else {
+                return None;
+            };
+            robots.refresh(target, verify, || {
+                refresh_request(evaluation, evaluation.robots_agent(), admission, known)
+            });
+            Some(state)
+        }
+    }
+}
+
 /// Returns the file for a crawler that requests it.
-fn serve(state: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<RobotsVerdict, Refusal> {
-    match effective_robots(&state, on_unreachable) {
-        EffectiveRobots::Unknown | EffectiveRobots::Ignored => Err(fetch_failure_refusal(&state)),
+fn serve(
+    evaluation: &Evaluation,
+    option: &RobotsOption<'_>,
+    state: Arc<RobotsState>,
+    admission: &AdmissionQueue,
+) -> Result<RobotsVerdict, Refusal> {
+    match effective_robots(&state, option.on_unreachable()) {
+        EffectiveRobots::Unknown | EffectiveRobots::Ignored => {
+            Err(unavailable_refusal(evaluation, &state, admission))
+        }
         EffectiveRobots::Known(_) => Ok(RobotsVerdict::Serve(state)),
     }
 }
@@ -188,7 +220,9 @@ fn apply(
 ) -> Result<RobotsVerdict, Refusal> {
     let spacing = match effective_robots(&state, option.on_unreachable()) {
         EffectiveRobots::Ignored => None,
-        EffectiveRobots::Unknown => return Err(unreachable_refusal(&state)),
+        EffectiveRobots::Unknown => {
+            return Err(unavailable_refusal(evaluation, &state, admission));
+        }
         EffectiveRobots::Known(state) => {
             check_rules(state, agent, &evaluation.facts().target)?;
             let statements = usage::read_statements(evaluation, state, agent);
@@ -238,6 +272,13 @@ fn effective_robots(state: &RobotsState, on_unreachable: OnUnreachable) -> Effec
         (RobotsRules::Unknown, OnUnreachable::StaleThenDeny) => state
             .stale()
             .map_or(EffectiveRobots::Unknown, EffectiveRobots::Known),
+    }
+}
+
+fn is_unknown(state: &RobotsState, on_unreachable: OnUnreachable) -> bool {
+    match effective_robots(state, on_unreachable) {
+        EffectiveRobots::Unknown => true,
+        EffectiveRobots::Known(_) | EffectiveRobots::Ignored => false,
     }
 }
 
@@ -326,13 +367,10 @@ fn refresh_request(
     evaluation: &Evaluation,
     agent: RobotsAgent<'_>,
     admission: &Arc<AdmissionQueue>,
-    effective: EffectiveRobots<'_>,
+    known: &RobotsState,
 ) -> RobotsFetchRequest {
-    let spacing = match effective {
-        EffectiveRobots::Known(state) => requested_spacing(state, agent, evaluation, admission)
-            .map(|requested| cap_spacing(requested, evaluation)),
-        EffectiveRobots::Unknown | EffectiveRobots::Ignored => None,
-    };
+    let spacing = requested_spacing(known, agent, evaluation, admission)
+        .map(|requested| cap_spacing(requested, evaluation));
     fetch_request(evaluation, agent, admission, spacing)
 }
 
@@ -371,13 +409,30 @@ fn disallowed_refusal(decision: &RobotsDecision<'_>, agent: RobotsAgent<'_>) -> 
         cause.line, cause.text
     );
     Refusal {
-        robots: Some(Box::new(RobotsDetail::Line(RobotsCause::new(cause.line, agent)))),
+        robots: Some(Box::new(RobotsDetail::Line(RobotsCause::new(
+            cause.line, agent,
+        )))),
         ..refusal.with_detail(detail)
     }
 }
 
-/// Returns the refusal if the file is unavailable, so that nothing may be fetched. A refused connection and a TLS
-/// failure have reasons of their own.
+/// Returns the refusal if the file is unavailable; `Retry-After` is the time until it is fetched again.
+fn unavailable_refusal(
+    evaluation: &Evaluation,
+    state: &RobotsState,
+    admission: &AdmissionQueue,
+) -> Refusal {
+    let refusal = if evaluation.facts().reads_robots_txt() {
+        fetch_failure_refusal(state)
+    } else {
+        unreachable_refusal(state)
+    };
+    let next = robots_wait::time_to_next_attempt(evaluation, state, admission);
+    refusal.with_retry_after(Some(next))
+}
+
+/// Returns the refusal of a request for a page, since nothing may be fetched. A refused connection and a TLS failure
+/// have reasons of their own.
 fn unreachable_refusal(state: &RobotsState) -> Refusal {
     if state.outcome == RobotsFetchOutcome::Refused {
         return Refusal::new(Reason::UpstreamConnect, Stage::Robots);
@@ -385,15 +440,10 @@ fn unreachable_refusal(state: &RobotsState) -> Refusal {
     if let Some(fault) = state.fault {
         return Refusal::new(Reason::UpstreamTls, Stage::Robots).with_fault(fault);
     }
-    let retry_after = Some(state.fresh_for.max(MIN_RETRY_AFTER));
-    let why = format!(
+    Refusal::new(Reason::RobotsUnreachable, Stage::Robots).with_detail(format!(
         "the host's robots.txt is unavailable: {}",
         state.outcome.as_str()
-    );
-    Refusal {
-        retry_after,
-        ..Refusal::new(Reason::RobotsUnreachable, Stage::Robots).with_detail(why)
-    }
+    ))
 }
 
 /// Returns the refusal for a crawler that requests a file that is unavailable, which names the origin's failure.

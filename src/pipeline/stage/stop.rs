@@ -166,10 +166,15 @@ fn refusal(stop_refusal: StopRefusal) -> Refusal {
             retry_after: Some(left.map_or(DEFAULT_RETRY_AFTER, retry_after_of_wait)),
             ..Refusal::new(Reason::Stopped, Stage::Pace).with_detail(stop_detail(&stop))
         },
-        StopRefusal::ShuttingDown => Refusal {
-            retry_after: Some(RESTART_RETRY_AFTER),
-            ..Refusal::new(Reason::ShuttingDown, Stage::Pace)
-        },
+        StopRefusal::ShuttingDown => shutdown_refusal(),
+    }
+}
+
+/// Returns the refusal of a request that is held when the proxy shuts down.
+pub(super) fn shutdown_refusal() -> Refusal {
+    Refusal {
+        retry_after: Some(RESTART_RETRY_AFTER),
+        ..Refusal::new(Reason::ShuttingDown, Stage::Pace)
     }
 }
 

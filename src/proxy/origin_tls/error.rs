@@ -9,6 +9,7 @@ use std::io;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use crate::model::upstream_fault::UpstreamFault;
+use crate::robots::fetch_outcome::FailurePersistence;
 
 use super::verifier::SelfSigned;
 
@@ -99,6 +100,15 @@ impl TlsError {
     /// certificate error never depends on it.
     pub fn may_be_caused_by_hello(&self) -> bool {
         self.hello_too_large == HelloTooLarge::Possible
+    }
+
+    /// Returns the prospect of another attempt: a handshake that broke off may succeed within seconds.
+    pub fn persistence(&self) -> FailurePersistence {
+        if [TIMEOUT, CLOSED].contains(&self.fault) {
+            FailurePersistence::Momentary
+        } else {
+            FailurePersistence::Lasting
+        }
     }
 
     fn from_fault(fault: &'static UpstreamFault) -> Self {

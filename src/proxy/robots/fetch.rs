@@ -22,7 +22,7 @@ use crate::proxy::destination::{AddressVetter, VettedAddresses};
 use crate::proxy::dial::DialError;
 use crate::proxy::header_filter::{self, ViaName};
 use crate::proxy::upstream::{UpstreamClient, UpstreamError, UpstreamRequest};
-use crate::robots::fetch_outcome::RobotsFetchOutcome;
+use crate::robots::fetch_outcome::{FailurePersistence, RobotsFetchOutcome};
 use crate::robots::freshness::CacheFields;
 use crate::robots::state::{RobotsBodyType, RobotsFetchResult, RobotsValidators};
 use crate::urls::target::UrlTarget;
@@ -64,6 +64,7 @@ pub struct RobotsFetch {
     pub body: Vec<u8>,
     /// The details of a TLS failure with the first host.
     pub fault: Option<&'static UpstreamFault>,
+    persistence: FailurePersistence,
     redirect: FetchRedirect,
 }
 
@@ -83,6 +84,7 @@ impl RobotsFetch {
             head: None,
             body: vec![],
             fault: None,
+            persistence: outcome.persistence(),
             redirect: FetchRedirect::No,
         }
     }
@@ -115,6 +117,7 @@ impl RobotsFetch {
                 FetchRedirect::Yes => RobotsValidators::default(),
             },
             fault: self.fault,
+            persistence: self.persistence,
         }
     }
 
@@ -139,8 +142,13 @@ impl RobotsFetcher {
         let fetch = self.follow_redirects(&mut at, request, validators);
         let fetch = match tokio::time::timeout(self.timeout, fetch).await {
             Ok(Ok(fetch)) => fetch,
-            Ok(Err(FetchFailure { outcome, fault })) => RobotsFetch {
+            Ok(Err(FetchFailure {
+                outcome,
                 fault,
+                persistence,
+            })) => RobotsFetch {
+                fault,
+                persistence,
                 ..RobotsFetch::failed(outcome)
             },
             Err(_) => RobotsFetch::failed(RobotsFetchOutcome::Timeout),
@@ -259,6 +267,7 @@ enum HopError {
 struct FetchFailure {
     outcome: RobotsFetchOutcome,
     fault: Option<&'static UpstreamFault>,
+    persistence: FailurePersistence,
 }
 
 impl From<RobotsFetchOutcome> for FetchFailure {
@@ -266,19 +275,22 @@ impl From<RobotsFetchOutcome> for FetchFailure {
         Self {
             outcome,
             fault: None,
+            persistence: outcome.persistence(),
         }
     }
 }
 
 impl From<HopError> for FetchFailure {
     fn from(error: HopError) -> Self {
-        let fault = match &error {
-            HopError::Upstream(UpstreamError::Tls(error)) => Some(error.fault()),
+        let tls = match &error {
+            HopError::Upstream(UpstreamError::Tls(error)) => Some(*error),
             HopError::Upstream(_) | HopError::NotSent(_) | HopError::Framing => None,
         };
+        let outcome = hop_outcome(error);
         Self {
-            outcome: hop_outcome(error),
-            fault,
+            outcome,
+            fault: tls.map(|error| error.fault()),
+            persistence: tls.map_or(outcome.persistence(), |error| error.persistence()),
         }
     }
 }

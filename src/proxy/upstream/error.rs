@@ -139,10 +139,7 @@ impl From<UpstreamError> for Refusal {
         }
         if let UpstreamError::BackingOff(remaining) = error {
             let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
-            return Self {
-                retry_after: Some(retry_after(remaining)),
-                ..refusal
-            };
+            return refusal.with_retry_after(Some(remaining));
         }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
@@ -179,11 +176,6 @@ impl From<UpstreamError> for Refusal {
         };
         refusal.with_retry_after(refused.then_some(REFUSED_TTL))
     }
-}
-
-/// Returns the next larger number of whole seconds, even for a whole number.
-fn retry_after(remaining: Duration) -> Duration {
-    Duration::from_secs(remaining.as_secs() + 1)
 }
 
 /// Returns OmniFind's code: 720 for an invalid status line, 710 for an invalid field.

@@ -1,11 +1,12 @@
 //! The proxy before an origin with a robots.txt, for crawlers that never read it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::client::{Response, get_with};
+use crate::support::client::{Response, get, get_with};
 use crate::support::command::crawlgate;
 use crate::support::origin::{ScriptedOrigin, closed_port, response};
-use crate::support::proxy::TestProxy;
+use crate::support::proxy::{CONFIG, TestProxy};
 use crate::support::temp_dir::TempDir;
 
 const FILE: &str =
@@ -45,6 +46,11 @@ pub(super) fn get_as(gate: &TestProxy, url: &str, agent: &str) -> Response {
         agent => format!("User-Agent: {agent}\r\n"),
     };
     get_with(gate.proxy, url, &fields)
+}
+
+/// GETs a URL without waiting for a robots.txt that has failed.
+fn get_without_wait(gate: &TestProxy, url: &str) -> Response {
+    get_with(gate.proxy, url, "Crawl-Max-Wait: 0\r\n")
 }
 
 /// A reading of a URL by lax servers is forbidden like the URL, but not by a rule for the whole site.
@@ -130,7 +136,7 @@ fn the_file_itself_comes_from_memory() {
     assert_eq!(origin.heads().len(), 1);
     for (status, answered) in [(404, 404), (403, 403), (500, 503)] {
         let origin = site_with(status);
-        get_as(&gate, &origin.url("a.test", "/robots.txt"), "").check(answered, &[]);
+        get_without_wait(&gate, &origin.url("a.test", "/robots.txt")).check(answered, &[]);
     }
 }
 
@@ -161,19 +167,60 @@ fn a_rule_may_disable_obedience_for_some_urls() {
 fn an_unreachable_robots_txt_is_a_503_unless_the_policy_allows() {
     let origin = site_with(500);
     let strict = gate("{}", "");
-    let answer = get_as(&strict, &origin.url("a.test", "/"), "");
+    let answer = get_without_wait(&strict, &origin.url("a.test", "/"));
     answer.check(
         503,
         &[
             "crawl-reason: robots_unreachable",
             "crawl-retry: after",
-            "retry-after: 60",
+            "retry-after: 2",
         ],
     );
     let lax = gate("{ on_unreachable: allow }", "");
     get_as(&lax, &origin.url("a.test", "/"), "").check(200, &["page"]);
     let absent = site_with(404);
     get_as(&strict, &absent.url("a.test", "/"), "").check(200, &["page"]);
+}
+
+/// An origin restarts: its robots.txt fails once. 503 asks for a pause of the whole host, which is kept.
+#[test]
+fn requests_wait_together_for_a_robots_txt_that_fails_for_a_moment() {
+    let policy = "policy: 1\nname: p\noptions: { disposition: allow, politeness: { delay: 0s, concurrency: 100 } }\n";
+    let proxy = TestProxy::start(CONFIG, policy);
+    let failing = |status| {
+        let is_first = AtomicBool::new(true);
+        ScriptedOrigin::respond(move |request| match request.path() {
+            "/robots.txt" if is_first.swap(false, Ordering::SeqCst) => response(status, "", ""),
+            "/robots.txt" => response(200, "", FILE),
+            _ => response(200, "", "page"),
+        })
+    };
+    let origins = [("a.test", failing(500)), ("b.test", failing(503))];
+    std::thread::scope(|scope| {
+        for (host, origin) in &origins {
+            for number in 0..8 {
+                let url = origin.url(host, &format!("/{number}"));
+                let address = proxy.proxy;
+                scope.spawn(move || {
+                    let answer = get(address, &url);
+                    answer.check(200, &["page"]);
+                    let held: f64 = answer.field("crawl-held").unwrap().parse().unwrap();
+                    assert!((1.9..15.0).contains(&held), "{held}");
+                });
+            }
+        }
+    });
+    for (host, origin) in &origins {
+        let fetches = origin
+            .paths()
+            .iter()
+            .filter(|path| *path == "/robots.txt")
+            .count();
+        assert_eq!(fetches, 2, "{host}");
+    }
+    for line in proxy.decisions(16) {
+        assert!(line["held_ms"].as_f64().unwrap() >= 1_900.0, "{line}");
+    }
 }
 
 #[test]

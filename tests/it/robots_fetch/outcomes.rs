@@ -103,17 +103,17 @@ async fn statuses() {
         (403, "allow all absent 1080m"),
         (404, "allow all absent 1080m"),
         (410, "allow all absent 1080m"),
-        (429, "unknown limited 1m"),
+        (429, "unknown limited 0m"),
         (451, "allow all absent 1080m"),
-        (500, "unknown server_error 1m"),
-        (503, "unknown server_error 1m"),
-        (599, "unknown server_error 1m"),
+        (500, "unknown server_error 0m"),
+        (503, "unknown server_error 0m"),
+        (599, "unknown server_error 0m"),
         // RFC 9110 section 15: an invalid status is processed as a 5xx.
-        (600, "unknown server_error 1m"),
-        (760, "unknown server_error 1m"),
-        (999, "unknown server_error 1m"),
+        (600, "unknown server_error 0m"),
+        (760, "unknown server_error 0m"),
+        (999, "unknown server_error 0m"),
         // Nobody asked for a 304.
-        (304, "unknown server_error 1m"),
+        (304, "unknown server_error 0m"),
     ] {
         check(
             &status.to_string(),
@@ -337,48 +337,48 @@ async fn connections_that_break() {
     check(
         "closed in the body",
         Reply::Last(half.clone()),
-        "unknown broken 1m",
+        "unknown broken 0m",
     )
     .await;
     check(
         "silent in the body",
         Reply::Hang(half),
-        "unknown timeout 1m",
+        "unknown timeout 0m",
     )
     .await;
-    check("silent", Reply::Hang(vec![]), "unknown timeout 1m").await;
-    check("closed at once", Reply::Last(vec![]), "unknown broken 1m").await;
+    check("silent", Reply::Hang(vec![]), "unknown timeout 0m").await;
+    check("closed at once", Reply::Last(vec![]), "unknown broken 0m").await;
     check(
         "closed in the head",
         Reply::Last(b"HTTP/1.1 200 x\r\nA: b".to_vec()),
-        "unknown broken 1m",
+        "unknown broken 0m",
     )
     .await;
     check(
         "not HTTP",
         Reply::Last(b"SSH-2.0-x\r\n".to_vec()),
-        "unknown broken 1m",
+        "unknown broken 0m",
     )
     .await;
     let large = format!("HTTP/1.1 200 x\r\nA: {}\r\n\r\n", "a".repeat(64 << 10));
     check(
         "a large head",
         Reply::Last(large.into_bytes()),
-        "unknown broken 1m",
+        "unknown broken 0m",
     )
     .await;
     let coded = format!("HTTP/1.1 200 x\r\nTransfer-Encoding: gzip\r\n\r\n{FILE}");
     check(
         "an unknown transfer coding",
         Reply::Last(coded.into_bytes()),
-        "unknown broken 1m",
+        "unknown broken 0m",
     )
     .await;
     let head = "HTTP/1.1 200 x\r\nContent-Length: 1000000\r\n\r\n# slow ";
     check(
         "drop by drop",
         Reply::Drip(head.into()),
-        "unknown timeout 1m",
+        "unknown timeout 0m",
     )
     .await;
 }

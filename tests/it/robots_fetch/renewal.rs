@@ -319,7 +319,7 @@ async fn an_unsolicited_304_is_not_a_file() {
         assert!(!head.contains("if-"), "{head}");
         Reply::Bytes(b"HTTP/1.1 304 x\r\nETag: \"1\"\r\n\r\n".to_vec())
     });
-    let gate = RenewalPipeline::new("{}");
+    let gate = RenewalPipeline::paced("{}", "delay: 0s, max_hold: 0s");
     assert_eq!(
         gate.ask(&origin.url("a.test", "/old")).await,
         "robots_unreachable"

@@ -316,8 +316,9 @@ async fn a_known_robots_txt_of_a_stopped_host_is_served_at_once() {
     );
     for (before, is_served) in [
         (Some(ScriptedState::Fresh(Arc::clone(&known))), true),
-        (Some(ScriptedState::Expired(known)), true),
-        (Some(ScriptedState::Expired(Arc::new(failing))), true),
+        (Some(ScriptedState::Expired(Arc::clone(&known))), true),
+        (Some(ScriptedState::Outdated(known)), true),
+        (Some(ScriptedState::Outdated(Arc::new(failing))), true),
         (None, false),
     ] {
         let mut bench = pipeline("{ delay: 0s, max_hold: 3s }", "");

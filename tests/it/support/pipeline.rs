@@ -75,13 +75,22 @@ impl IncomingRequest for KnownRequest {
 pub(crate) enum ScriptedState {
     Fresh(Arc<RobotsState>),
     Expired(Arc<RobotsState>),
+    /// Too old to apply.
+    Outdated(Arc<RobotsState>),
 }
 
 impl ScriptedState {
-    fn cached(&self) -> CachedRobots {
+    fn cached(&self) -> Option<CachedRobots> {
         match self {
-            Self::Fresh(state) => CachedRobots::Fresh(Arc::clone(state)),
-            Self::Expired(state) => CachedRobots::Expired(Arc::clone(state)),
+            Self::Fresh(state) => Some(CachedRobots::Fresh(Arc::clone(state))),
+            Self::Expired(state) => Some(CachedRobots::Expired(Arc::clone(state))),
+            Self::Outdated(_) => None,
+        }
+    }
+
+    fn state(&self) -> &Arc<RobotsState> {
+        match self {
+            Self::Fresh(state) | Self::Expired(state) | Self::Outdated(state) => state,
         }
     }
 }
@@ -132,17 +141,12 @@ impl RobotsProvider for ScriptedRobots {
                 RobotsFetchOutcome::Absent,
             )));
         }
-        self.before_fetch.as_ref().map(ScriptedState::cached)
+        self.before_fetch.as_ref().and_then(ScriptedState::cached)
     }
 
-    fn last_known(
-        &self,
-        target: &UrlTarget,
-        verify: CertificateVerification,
-    ) -> Option<Arc<RobotsState>> {
-        let (CachedRobots::Fresh(state) | CachedRobots::Expired(state)) =
-            self.cached(target, verify)?;
-        state.is_known().then_some(state)
+    fn last_known(&self, _: &UrlTarget, _: CertificateVerification) -> Option<Arc<RobotsState>> {
+        let state = self.before_fetch.as_ref()?.state();
+        state.is_known().then(|| Arc::clone(state))
     }
 
     fn refresh(

@@ -55,10 +55,17 @@ pub fn estimate_retry_after(wait: PaceWait, ahead: usize, pace: &HostPace) -> Du
     retry_after_of_wait(own_wait.saturating_add(pace.interval().saturating_mul(ahead)))
 }
 
-/// Returns the value of `Retry-After` for a wait: its whole seconds, rounded up, within limits.
+/// Returns the value of `Retry-After` for a wait, at most an hour.
 pub fn retry_after_of_wait(wait: Duration) -> Duration {
-    let wait = wait.clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER);
-    Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
+    round_up_retry_after(wait.min(MAX_RETRY_AFTER))
+}
+
+/// Returns a time in whole seconds, rounded up, and at least one: the only way in which a `Retry-After` is rounded.
+pub fn round_up_retry_after(wait: Duration) -> Duration {
+    let whole = wait
+        .as_secs()
+        .saturating_add(u64::from(wait.subsec_nanos() > 0));
+    Duration::from_secs(whole).max(MIN_RETRY_AFTER)
 }
 
 #[cfg(test)]
@@ -78,6 +85,10 @@ mod tests {
             let after = retry_after_of_wait(Duration::from_millis(wait_ms));
             assert_eq!(after, Duration::from_secs(seconds), "{wait_ms} ms");
         }
+        let day = Duration::from_secs(86_400);
+        assert_eq!(round_up_retry_after(day), day);
+        let longer = day + Duration::from_nanos(1);
+        assert_eq!(round_up_retry_after(longer).as_secs(), 86_401);
     }
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -58,6 +58,15 @@ pub enum FetchEffect {
     Unreachable,
 }
 
+/// The prospect of a host whose robots.txt could not be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePersistence {
+    /// The failure may pass within seconds, as when an origin restarts.
+    Momentary,
+    /// It may not, or is remembered for longer by a cache.
+    Lasting,
+}
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOutcomeRow {
@@ -164,6 +173,30 @@ impl RobotsFetchOutcome {
             304 | 500.. => Self::ServerError,
             301 | 302 | 303 | 307 | 308 => Self::UnsupportedRedirect,
             _ => Self::UnexpectedStatus,
+        }
+    }
+
+    /// Returns the prospect after a failure with this outcome.
+    pub fn persistence(self) -> FailurePersistence {
+        match self {
+            Self::RateLimited
+            | Self::ServerError
+            | Self::Timeout
+            | Self::Broken
+            | Self::NotAdmitted => FailurePersistence::Momentary,
+            Self::File
+            | Self::Page
+            | Self::Unchanged
+            | Self::Absent
+            | Self::UnexpectedStatus
+            | Self::TooManyRedirects
+            | Self::UnsupportedRedirect
+            | Self::ProhibitedRedirect
+            | Self::Refused
+            | Self::Tls
+            | Self::Dns
+            | Self::UnsupportedCoding
+            | Self::RedirectUnreachable => FailurePersistence::Lasting,
         }
     }
 

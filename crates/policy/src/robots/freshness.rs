@@ -29,7 +29,12 @@ pub const MAX_STALE_USE: Duration = Duration::from_secs(24 * 3600);
 /// The delay of a renewal after one that was not admitted by the host's pace.
 pub const NOT_ADMITTED_DELAY: Duration = Duration::from_secs(10);
 
-/// The delays before the first, second, … fetch after failures.
+/// The delays before the first, second, … fetch after failures that may pass within seconds, while nothing is known: these
+/// fetches are about 2, 5 and 15 s after the first failure. Requests are held meanwhile.
+const QUICK_RETRY_SECONDS: [u64; QUICK_RETRIES as usize] = [2, 3, 10];
+const QUICK_RETRIES: u32 = 3;
+
+/// The delays before the first, second, … fetch after other failures.
 const RETRY_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
 
 /// The time for which a file stays valid while the host fails, and after which a host that has only
@@ -140,6 +145,16 @@ enum StaleUse {
     UntilDayEnd,
 }
 
+/// Returns the delay before the next fetch after consecutive failures, the last of which may pass within seconds. Later
+/// ones are as far apart as after any failures.
+pub fn quick_retry_delay(failures: u32) -> Duration {
+    let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+    match QUICK_RETRY_SECONDS.get(index) {
+        Some(seconds) => Duration::from_secs(*seconds),
+        None => retry_delay(failures.saturating_sub(QUICK_RETRIES)),
+    }
+}
+
 /// Returns the delay before the next fetch after consecutive failures.
 pub fn retry_delay(failures: u32) -> Duration {
     let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -226,5 +241,7 @@ mod tests {
     fn failures_wait_longer_and_longer() {
         let minutes = [0, 1, 2, 3, 4, 5, 6, 99].map(|n| retry_delay(n).as_secs() / 60);
         assert_eq!(minutes, [1, 1, 2, 5, 15, 60, 60, 60]);
+        let seconds = [0, 1, 2, 3, 4, 5, 6, 99].map(|n| quick_retry_delay(n).as_secs());
+        assert_eq!(seconds, [2, 2, 3, 10, 60, 120, 300, 3_600]);
     }
 }

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::model::upstream_fault::UpstreamFault;
 
-use super::fetch_outcome::{FetchEffect, RobotsFetchOutcome};
+use super::fetch_outcome::{FailurePersistence, FetchEffect, RobotsFetchOutcome};
 use super::file::RobotsFile;
-use super::freshness::{CacheFields, MAX_STALE_AGE, NOT_ADMITTED_DELAY, retry_delay};
+use super::freshness::{
+    CacheFields, MAX_STALE_AGE, NOT_ADMITTED_DELAY, quick_retry_delay, retry_delay,
+};
 
 /// The effect of a host's robots.txt on crawlers.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct RobotsFetchResult<'a> {
     pub validators: RobotsValidators<'a>,
     /// The detail of a TLS failure with the host itself.
     pub fault: Option<&'static UpstreamFault>,
+    /// The prospect, if the fetch failed.
+    pub persistence: FailurePersistence,
 }
 
 /// The validators of a response (RFC 9110 section 8.8).
@@ -64,6 +68,7 @@ impl RobotsFetchResult<'_> {
             cache: CacheFields::default(),
             validators: RobotsValidators::default(),
             fault: None,
+            persistence: outcome.persistence(),
         }
     }
 }
@@ -92,6 +97,8 @@ pub struct RobotsState {
     stale: Option<Arc<Self>>,
     fetched_at: Instant,
     failures: u32,
+    /// The prospect, if the last fetch failed.
+    persistence: FailurePersistence,
     /// The time of the first consecutive failure.
     failing_since: Instant,
     /// The end of a pause after a renewal that was not admitted by the host's pace.
@@ -121,6 +128,21 @@ impl RobotsState {
     /// Returns `true` if no fetch is needed yet.
     pub fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.fetched_at) < self.fresh_for
+    }
+
+    /// Returns the time from which it is fetched again.
+    pub fn fresh_until(&self) -> Instant {
+        self.fetched_at
+            .checked_add(self.fresh_for)
+            .unwrap_or(self.fetched_at)
+    }
+
+    /// Returns `true` if the rules are unknown for a cause that may pass within seconds.
+    pub fn fails_momentarily(&self) -> bool {
+        match self.rules {
+            RobotsRules::File(_) | RobotsRules::AllowAll => false,
+            RobotsRules::Unknown => self.persistence == FailurePersistence::Momentary,
+        }
     }
 
     /// The end of the fetch.
@@ -240,6 +262,7 @@ impl RobotsState {
             // The validators were of a file that is no longer known.
             let fetched = RobotsFetchResult {
                 outcome: RobotsFetchOutcome::ServerError,
+                persistence: RobotsFetchOutcome::ServerError.persistence(),
                 ..*fetched
             };
             return Self::from_unreachable(before, &fetched, now);
@@ -282,6 +305,7 @@ impl RobotsState {
             stale: None,
             fetched_at: now,
             failures: 0,
+            persistence: fetched.persistence,
             failing_since: now,
             renewal_paused_until: None,
         }
@@ -342,12 +366,18 @@ impl RobotsState {
             outcome: fetched.outcome,
             status: fetched.status,
             fault: fetched.fault,
-            fresh_for: retry_delay(failures),
+            fresh_for: match (fetched.persistence, &stale) {
+                (FailurePersistence::Momentary, None) => quick_retry_delay(failures),
+                (FailurePersistence::Momentary | FailurePersistence::Lasting, _) => {
+                    retry_delay(failures)
+                }
+            },
             stale_for: Duration::ZERO,
             validators: None,
             stale,
             fetched_at: now,
             failures,
+            persistence: fetched.persistence,
             failing_since,
             renewal_paused_until: None,
         }
@@ -435,14 +465,40 @@ mod tests {
                 ("unknown", "elsewhere", 1),
             );
         }
-        check(429, text, RobotsBodyType::Other, ("unknown", "limited", 1));
+        check(429, text, RobotsBodyType::Other, ("unknown", "limited", 0));
         for status in [304, 500, 502, 503, 599, 600, 999] {
             check(
                 status,
                 text,
                 RobotsBodyType::Other,
-                ("unknown", "server_error", 1),
+                ("unknown", "server_error", 0),
             );
+        }
+    }
+
+    #[test]
+    fn a_momentary_failure_is_tried_again_within_seconds_while_nothing_is_known() {
+        let (clock, control) = crate::clock::TestClock::manual();
+        for (outcome, momentary, expected) in [
+            (RobotsFetchOutcome::ServerError, true, [2, 3, 10, 60, 120]),
+            (RobotsFetchOutcome::Timeout, true, [2, 3, 10, 60, 120]),
+            (RobotsFetchOutcome::Tls, false, [60, 120, 300, 900, 3_600]),
+            (
+                RobotsFetchOutcome::Refused,
+                false,
+                [60, 120, 300, 900, 3_600],
+            ),
+        ] {
+            let mut known = None;
+            for seconds in expected {
+                let fetched = RobotsFetchResult::failed(outcome);
+                let state = RobotsState::from_fetch(known.as_ref(), &fetched, clock.now());
+                assert_eq!(state.fails_momentarily(), momentary, "{outcome:?}");
+                let delay = Duration::from_secs(seconds);
+                assert_eq!(state.fresh_until() - clock.now(), delay, "{outcome:?}");
+                control.advance(delay);
+                known = Some(Arc::new(state));
+            }
         }
     }
 
@@ -544,7 +600,7 @@ mod tests {
         );
         assert_eq!(
             describe(&failed),
-            ("unknown", "timeout", 1),
+            ("unknown", "timeout", 0),
             "it has not failed for 30 days"
         );
         assert!(failed.stale().is_none() && failed.validators().is_none());

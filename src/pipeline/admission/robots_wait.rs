@@ -1,0 +1,124 @@
+//! Requests that are held because nothing is known of their host's robots.txt: the fetch has failed, and is tried again.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{AdmissionQueue, Arrival};
+use crate::model::crawler::Crawler;
+
+/// A request that waits for its host's robots.txt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RobotsWaitRequest<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) crawler: &'a Crawler,
+    /// The URL.
+    pub(crate) resource: &'a str,
+    /// The time at which it began to wait, if it has not been held before.
+    pub(crate) since: Instant,
+    /// The maximum wait, counted from its arrival.
+    pub(crate) max_wait: Duration,
+}
+
+/// The cause of the end of a wait, if robots.txt is still unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RobotsWaitEnd {
+    /// The request may not wait for so long, or too many are waiting already.
+    TimedOut,
+    /// The proxy is shutting down.
+    ShuttingDown,
+}
+
+impl AdmissionQueue {
+    /// Holds a request until `at`, the time of the next fetch. If it may not wait until then, it does not wait at all,
+    /// since nothing can change before.
+    pub(crate) async fn wait_for_robots_attempt(
+        &self,
+        request: &RobotsWaitRequest<'_>,
+        arrival: &mut Option<Arrival>,
+        at: Instant,
+    ) -> Result<(), RobotsWaitEnd> {
+        let wait = at.saturating_duration_since(self.clock.now());
+        if wait < self.remaining_robots_wait(request, *arrival) {
+            let sleep = tokio::time::sleep(wait);
+            return self.wait_for_robots(request, arrival, sleep).await;
+        }
+        if let Some(arrival) = *arrival {
+            self.keep_ticket(request, arrival);
+        }
+        Err(self.robots_wait_end())
+    }
+
+    /// Holds a request until `event`. One that is refused and sent again keeps its ticket.
+    pub(crate) async fn wait_for_robots<T>(
+        &self,
+        request: &RobotsWaitRequest<'_>,
+        arrival: &mut Option<Arrival>,
+        event: impl Future<Output = T>,
+    ) -> Result<T, RobotsWaitEnd> {
+        let ticket_key = self
+            .returning_tickets
+            .key(request.crawler, request.resource);
+        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, request.since));
+        let remaining = self.remaining_robots_wait(request, Some(arrival));
+        let result = self.hold_for_robots(request, remaining, event).await;
+        if result.is_err() {
+            self.keep_ticket(request, arrival);
+        }
+        result
+    }
+
+    /// Returns the rest of a host's backoff.
+    pub(crate) fn backoff_remaining(&self, name: &str) -> Duration {
+        let snapshot = self.store.host_snapshot(name, self.clock.now());
+        let backoff = snapshot.and_then(|snapshot| snapshot.backoff);
+        backoff.map_or(Duration::ZERO, |(remaining, _)| remaining)
+    }
+
+    async fn hold_for_robots<T>(
+        &self,
+        request: &RobotsWaitRequest<'_>,
+        remaining: Duration,
+        event: impl Future<Output = T>,
+    ) -> Result<T, RobotsWaitEnd> {
+        let Some(held) = self.robots_waits.join(request.host, request.crawler) else {
+            return Err(self.robots_wait_end());
+        };
+        // Checked after joining, since those that join later are not woken.
+        if self.closed.load(Ordering::SeqCst) {
+            return held.finish(Err(RobotsWaitEnd::ShuttingDown));
+        }
+        let result = tokio::select! {
+            biased;
+            value = event => Ok(value),
+            () = held.notified() => Err(RobotsWaitEnd::ShuttingDown),
+            () = tokio::time::sleep(remaining) => Err(RobotsWaitEnd::TimedOut),
+        };
+        held.finish(result)
+    }
+
+    fn remaining_robots_wait(
+        &self,
+        request: &RobotsWaitRequest<'_>,
+        arrival: Option<Arrival>,
+    ) -> Duration {
+        let since = arrival.map_or(request.since, |arrival| arrival.at);
+        let waited = self.clock.now().saturating_duration_since(since);
+        request.max_wait.saturating_sub(waited)
+    }
+
+    fn robots_wait_end(&self) -> RobotsWaitEnd {
+        if self.closed.load(Ordering::SeqCst) {
+            RobotsWaitEnd::ShuttingDown
+        } else {
+            RobotsWaitEnd::TimedOut
+        }
+    }
+
+    fn keep_ticket(&self, request: &RobotsWaitRequest<'_>, arrival: Arrival) {
+        let key = self
+            .returning_tickets
+            .key(request.crawler, request.resource);
+        self.returning_tickets
+            .insert(key, arrival.ticket, self.clock.now());
+    }
+}
