@@ -113,6 +113,19 @@ pub struct AdmissionRefusal {
     pub reason: Reason,
     /// The time for `Retry-After`, in whole seconds.
     pub retry_after: Duration,
+    /// The load of the limiter, if that is the cause.
+    pub load: Option<LimiterLoad>,
+}
+
+/// The pace of a limiter, and the requests that wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimiterLoad {
+    /// The average time between two requests.
+    pub interval: Duration,
+    /// The maximum number of requests in flight.
+    pub concurrency: u32,
+    /// The number of other requests that wait.
+    pub waiting: usize,
 }
 
 impl AdmissionQueue {
@@ -172,7 +185,7 @@ impl AdmissionQueue {
             match self.acquire_from_store(request.key, &request.pace, now) {
                 PaceDecision::Granted(slot) => return Ok(slot),
                 PaceDecision::Wait(wait) if request.overflow == Overflow::Refuse => {
-                    return Err(refusal_for_wait(wait, 0, request));
+                    return Err(self.refusal_for_wait(wait, 0, 0, request));
                 }
                 PaceDecision::Wait(_) => {}
             }
@@ -347,7 +360,8 @@ impl AdmissionQueue {
             .queues
             .last_wait(request.key, self.clock.now())
             .unwrap_or(NO_WAIT);
-        refusal_for_wait(wait, position.count_ahead(), request)
+        let others = self.queues.len_for(request.key).saturating_sub(1);
+        self.refusal_for_wait(wait, position.count_ahead(), others, request)
     }
 
     /// Refuses a request that would have to overtake others.
@@ -360,12 +374,44 @@ impl AdmissionQueue {
             .queues
             .last_wait(request.key, self.clock.now())
             .unwrap_or(NO_WAIT);
-        refusal_for_wait(
-            wait,
-            self.queues
-                .count_ahead_of_new(request.key, request.crawler, rank.class),
-            request,
-        )
+        let ahead = self
+            .queues
+            .count_ahead_of_new(request.key, request.crawler, rank.class);
+        let others = self.queues.len_for(request.key);
+        self.refusal_for_wait(wait, ahead, others, request)
+    }
+
+    fn refusal_for_wait(
+        &self,
+        wait: PaceWait,
+        ahead: usize,
+        others: usize,
+        request: &AdmissionRequest<'_>,
+    ) -> AdmissionRefusal {
+        let (reason, load) = match wait.cause {
+            WaitCause::Time | WaitCause::Slots => {
+                (Reason::RateLimited, Some(self.load(request, others)))
+            }
+            WaitCause::Backoff | WaitCause::Probe => (Reason::HostBackoff, None),
+        };
+        AdmissionRefusal {
+            reason,
+            retry_after: retry_after::estimate_retry_after(wait, ahead, &request.pace),
+            load,
+        }
+    }
+
+    fn load(&self, request: &AdmissionRequest<'_>, waiting: usize) -> LimiterLoad {
+        let adapted = self
+            .store
+            .host_snapshot(request.key.name, self.clock.now())
+            .map_or(Duration::ZERO, |snapshot| snapshot.delay);
+        LimiterLoad {
+            // The delay may have adapted to the host's latency.
+            interval: request.pace.interval().max(adapted),
+            concurrency: request.pace.concurrency,
+            waiting,
+        }
     }
 
     fn refuse_full(&self, request: &AdmissionRequest<'_>, rank: QueueRank) -> AdmissionRefusal {
@@ -385,22 +431,8 @@ const NO_WAIT: PaceWait = PaceWait {
 const SHUTTING_DOWN: AdmissionRefusal = AdmissionRefusal {
     reason: Reason::ShuttingDown,
     retry_after: Duration::from_secs(5),
+    load: None,
 };
-
-fn refusal_for_wait(
-    wait: PaceWait,
-    ahead: usize,
-    request: &AdmissionRequest<'_>,
-) -> AdmissionRefusal {
-    let reason = match wait.cause {
-        WaitCause::Time | WaitCause::Slots => Reason::RateLimited,
-        WaitCause::Backoff | WaitCause::Probe => Reason::HostBackoff,
-    };
-    AdmissionRefusal {
-        reason,
-        retry_after: retry_after::estimate_retry_after(wait, ahead, &request.pace),
-    }
-}
 
 /// A request in a queue. If it is dropped before its wait has ended, the client has left.
 struct AdmissionWait<'h> {

@@ -1,5 +1,6 @@
 //! Pace: the last stage before the origin, which waits as long as the policy's politeness requires.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::pacing::pace::{HostPace, Jitter, MAX_WAIT, RateLimit, RequestKind};
 use crate::pacing::queue::{QueueRank, WaitOrder};
 use crate::pacing::schedule::ScheduleLimits;
 use crate::pipeline::admission::{
-    AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, WaitTerms,
+    AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, LimiterLoad, WaitTerms,
 };
 use crate::pipeline::destination::AddressList;
 use crate::pipeline::evaluation::Evaluation;
@@ -170,7 +171,8 @@ async fn acquire_slot_in_turn<S: SlotRequester>(
         let slot = subject
             .acquire_slot(addresses, admission, arrival, terms)
             .await;
-        let slot = slot.map_err(|refused| evaluation.refuse(refusal(refused)))?;
+        let slot =
+            slot.map_err(|refused| evaluation.refuse(refusal(refused, requester.max_wait())))?;
         if arrival.is_none() {
             return Ok(slot);
         }
@@ -423,9 +425,34 @@ fn effective_max_wait(
         .min(MAX_WAIT)
 }
 
-fn refusal(refusal: AdmissionRefusal) -> Refusal {
+fn refusal(refusal: AdmissionRefusal, max_wait: Duration) -> Refusal {
     Refusal {
         retry_after: Some(refusal.retry_after),
+        detail: refusal
+            .load
+            .map(|load| Cow::Owned(load_text(load, max_wait))),
         ..Refusal::new(refusal.reason, Stage::Pace)
     }
+}
+
+/// Formats `the host gets a request every 1.25 s, 30 others wait for it, and 16 fit into the 20 s for which one is held`.
+fn load_text(load: LimiterLoad, max_wait: Duration) -> String {
+    let LimiterLoad {
+        interval,
+        concurrency,
+        waiting,
+    } = load;
+    let seconds = |time: Duration| time.as_millis() as f64 / 1_000.0;
+    if interval.as_millis() == 0 {
+        return format!(
+            "the host gets at most {concurrency} at once, and {waiting} others wait for it"
+        );
+    }
+    let fitting = max_wait.as_millis() / interval.as_millis();
+    format!(
+        "the host gets a request every {} s, {waiting} others wait for it, and {fitting} fit into the {} s for which one \
+         is held",
+        seconds(interval),
+        seconds(max_wait)
+    )
 }

@@ -452,3 +452,59 @@ async fn every_request_of_a_crowd_ends() {
         assert_eq!(bench.metric(gauge), 0.0, "{gauge}");
     }
 }
+
+/// The numbers by which an operator sees why a burst loses requests.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_the_pace_names_the_pace_the_queue_and_the_requests_that_fit() {
+    for (politeness, burst, expected) in [
+        (
+            "{ delay: 2s, jitter: 1.0..1.5, max_hold: 10s }",
+            20,
+            "the host gets a request every 2.5 s, ",
+        ),
+        (
+            "{ delay: 0s, concurrency: 1, max_hold: 10s }",
+            2,
+            "the host gets at most 1 at once, and 0 others wait for it",
+        ),
+    ] {
+        let bench = pipeline_on_runtime_clock(politeness);
+        let (slot, _) = bench.ask("http://a.test/").await.admitted();
+        slot.record_sent();
+        let waiting: Vec<_> = (1..burst).map(|_| bench.start("http://a.test/x")).collect();
+        let mut details = vec![];
+        for one in waiting {
+            match one.await.unwrap().outcome {
+                Ok(slot) => slot.record_sent(),
+                Err(refusal) => {
+                    assert_eq!(refusal.reason, Reason::RateLimited);
+                    details.push(refusal.detail.unwrap().into_owned());
+                }
+            }
+        }
+        let first = details.iter().max().unwrap();
+        assert!(first.starts_with(expected), "{details:?}");
+        if burst > 2 {
+            assert!(
+                first.ends_with(
+                    " others wait for it, and 4 fit into the 10 s for which one is held"
+                ),
+                "{details:?}"
+            );
+        }
+        drop(slot);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_wait_learns_the_pace_too() {
+    let bench = pipeline("{ delay: 10s, jitter: none, max_hold: 20s, overflow: refuse }");
+    bench.pass("http://a.test/1").await;
+    let refusal = bench.ask("http://a.test/2").await.outcome.unwrap_err();
+    assert_eq!(
+        refusal.detail.as_deref(),
+        Some(
+            "the host gets a request every 10 s, 0 others wait for it, and 2 fit into the 20 s for which one is held"
+        )
+    );
+}
