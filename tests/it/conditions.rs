@@ -166,6 +166,53 @@ fn shortcuts() {
     ]);
 }
 
+/// The forms that Heritrix reads: a formal SURT, a host, or a URL up to its last slash, each with or without a `+`.
+#[test]
+fn surts_in_the_forms_of_heritrix() {
+    check(&[
+        ("{ surt: '+uk' }", "http://www.example.co.uk/", true),
+        ("{ surt: '+uk' }", "http://www.example.ukx/", false),
+        ("{ surt: 'uk' }", "http://www.example.uk/", true),
+        ("{ surt: '+http://(uk,' }", "https://www.example.uk/", true),
+        (
+            "{ surt: 'http://www.h.test' }",
+            "http://a.www.h.test/",
+            true,
+        ),
+        (
+            "{ surt: 'http://www.h.test/' }",
+            "http://www.h.test/x",
+            true,
+        ),
+        (
+            "{ surt: 'http://www.h.test/' }",
+            "http://a.www.h.test/",
+            false,
+        ),
+        (
+            "{ surt: '+https://www.H.test/A/' }",
+            "http://www.h.test/A/b",
+            true,
+        ),
+        (
+            "{ surt: '+https://www.H.test/A/' }",
+            "http://www.h.test/b",
+            false,
+        ),
+        ("{ surt: 'h.test/a/b?c' }", "http://h.test/a/x", true),
+        ("{ surt: 'h.test:8080/' }", "http://h.test:8080/", true),
+        ("{ surt: 'h.test:8080/' }", "http://h.test/", false),
+        (
+            "{ surt: 'http://(192.0.2.7)/a' }",
+            "http://192.0.2.7/ab",
+            true,
+        ),
+        ("{ surt: '192.0.2.7' }", "http://192.0.2.7/", true),
+        ("{ surt: 'http://[::1]/' }", "http://[::1]/", true),
+        ("{ surt: 'de,bücher,' }", "http://a.xn--bcher-kva.de/", true),
+    ]);
+}
+
 #[test]
 fn boolean_forms() {
     check(&[

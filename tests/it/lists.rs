@@ -64,6 +64,31 @@ const KINDS: &[ListRow] = &[
         &["http://example.org/", "http://examples.com/"],
     ),
     (
+        "surts",
+        "{ in: l }",
+        "\u{feff}# a file of Heritrix\n+uk # a whole domain\n+http://(com,example,\n+www.example.org\n\
+         http://www.example.edu/path1/\nhttps://www.example.net/a/page.html\n+http://(192.0.2.7)/\nbücher.example\n",
+        &[
+            "http://www.example.co.uk/x",
+            "https://a.example.com:8080/",
+            "http://www.example.org/",
+            "http://a.www.example.org/",
+            "https://www.example.edu/path1/a",
+            "http://www.example.net/a/other.html",
+            "http://192.0.2.7/x",
+            "http://a.xn--bcher-kva.example/",
+        ],
+        &[
+            "http://ukx.example/",
+            "http://www.example.ukx/",
+            "http://example.org/",
+            "http://www.example.edu/path1",
+            "http://a.www.example.edu/path1/",
+            "http://www.example.net/b",
+            "http://7.2.0.192/",
+        ],
+    ),
+    (
         "values",
         "{ path: { in: l } }",
         "/a\n/b#c\n",

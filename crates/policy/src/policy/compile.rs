@@ -17,6 +17,7 @@ mod replacements;
 mod rules;
 mod spaces;
 mod stages;
+mod surt;
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::{Problems, SourceTexts};

@@ -2,7 +2,7 @@
 //!
 //! The values are in canonical form already: `compile` converts them to the form of the fields.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 use regex::Regex;
@@ -212,8 +212,8 @@ fn count_params(query: &str) -> u64 {
 /// Returns the SURT form of a URL without its scheme: `http://www.example.com/a` gives
 /// `com,example,www,)/a`.
 ///
-/// The port of an authority follows its labels, `com,example,:8080)/`, as the Internet Archive
-/// writes it.
+/// As the Internet Archive writes them, an address keeps its order, `192.0.2.7)/`, and the port of an
+/// authority follows its labels, `com,example,:8080)/`.
 pub fn to_surt(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let slash = rest.find('/').unwrap_or(rest.len());
@@ -222,7 +222,12 @@ pub fn to_surt(url: &str) -> Option<String> {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (authority, None),
     };
-    let mut form: String = host.rsplit('.').flat_map(|label| [label, ","]).collect();
+    let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok();
+    let mut form: String = if is_address {
+        host.to_owned()
+    } else {
+        host.rsplit('.').flat_map(|label| [label, ","]).collect()
+    };
     if let Some(port) = port {
         form.push(':');
         form.push_str(port);
@@ -333,6 +338,7 @@ mod tests {
             to_surt("http://example.com:8080/").unwrap(),
             "com,example,:8080)/"
         );
-        assert_eq!(to_surt("http://[::1]/").unwrap(), "[::1],)/");
+        assert_eq!(to_surt("http://192.0.2.7/").unwrap(), "192.0.2.7)/");
+        assert_eq!(to_surt("http://[::1]:81/").unwrap(), "[::1]:81)/");
     }
 }

@@ -268,7 +268,7 @@ fn split_authority(url: &str) -> Option<(&str, &str)> {
     url.split_at_checked(length.map_or(url.len(), |length| authority + length))
 }
 
-fn push_path_and_query(escaped: &mut EscapedText, text: &str) {
+pub(super) fn push_path_and_query(escaped: &mut EscapedText, text: &str) {
     let (path, query) = text
         .split_once('?')
         .map_or((text, None), |(path, query)| (path, Some(query)));
@@ -367,36 +367,6 @@ fn directory(text: &str) -> Result<EscapedText, InvalidValue> {
     Ok(escaped)
 }
 
-/// Converts the beginning of a SURT, without its scheme: `http://(COM,Example,)/A` becomes
-/// `com,example,)/A`.
-pub(super) fn surt_prefix(text: &str) -> Result<String, InvalidValue> {
-    let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
-    let bare = bare.strip_prefix('(').unwrap_or(bare);
-    let (host, path) = bare
-        .split_once(')')
-        .map_or((bare, None), |(host, path)| (host, Some(path)));
-    if host.is_empty() || host.contains(['/', '(', '?']) {
-        return Err(InvalidValue::with_help(
-            "not a SURT",
-            "written like com,example, or com,example,)/path",
-        ));
-    }
-    if host.contains('.') && !host.contains(',') {
-        let turned: Vec<&str> = host.rsplit('.').collect();
-        return Err(InvalidValue::with_help(
-            "a SURT has the labels of its host in reverse order",
-            format!("write {},)/", turned.join(",")),
-        ));
-    }
-    let mut escaped = EscapedText::default();
-    escaped.push(&host.to_ascii_lowercase());
-    if let Some(path) = path {
-        escaped.push(")");
-        push_path_and_query(&mut escaped, path);
-    }
-    Ok(escaped.text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,23 +460,5 @@ mod tests {
             let texts: Vec<String> = prefixes.into_iter().map(|prefix| prefix.text).collect();
             assert_eq!(texts, expected);
         }
-    }
-
-    #[test]
-    fn surts_lose_their_scheme() {
-        for (text, expected) in [
-            ("com,example,)/a b", "com,example,)/a%20b"),
-            ("http://(COM,Example,)/A", "com,example,)/A"),
-            ("com,example", "com,example"),
-        ] {
-            assert_eq!(surt_prefix(text).unwrap(), expected);
-        }
-        assert!(
-            surt_prefix("www.example.com")
-                .unwrap_err()
-                .help
-                .unwrap()
-                .contains("com,example,www,)/")
-        );
     }
 }

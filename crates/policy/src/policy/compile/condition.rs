@@ -23,6 +23,7 @@ use super::canonical::{self, InvalidValue};
 use super::escape::EscapedText;
 use super::lists::ListTable;
 use super::regex::{self, PatternError};
+use super::surt;
 
 /// Compiles conditions one at a time.
 pub(super) struct ConditionCompiler<'a> {
@@ -159,7 +160,7 @@ impl ConditionCompiler<'_> {
                 CompiledText::Plain(sites.into_iter().map(|site| site.text.into()).collect())
             }),
             TextTestKind::Surt => {
-                canonical::surt_prefix(text).map(|surt| CompiledText::Plain(vec![surt.into()]))
+                surt::surt_prefix(text).map(|surt| CompiledText::Plain(vec![surt.into()]))
             }
             TextTestKind::Exact
             | TextTestKind::Prefix

@@ -14,6 +14,7 @@ use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems};
 
 use super::canonical::{self, InvalidValue};
 use super::condition::{parse_network, value_problem};
+use super::surt;
 
 /// The maximum number of invalid items of one list that are reported one by one.
 const MAX_REPORTED: usize = 20;
@@ -184,7 +185,7 @@ fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue
         ListKind::Domains | ListKind::Hosts => canonical::whole_host(text)?.into(),
         ListKind::Urls => canonical::whole_url(text)?.text.into(),
         ListKind::UrlPrefixes => canonical::url_prefix(text).text.into(),
-        ListKind::Surts => canonical::surt_prefix(text)?.into(),
+        ListKind::Surts => surt::surt_prefix(text)?.into(),
         ListKind::Addresses | ListKind::Values => text.into(),
     })
 }

@@ -53,9 +53,10 @@ pub(crate) struct ListFileItem<'t> {
     pub(crate) indent: usize,
 }
 
-/// Returns the items of a list file, without empty lines and comments. A comment begins with a `#`
-/// at the beginning of the line or after white space.
+/// Returns the items of a list file, without a byte order mark, empty lines and comments. A comment
+/// begins with a `#` at the beginning of the line or after white space.
 pub(crate) fn items(text: &str) -> impl Iterator<Item = ListFileItem<'_>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines().zip(1..).filter_map(|(line, number)| {
         let content = strip_comment(line);
         let item = content.trim();

@@ -2,6 +2,7 @@
 //! author intended.
 
 use crate::diagnostics::problem::Problem;
+use crate::policy::compile::surt;
 use crate::policy::fact::FetchDest;
 use crate::policy::field::Field;
 use crate::policy::source::tree::{LocatedText, TextTestKind};
@@ -25,6 +26,7 @@ pub(super) fn value_warnings(
         matches_nothing,
         uppercase_host_warning(field, kind, value),
         open_host_prefix_warning(field, kind, value),
+        dropped_segment_warning(kind, value),
         if kind == TextTestKind::Regex {
             unescaped_warning(value)
         } else {
@@ -168,7 +170,7 @@ fn uppercase_host_warning(
         (Field::AuthorityPathQuery, TextTestKind::Exact | TextTestKind::Prefix) => {
             text.split(['/', '?']).next()?
         }
-        (Field::Url, TextTestKind::Surt) => text.split(')').next()?,
+        (Field::Url, TextTestKind::Surt) => surt::written_host(text),
         (Field::Url, _) => text.split_once("://")?.1.split(['/', '?']).next()?,
         _ => return None,
     };
@@ -207,6 +209,19 @@ fn open_host_prefix_warning(
             .with_found(text)
             .with_help(format!("write {text}/ for one host, or `domain: …`"))
     })
+}
+
+/// Warns of URLs in `surt` that end in the middle of a path.
+fn dropped_segment_warning(kind: TextTestKind, value: &LocatedText) -> Option<Problem> {
+    if kind != TextTestKind::Surt || !surt::drops_last_segment(&value.value) {
+        return None;
+    }
+    let problem = Problem::warning(
+        &value.place,
+        "of a URL, `surt` compares only what is before the last slash, as Heritrix does",
+    );
+    let help = "end it with `/`, or use `url_prefix`";
+    Some(problem.with_found(&*value.value).with_help(help))
 }
 
 /// Warns of an unescaped `.`, `+` or `?` in what is probably a host, a file name or a media type.
