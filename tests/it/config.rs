@@ -507,7 +507,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "profile: scapy",
-        "c.yaml:1:10: error: not an allowed value; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex, httpx, newspaper, lychee; did you mean `scrapy`?",
+        "c.yaml:1:10: error: not an allowed value; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex, cloudview, httpx, newspaper, lychee; did you mean `scrapy`?",
     ),
     (
         "tls: { ca: [] }",

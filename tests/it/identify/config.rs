@@ -79,7 +79,7 @@ const MISTAKES: [(&str, &str); 20] = [
     (
         "crawlers: [{ name: a, sources: [10.0.0.1], profile: scapy }]",
         "c.yaml:1:53: error: not an allowed value; found `scapy`; allowed: generic, \
-             strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex, httpx, newspaper, lychee; \
+             strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex, cloudview, httpx, newspaper, lychee; \
              did you mean `scrapy`?",
     ),
     (

@@ -37,6 +37,11 @@ fn each_error_is_one_of_the_two_kinds() {
         ("/closed-x", 502, "temporary", CrawlStatus::Error),
         ("/garbage-x", 502, "permanent", CrawlStatus::Error),
         ("/fine-x", 302, "", CrawlStatus::Accepted),
+        // They answer the request's own headers.
+        ("/406-x", 406, "", CrawlStatus::BadStatus),
+        ("/412-x", 412, "", CrawlStatus::BadStatus),
+        ("/416-x", 416, "", CrawlStatus::BadStatus),
+        ("/417-x", 417, "", CrawlStatus::BadStatus),
     ] {
         // Each request in its own hour: a failing origin gets a rest.
         bench.manual_clock.advance(super::HOUR);

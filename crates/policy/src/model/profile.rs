@@ -31,6 +31,8 @@ pub enum Profile {
     StormCrawler,
     /// Norconex, where 404 deletes and 304 keeps.
     Norconex,
+    /// Exalead CloudView, where 503 with `Retry-After` keeps and every other 4xx and 5xx deletes.
+    CloudView,
     /// Python's httpx, which times out after 5 s.
     Httpx,
     /// newspaper, which times out after 7 s.
@@ -59,7 +61,7 @@ pub enum WireResponse {
 
 impl Profile {
     /// All profiles, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Generic,
         Self::StrictHttp,
         Self::Scrapy,
@@ -70,6 +72,7 @@ impl Profile {
         Self::Nutch,
         Self::StormCrawler,
         Self::Norconex,
+        Self::CloudView,
         Self::Httpx,
         Self::Newspaper,
         Self::Lychee,
@@ -88,6 +91,7 @@ impl Profile {
             Self::Nutch => "nutch",
             Self::StormCrawler => "stormcrawler",
             Self::Norconex => "norconex",
+            Self::CloudView => "cloudview",
             Self::Httpx => "httpx",
             Self::Newspaper => "newspaper",
             Self::Lychee => "lychee",
@@ -137,7 +141,7 @@ impl Profile {
         let seconds = match self {
             Self::Scrapy => 60,
             Self::Browsertrix => 25,
-            Self::Generic | Self::StrictHttp | Self::Warcprox => 20,
+            Self::Generic | Self::StrictHttp | Self::Warcprox | Self::CloudView => 20,
             Self::Crawlee | Self::Norconex | Self::Lychee => 15,
             Self::Heritrix => 10,
             Self::Nutch | Self::StormCrawler | Self::Newspaper => 5,
@@ -150,7 +154,7 @@ impl Profile {
     /// it fetches the pages of a host one after the other by default.
     pub fn usual_requests_per_host(self) -> u32 {
         match self {
-            Self::Heritrix | Self::Nutch | Self::StormCrawler => 1,
+            Self::Heritrix | Self::Nutch | Self::StormCrawler | Self::CloudView => 1,
             Self::Generic
             | Self::StrictHttp
             | Self::Scrapy
@@ -180,7 +184,8 @@ impl Profile {
             | Self::StrictHttp
             | Self::Browsertrix
             | Self::Warcprox
-            | Self::Heritrix => None,
+            | Self::Heritrix
+            | Self::CloudView => None,
         }
     }
 
@@ -198,6 +203,7 @@ impl Profile {
             Self::Nutch => row(410, 410, [304, 304], Status(503)),
             Self::StormCrawler => row(451, 410, [304, 304], Status(503)),
             Self::Norconex => row(451, 404, [304, 304], Status(503)),
+            Self::CloudView => row(451, 404, [304, 503], Status(503)),
         }
     }
 }
@@ -281,6 +287,22 @@ mod tests {
         ] {
             let hold = Profile::from_user_agent(agent.as_bytes()).max_hold();
             assert!(hold < Duration::from_secs(timeout), "{agent}: {hold:?}");
+        }
+    }
+
+    /// Of all answers to a request without conditions, only a 503 keeps a document in CloudView's index.
+    #[test]
+    fn cloudview_deletes_only_what_is_denied_or_gone() {
+        for (intent, [conditional, plain]) in [
+            (Intent::Deny, [451, 451]),
+            (Intent::Gone, [404, 404]),
+            (Intent::Keep, [304, 503]),
+            (Intent::Later, [503, 503]),
+        ] {
+            for (asked, status) in [(Conditional::Yes, conditional), (Conditional::No, plain)] {
+                let wire = Profile::CloudView.wire_response(intent, asked);
+                assert_eq!(wire, WireResponse::Status(status), "{intent:?} {asked:?}");
+            }
         }
     }
 
