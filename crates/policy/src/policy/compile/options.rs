@@ -138,11 +138,13 @@ impl OptionCompiler {
                     .with_found(&*option.path);
                 problems.push(problem.with_help("remove one of them"));
             }
-            check_stage(option, placement, problems);
-            all.push(Assignment {
-                index,
-                value: option.value.clone(),
-            });
+            match option_timing(option, placement, problems) {
+                OptionTiming::InTime => all.push(Assignment {
+                    index,
+                    value: option.value.clone(),
+                }),
+                OptionTiming::TooLate => {}
+            }
         }
         all.into()
     }
@@ -299,14 +301,25 @@ impl OptionCompiler {
     }
 }
 
-/// Reports an option that takes effect before the rule that sets it runs.
-fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut Problems) {
+/// The time at which a rule sets an option.
+enum OptionTiming {
+    InTime,
+    /// The option has taken effect. It keeps its value, which decisions and `explain` show.
+    TooLate,
+}
+
+/// Determines whether a rule sets an option before it takes effect, and reports one that does not.
+fn option_timing(
+    option: &SourceOption,
+    placement: &RulePlacement,
+    problems: &mut Problems,
+) -> OptionTiming {
     let (path, deadline) = if let Some((_, spec)) = schema::find_spec(&option.path) {
         (spec.path, spec.deadline)
     } else if let Some((map, _)) = schema::split_open_key(&option.path) {
         (map.path, map.deadline)
     } else {
-        return;
+        return OptionTiming::InTime;
     };
     match deadline {
         OptionDeadline::Connect if !placement.host_only => {
@@ -315,6 +328,7 @@ fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut 
                  that stops before it, depends on other facts"
             );
             problems.push(Problem::error(&option.place, message));
+            OptionTiming::TooLate
         }
         OptionDeadline::Until(stage) if placement.with_headers.latest > stage => {
             let message = format!(
@@ -323,8 +337,9 @@ fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut 
                 placement.with_headers.latest.as_str()
             );
             problems.push(Problem::warning(&option.place, message));
+            OptionTiming::TooLate
         }
-        OptionDeadline::Connect | OptionDeadline::Until(_) => {}
+        OptionDeadline::Connect | OptionDeadline::Until(_) => OptionTiming::InTime,
     }
 }
 

@@ -86,8 +86,11 @@ fn build_group(
     let assign: Box<[Assignment]> = options.assignments(group, placement, problems);
     // In a `match: first` list an empty group has an effect: it keeps later rules from being
     // processed.
-    let idle =
-        assign.is_empty() && !group.stop && group.rules.is_empty() && !placement.in_first_match;
+    let idle = assign.is_empty()
+        && group.set.is_empty()
+        && !group.stop
+        && group.rules.is_empty()
+        && !placement.in_first_match;
     // The reported part may be what the group was meant to do.
     if idle && !problems.has_errors_in(draft.source.name()) {
         let problem = Problem::warning(&draft.source.place, "the group has no effect");

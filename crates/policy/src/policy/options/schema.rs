@@ -108,7 +108,7 @@ pub struct OpenMap {
 pub const OPEN_MAPS: [OpenMap; 2] = [
     OpenMap {
         path: META,
-        deadline: OptionDeadline::Until(PolicyStage::Response),
+        deadline: OptionDeadline::Until(PolicyStage::Document),
         max_keys: 64,
         description: "Names and values of Crawl-Meta headers of the response.",
     },

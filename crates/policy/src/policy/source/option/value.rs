@@ -107,7 +107,21 @@ const PRIORITIES: [(&str, &str); 5] = [
     ("lowest", "2"),
 ];
 
+/// WebCopy's words for priorities, and the words that they mean here.
+const WEBCOPY_PRIORITIES: [(&str, &str); 2] = [("high", "highest"), ("low", "lowest")];
+
 fn read_priority(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let webcopy = node.spelling().and_then(|given| {
+        WEBCOPY_PRIORITIES
+            .iter()
+            .find(|(theirs, _)| given.eq_ignore_ascii_case(theirs))
+    });
+    if let Some((theirs, ours)) = webcopy {
+        let words = PRIORITIES.map(|(word, _)| word).join(", ");
+        let help = format!("write {ours}, if this is WebCopy's `{theirs}`; allowed: {words}");
+        problems.push(wrong_type(node, "not an allowed value").with_help(help));
+        return None;
+    }
     let (word, _) = read::word(
         node,
         &PRIORITIES.map(|(word, _)| word),
