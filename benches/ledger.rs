@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    DeliveredDocument, ObservationOutcome, ObservedResponse, UrlObservation,
+    DeliveredDocument, ObservationOutcome, ObservedResponse, RefusalRecording, UrlObservation,
 };
 use crawlgate::ledger::record::{DocumentValidators, UnixMillis};
 use crawlgate::model::crawl_status::CrawlStatus;
@@ -164,6 +164,7 @@ fn ledger_update(n: u64) -> LedgerUpdate {
         code: None,
         failure: None,
         document: Some(document),
+        recording: RefusalRecording::Keep,
     });
     let observation = UrlObservation {
         at: UnixMillis(1_767_225_600_000 + n),

@@ -1,6 +1,6 @@
 //! The enforcement of `index: false` and `follow: false` beyond the header (options `enforce_index`, `enforce_follow`):
 //! what is changed in a document for crawlers that do not read `X-Robots-Tag`. Each level includes those before it:
-//! `strip` also adds the meta element.
+//! `strip` also adds the meta element. `noindex: links` and `duplicate: links` are `index: false` with `strip`.
 
 use http::response::Parts;
 
@@ -30,7 +30,7 @@ impl RewriteNeed {
         let index = may_be_off(policy, schema::INDEX) && may_rewrite(policy, schema::ENFORCE_INDEX);
         let follow =
             may_be_off(policy, schema::FOLLOW) && may_rewrite(policy, schema::ENFORCE_FOLLOW);
-        if index || follow {
+        if index || follow || policy.ever_gives_links() {
             Self::Possible
         } else {
             Self::Never

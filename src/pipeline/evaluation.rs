@@ -19,6 +19,7 @@ use crate::policy::decide::{Cause, ContentTags, Decision, Verdict};
 use crate::policy::fact::{
     DocumentFacts, Fact, Facts, LedgerPresence, ResponseFacts, UsagePreference,
 };
+use crate::policy::options::checks::LinksOnly;
 use crate::policy::options::robots::robots_agent;
 use crate::policy::options::timeouts::{BodyTimeouts, OriginTimeouts};
 use crate::policy::options::{checks, schema};
@@ -67,8 +68,10 @@ pub struct RequestFindings {
     usage: Box<[RobotsUsageStatement]>,
     /// The ledger's entry of the URL, if the policy depends on it.
     ledger_entry: Option<LedgerEntry>,
-    /// The findings of options with the value `tag` in the response.
+    /// The findings of options with the value `tag` or `links` in the response.
     tags: Option<Box<ContentTags>>,
+    /// The tag of a document that another URL has as well.
+    duplicate_tag: Option<HeaderValue>,
 }
 
 /// The trail and the decision after a stage.
@@ -300,7 +303,22 @@ impl Evaluation {
         }
     }
 
-    /// Evaluates a stage after the origin, and what options with the value `tag` find.
+    /// Adds that another URL has the document, which is passed on with this tag.
+    pub(crate) fn add_duplicate_tag(&mut self, tag: Option<HeaderValue>) {
+        self.findings.duplicate_tag = tag;
+    }
+
+    /// Withholds everything but the links of the document. Returns `false` if it has no links to give.
+    pub(crate) fn withhold_text(&mut self, check: LinksOnly) -> bool {
+        self.trail.withhold_text(check)
+    }
+
+    /// Returns the check because of which only the links of the document are passed on.
+    pub fn links_only(&self) -> Option<LinksOnly> {
+        self.trail.links_only()
+    }
+
+    /// Evaluates a stage after the origin, and what options with the value `tag` or `links` find.
     pub(crate) fn evaluate_response(
         &mut self,
         stage: PolicyStage,
@@ -364,13 +382,14 @@ impl Evaluation {
         checks::max_buffer(self.policy(), &self.trail)
     }
 
-    /// Returns a `Crawl-Tag` for each finding of an option with the value `tag`.
+    /// Returns a `Crawl-Tag` for each finding of an option with the value `tag` or `links`.
     pub fn crawl_tags(&self) -> impl Iterator<Item = HeaderValue> {
         self.findings
             .tags
             .iter()
             .flat_map(|tags| [noindex_tag(tags), noncanonical_tag(tags)])
             .flatten()
+            .chain(self.findings.duplicate_tag.clone())
     }
 
     /// Returns `true` if the response may have to be read or changed as a document. The request then asks for content

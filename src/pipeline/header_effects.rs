@@ -38,7 +38,8 @@ pub struct HeaderEffects {
     robots_tags: RobotsTagUse,
 }
 
-/// The use of `index: false` or `follow: false` by any rule or by the document's options.
+/// The use of `index: false` or `follow: false` by any rule or by the document's options, or by a check that passes on
+/// only links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RobotsTagUse {
     #[default]
@@ -49,7 +50,10 @@ enum RobotsTagUse {
 impl HeaderEffects {
     /// Prepares the fields of a policy's options.
     pub fn from_policy(policy: &Policy) -> Self {
-        let tags = if may_be_off(policy, schema::INDEX) || may_be_off(policy, schema::FOLLOW) {
+        let tags = if may_be_off(policy, schema::INDEX)
+            || may_be_off(policy, schema::FOLLOW)
+            || policy.ever_gives_links()
+        {
             RobotsTagUse::Possible
         } else {
             RobotsTagUse::Never

@@ -99,15 +99,16 @@ pub fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     recrawl::content_use(evaluation, head)
 }
 
-/// Compares the content of a body by its hash, before any of it is sent on.
+/// Compares the content of a body by its hash, before any of it is sent on. `hash` is `None` if the content cannot be
+/// compared: it is too large, or in an unsupported coding.
 ///
 /// # Errors
 /// The refusal that replaces the origin's response.
 pub fn check_content(
-    evaluation: &Evaluation,
+    evaluation: &mut Evaluation,
     head: &Parts,
     recorder: &OutcomeRecorder,
-    hash: &ContentHash,
+    hash: Option<&ContentHash>,
 ) -> Result<(), Box<Refusal>> {
     recrawl::check_content(evaluation, head, recorder, hash)
 }

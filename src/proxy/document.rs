@@ -29,7 +29,7 @@ use crate::model::stage::Stage;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
-use crate::pipeline::response::{self, ContentUse, DocumentFacts};
+use crate::pipeline::response::{self, ContentHash, ContentUse, DocumentFacts};
 use crate::pipeline::stage::outcome::OutcomeRecorder;
 
 use super::body::{BodyError, ResponseDownload};
@@ -81,19 +81,15 @@ pub(super) async fn run_stage(
         .ok()
         .filter(|_| content != ContentUse::Ignore)
         .map(|coding| Box::new(ContentHasher::new(coding)));
-    if let (ContentUse::Check, Ok(coding), Some(recorder)) = (content, coding, outcome_recorder) {
+    if let (ContentUse::Check, Some(recorder)) = (content, outcome_recorder) {
         let buffer = &mut read.get_or_insert_default().buffer;
-        match prefix::buffer_body(buffer, &mut download, evaluation.max_buffer())
-            .await
-            .map_err(|error| broken_body_refusal(error, Stage::Document, url_detail))?
-        {
-            BufferExtent::Whole => {
-                if let Some(hash) = content_hash::hash_buffer(buffer, coding) {
-                    response::check_content(evaluation, head, recorder, &hash)?;
-                }
-            }
-            BufferExtent::Beginning => metrics.record_document(DocumentOutcome::TooLarge),
-        }
+        let hash = match coding {
+            Ok(coding) => hash_content(buffer, &mut download, coding, evaluation, metrics)
+                .await
+                .map_err(|error| broken_body_refusal(error, Stage::Document, url_detail))?,
+            Err(UnsupportedCoding) => None,
+        };
+        response::check_content(evaluation, head, recorder, hash.as_ref())?;
     }
     let Some(changes) = response::plan_rewrite(evaluation, head) else {
         let body = DocumentBody::untouched(buffer_of(read), download, hashing);
@@ -134,6 +130,25 @@ pub(super) async fn run_stage(
     let rewriter = DocumentRewriter::new(changes, coding, encoding);
     let body = DocumentBody::rewritten(buffer_of(read), download, hashing, rewriter);
     Ok(OutgoingBody::Document(Box::new(body)))
+}
+
+/// Buffers the rest of a body and returns its hash; `None` if it is larger than `max_buffer` or cannot be decoded.
+async fn hash_content(
+    buffer: &mut BodyBuffer,
+    download: &mut ResponseDownload,
+    coding: ContentCoding,
+    evaluation: &Evaluation,
+    metrics: &Metrics,
+) -> Result<Option<ContentHash>, BodyError> {
+    Ok(
+        match prefix::buffer_body(buffer, download, evaluation.max_buffer()).await? {
+            BufferExtent::Whole => content_hash::hash_buffer(buffer, coding),
+            BufferExtent::Beginning => {
+                metrics.record_document(DocumentOutcome::TooLarge);
+                None
+            }
+        },
+    )
 }
 
 /// Reads as much of the document as its rules need, and evaluates them.

@@ -566,6 +566,9 @@ impl<'a> Exchange<'a> {
                 recorder.record_refusal(&evaluation, refusal, &self.service.admission_queue);
             }
         })?;
+        if let (Some(check), Some(recorder)) = (evaluation.links_only(), &mut outcome_recorder) {
+            recorder.set_links_only(&evaluation, check);
+        }
         self.prepare_response_head(&mut head, marks, &evaluation);
         if let Some(wait_time) = wait_time {
             local_reply::set_held(&mut head.headers, wait_time);
@@ -594,6 +597,9 @@ impl<'a> Exchange<'a> {
             );
         }
         local_reply::set_annotations(&mut head.headers, annotations);
+        if let Some(check) = evaluation.links_only() {
+            local_reply::set_crawl_status(&mut head.headers, check.crawl_status());
+        }
         evaluation
             .crawl_tags()
             .for_each(|tag| local_reply::append_tag(&mut head.headers, tag));

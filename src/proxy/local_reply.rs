@@ -276,6 +276,11 @@ pub fn set_annotations(headers: &mut HeaderMap, annotations: ResponseAnnotations
     }
 }
 
+/// Replaces `Crawl-Status`, which otherwise is that of the origin's status.
+pub fn set_crawl_status(headers: &mut HeaderMap, status: CrawlStatus) {
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(status.as_str()));
+}
+
 /// Adds `Crawl-Tag: noindex`, one of the findings of the checks on the response.
 pub fn append_tag(headers: &mut HeaderMap, tag: HeaderValue) {
     headers.append(CRAWL_TAG, tag);

@@ -66,8 +66,12 @@ pub fn to_tsv(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> String {
     .join("\t")
 }
 
-/// Returns the value of `Crawl-Status`: that of the refusal, or else that of the origin's status.
+/// Returns the value of `Crawl-Status`: that of the refusal, else of a check that passes on only
+/// links, else of the origin's status.
 pub fn crawl_status(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'static str {
+    if let Some(check) = evaluation.trail.links_only() {
+        return check.crawl_status().as_str();
+    }
     match (&evaluation.refusal, facts.origin_status()) {
         (Some(refusal), _) => refusal.reason.row().crawl_status,
         (None, Some(status)) => CrawlStatus::from_origin_status(status),

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::{LedgerEvent, LedgerEventKind};
 use crate::ledger::filter::LedgerFilter;
-use crate::ledger::key::LedgerKey;
+use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::UrlObservation;
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::transition::ErrorTolerance;
@@ -68,7 +68,7 @@ pub struct LedgerUpdate {
     pub key: LedgerKey,
     pub observation: UrlObservation,
     /// The key of the document, if it was delivered in full and is to be found by its content.
-    pub content_key: Option<LedgerKey>,
+    pub content_key: Option<ContentKey>,
 }
 
 /// The number of an event in the feed, from 1.
@@ -292,8 +292,8 @@ impl Ledger {
         Ok(entry.map(|entry| entry.record))
     }
 
-    /// Returns the first URL whose document has this content, while it still has it; `None` if no
-    /// URL has it or the disk fails.
+    /// Returns the first URL whose document has this part of a [`ContentKey`], while it still has it;
+    /// `None` if no URL has it or the disk fails.
     pub fn url_with_content(&self, content: LedgerKey) -> Option<Arc<str>> {
         self.inner()
             .record_with_content(content)

@@ -89,6 +89,8 @@ fn a_policy_compares_documents_if_any_rule_needs_it() {
         ("unmodified: tag", true),
         ("unmodified: reject", true),
         ("duplicate: tag", true),
+        ("duplicate: links", true),
+        ("noindex: links", false),
         ("duplicate: reject", true),
     ] {
         for body in [

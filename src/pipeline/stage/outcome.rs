@@ -11,7 +11,7 @@ use http::header::HeaderValue;
 use http::response::Parts;
 use http::{Method, StatusCode};
 
-use crate::ledger::key::LedgerKey;
+use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::{
     BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse,
     RefusalRecording, UrlObservation,
@@ -32,8 +32,7 @@ use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::snapshot::PolicyVersion;
 use crate::pipeline::sweep::sweep_late_record;
-use crate::policy::Policy;
-use crate::policy::options::checks::{self, CheckAction};
+use crate::policy::options::checks::{self, CheckAction, LinksOnly};
 use crate::policy::options::removal;
 use crate::policy::options::schema::{self, DUPLICATE};
 use crate::policy::space::SpaceIndex;
@@ -55,9 +54,9 @@ const NOT_FOUND: u16 = 404;
 pub struct OutcomeRecorder {
     subject: OutcomeSubject,
     ledger_entry: LedgerEntry,
-    /// The lookup of other URLs with the same document, once the head has arrived; `None` unless the option
-    /// `duplicate` needs it.
-    duplicates: Option<Box<DuplicateLookup>>,
+    /// The trail of the rules once the head has arrived, on which the keys of other URLs with the same document depend;
+    /// `None` unless the option `duplicate` needs it.
+    duplicate_trail: Option<Box<Trail>>,
     /// The rule and the intent of a refusal.
     rule: Option<RuleId>,
     intent: Option<Intent>,
@@ -84,15 +83,6 @@ enum FetchMethod {
     Head,
 }
 
-/// The lookup of documents with several URLs.
-#[derive(Debug)]
-struct DuplicateLookup {
-    /// The trail of the rules, on which the keys of other URLs depend.
-    trail: Trail,
-    /// The size up to which bodies are compared before they are sent on.
-    max_checked_body: u64,
-}
-
 #[derive(Debug)]
 enum OutcomeProgress {
     /// No response yet.
@@ -114,6 +104,8 @@ struct RecordedResponse {
     /// The strong entity tag by which other URLs of the host find the document.
     etag: Option<Arc<str>>,
     delivery: BodyDelivery,
+    /// The check because of which only the links of the document are sent on, and the policy's action for the page.
+    links_only: Option<(LinksOnly, BadOutcome)>,
 }
 
 /// The policy's actions for a page whose outcome is known only with its body, or from its status.
@@ -189,7 +181,7 @@ impl OutcomeRecorder {
         Some(Box::new(Self {
             subject: about,
             ledger_entry: entry.clone(),
-            duplicates: None,
+            duplicate_trail: None,
             rule: None,
             intent: None,
             progress: OutcomeProgress::Pending,
@@ -219,9 +211,12 @@ impl OutcomeRecorder {
         };
         // Rules on responses may set these options.
         self.subject.source = evaluation.effects().source().cloned();
-        self.duplicates = DuplicateLookup::from_options(evaluation.policy(), evaluation.trail());
+        let (policy, trail) = (evaluation.policy(), evaluation.trail());
+        let finds_duplicates = policy.compares_content()
+            && checks::read_action(policy, trail, DUPLICATE) != CheckAction::Pass;
+        self.duplicate_trail = finds_duplicates.then(|| Box::new(trail.clone()));
         let etag = self
-            .duplicates
+            .duplicate_trail
             .as_ref()
             .and_then(|_| strong_etag(&head.headers))
             .map(Arc::from);
@@ -234,7 +229,23 @@ impl OutcomeRecorder {
             document,
             etag,
             delivery,
+            links_only: None,
         });
+    }
+
+    /// Records that only the links of the document are sent on. The option `removal` applies as to a refusal for the same
+    /// reason.
+    pub fn set_links_only(&mut self, evaluation: &Evaluation, check: LinksOnly) {
+        let OutcomeProgress::Answered(response) = &mut self.progress else {
+            return;
+        };
+        let outcome = match check {
+            LinksOnly::Noindex => RemovalOutcome::Noindex,
+            LinksOnly::Duplicate => RemovalOutcome::Duplicate,
+        };
+        let intent = evaluation.trail().reject_intent(evaluation.policy());
+        let action = removal_action(evaluation, outcome, intent);
+        response.links_only = Some((check, BadOutcome { outcome, action }));
     }
 
     /// Adds bytes of the response's body that were sent to the client.
@@ -286,7 +297,9 @@ impl OutcomeRecorder {
         };
         let row = Reason::BodyTooLarge.row();
         let removal = Some(response.removal.too_large);
-        let outcome = response.to_outcome(row.crawl_status, row.code, response.failure, removal);
+        let keep = RefusalRecording::Keep;
+        let outcome =
+            response.to_outcome(row.crawl_status, row.code, response.failure, removal, keep);
         self.progress = OutcomeProgress::Finished(outcome, response.at);
     }
 
@@ -344,7 +357,8 @@ impl OutcomeRecorder {
             let status = refusal.status.unwrap_or(NOT_FOUND);
             let removal = choose(RemovalOutcome::from_origin_status(status));
             let failure = Some(FailureKind::Permanent);
-            return response.to_outcome(crawl_status, code, failure, Some(removal));
+            let keep = RefusalRecording::Keep;
+            return response.to_outcome(crawl_status, code, failure, Some(removal), keep);
         }
         // A response that is an error stays one, unless the policy orders the removal itself.
         let by_status = response.removal.status.map(|bad| bad.outcome);
@@ -352,7 +366,8 @@ impl OutcomeRecorder {
             .filter(|_| intent != Some(Intent::Gone))
             .or(by_reason);
         let removal = outcome.map(choose);
-        response.to_outcome(crawl_status, code, response.failure, removal)
+        let recording = late_record_choice(refusal);
+        response.to_outcome(crawl_status, code, response.failure, removal, recording)
     }
 
     /// Returns `true` if the body is that of the document that was delivered last.
@@ -367,6 +382,7 @@ impl OutcomeRecorder {
 
     /// Returns another URL of the host whose document has the same body; `None` unless the option `duplicate` needs it.
     pub fn find_duplicate(&self, hash: &ContentHash) -> Option<Arc<str>> {
+        let trail = self.duplicate_trail.as_ref()?;
         let other = self
             .ledger_entry
             .ledger
@@ -374,7 +390,7 @@ impl OutcomeRecorder {
         let target = UrlTarget::parse(&other).ok()?;
         let key = url_key(
             &self.subject.version.policy,
-            &self.duplicates.as_ref()?.trail,
+            trail,
             &self.subject.crawler,
             &target,
         );
@@ -394,26 +410,17 @@ impl OutcomeRecorder {
         )
     }
 
-    /// Returns the key by which other URLs find the document: the hash of a body that is compared before it is sent on,
-    /// and the strong entity tag of any other, of which only the head is known in time.
-    fn content_key(&self, response: &RecordedResponse) -> Option<LedgerKey> {
-        let is_checked = response.document.size <= self.duplicates.as_ref()?.max_checked_body;
-        let hash = response
-            .document
-            .content_hash
-            .as_ref()
-            .map(|hash| Arc::from(hex(hash)));
-        let etag = response.etag.clone();
-        let version = if is_checked {
-            hash.or(etag)
-        } else {
-            etag.or(hash)
-        };
-        version.map(|version| self.version_key(&version))
+    /// Returns the key by which other URLs find the document: by its content and, where that cannot be compared, by its
+    /// strong entity tag.
+    fn content_key(&self, response: &RecordedResponse) -> Option<ContentKey> {
+        self.duplicate_trail.as_ref()?;
+        let hash = response.document.content_hash.as_ref().map(hex);
+        let parts = [hash.as_deref(), response.etag.as_deref()];
+        ContentKey::from_parts(parts.map(|part| part.map(|version| self.version_key(version))))
     }
 
     /// Takes the outcome, if there is one to record. Later calls return `None`.
-    fn take_outcome(&mut self) -> Option<(UnixMillis, ObservationOutcome, Option<LedgerKey>)> {
+    fn take_outcome(&mut self) -> Option<(UnixMillis, ObservationOutcome, Option<ContentKey>)> {
         let response = match replace(&mut self.progress, OutcomeProgress::Pending) {
             OutcomeProgress::Pending => return None,
             OutcomeProgress::Finished(outcome, at) => return Some((at, outcome, None)),
@@ -424,19 +431,26 @@ impl OutcomeRecorder {
             return None;
         }
         let is_document = status == StatusCode::OK;
-        let content = if is_document {
+        let content = if is_document && response.links_only.is_none() {
             self.content_key(&response)
         } else {
             None
         };
-        let crawl_status = CrawlStatus::from_origin_status(status.as_u16());
+        let (crawl_status, removal) = match response.links_only {
+            Some((check, bad)) => (check.crawl_status(), Some(bad)),
+            None => (
+                CrawlStatus::from_origin_status(status.as_u16()),
+                response.removal.status,
+            ),
+        };
         let outcome = ObservationOutcome::Answered(ObservedResponse {
             status: status.as_u16(),
             crawl_status,
             code: None,
             failure: response.failure,
-            removal: response.removal.status,
+            removal,
             document: is_document.then_some(response.document),
+            recording: RefusalRecording::Keep,
         });
         Some((response.at, outcome, content))
     }
@@ -477,6 +491,7 @@ impl RecordedResponse {
         code: Option<u16>,
         failure: Option<FailureKind>,
         removal: Option<BadOutcome>,
+        recording: RefusalRecording,
     ) -> ObservationOutcome {
         ObservationOutcome::Answered(ObservedResponse {
             status: self.status.as_u16(),
@@ -485,6 +500,7 @@ impl RecordedResponse {
             failure,
             removal,
             document: None,
+            recording,
         })
     }
 }
@@ -529,23 +545,6 @@ fn is_missing(outcome: &ObservationOutcome) -> bool {
     }
 }
 
-impl DuplicateLookup {
-    fn from_options(policy: &Policy, trail: &Trail) -> Option<Box<Self>> {
-        if !policy.compares_content() {
-            return None;
-        }
-        let max_checked_body = match checks::read_action(policy, trail, DUPLICATE) {
-            CheckAction::Pass => return None,
-            CheckAction::Tag => 0,
-            CheckAction::Reject => checks::max_buffer(policy, trail),
-        };
-        Some(Box::new(Self {
-            trail: trail.clone(),
-            max_checked_body,
-        }))
-    }
-}
-
 /// Applies the option `record` to the ledger: requests that the log keeps in full get a record. A URL that is too deep also
 /// gets one by default: it has the depth, which the next request for the URL may not show.
 fn record_choice(evaluation: &Evaluation, refusal: &Refusal) -> RefusalRecording {
@@ -560,6 +559,18 @@ fn record_choice(evaluation: &Evaluation, refusal: &Refusal) -> RefusalRecording
             RefusalRecording::Keep
         }
         UrlRetention::Host | UrlRetention::None => RefusalRecording::Skip,
+    }
+}
+
+/// Applies the option `record` to a response that is refused. As before the request is sent, a rule leaves a record only
+/// if it logs; of a check of the page (`noindex` and the like) there always is one, unless `record` is `none`.
+fn late_record_choice(refusal: &Refusal) -> RefusalRecording {
+    let by_rule = refusal.reason.row().crawl_status == CrawlStatus::Filter;
+    match refusal.url_detail {
+        UrlRetention::Full | UrlRetention::Unrepeated => RefusalRecording::Keep,
+        UrlRetention::Host if by_rule => RefusalRecording::Skip,
+        UrlRetention::Host => RefusalRecording::Keep,
+        UrlRetention::None => RefusalRecording::Skip,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Recrawl: the detection of documents that the crawler already has, by the options `unmodified` and `duplicate`.
 //!
-//! Validators are compared before a byte of the body is sent on. The body itself is compared where documents are read,
-//! with the help of [`OutcomeRecorder`].
+//! A document is unmodified if it has the validators of the last one, or else its content. It is a duplicate if another
+//! URL of the host has the same content; only where the content cannot be compared (a HEAD, a large body, an unsupported
+//! coding) by a strong entity tag, since different documents of different URLs may have the same tag. Contents are
+//! compared where documents are read, with the help of [`OutcomeRecorder`].
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use crate::model::stage::Stage;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::options::OptionIndex;
-use crate::policy::options::checks::{self, CheckAction};
+use crate::policy::options::checks::{self, CheckAction, LinksOnly};
 use crate::policy::options::schema::{DUPLICATE, UNMODIFIED};
 use crate::urls::target::UrlTarget;
 
@@ -119,7 +121,7 @@ fn request_conditions(evaluation: &Evaluation) -> RequestConditions {
 /// # Errors
 /// The refusal of a document that the crawler has.
 pub(crate) fn evaluate(
-    evaluation: &Evaluation,
+    evaluation: &mut Evaluation,
     head: &Parts,
 ) -> Result<Vec<HeaderValue>, Box<Refusal>> {
     let mut tags = vec![];
@@ -142,15 +144,9 @@ pub(crate) fn evaluate(
         }
         tags.push(HeaderValue::from_static("unmodified"));
     }
-    let duplicate = check_action(evaluation, DUPLICATE);
-    if duplicate != CheckAction::Pass
-        && let Some(tag) = strong_etag(&head.headers)
-        && let Some(other) = find_duplicate_by_etag(evaluation, entry, tag)
-    {
-        if duplicate == CheckAction::Reject {
-            return Err(duplicate_refusal(evaluation, Stage::Response, head));
-        }
-        tags.extend(duplicate_tag(&other));
+    if evaluation.facts().method == Method::HEAD {
+        let other = find_duplicate_by_etag(evaluation, head);
+        apply_duplicate(evaluation, head, Stage::Response, other)?;
     }
     Ok(tags)
 }
@@ -177,30 +173,53 @@ pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
         check_action(evaluation, UNMODIFIED),
         check_action(evaluation, DUPLICATE),
     ) {
-        (CheckAction::Reject, _) | (_, CheckAction::Reject) => ContentUse::Check,
-        (CheckAction::Tag, _) | (_, CheckAction::Tag) => ContentUse::Remember,
+        (CheckAction::Reject | CheckAction::Links, _)
+        | (_, CheckAction::Tag | CheckAction::Links | CheckAction::Reject) => ContentUse::Check,
+        (CheckAction::Tag, CheckAction::Pass) => ContentUse::Remember,
         (CheckAction::Pass, CheckAction::Pass) => ContentUse::Ignore,
     }
 }
 
-/// Compares the content of a body, before any of it is sent on.
+/// Compares the content of a body, before any of it is sent on; `hash` is `None` if it cannot be compared.
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
 pub(crate) fn check_content(
-    evaluation: &Evaluation,
+    evaluation: &mut Evaluation,
     head: &Parts,
     recorder: &OutcomeRecorder,
-    hash: &ContentHash,
+    hash: Option<&ContentHash>,
 ) -> Result<(), Box<Refusal>> {
-    if check_action(evaluation, UNMODIFIED) == CheckAction::Reject && recorder.is_unmodified(hash) {
+    if check_action(evaluation, UNMODIFIED) == CheckAction::Reject
+        && hash.is_some_and(|hash| recorder.is_unmodified(hash))
+    {
         return Err(unmodified_refusal(evaluation, Stage::Document, head));
     }
-    if check_action(evaluation, DUPLICATE) == CheckAction::Reject
-        && recorder.find_duplicate(hash).is_some()
-    {
-        return Err(duplicate_refusal(evaluation, Stage::Document, head));
+    let other = match hash {
+        Some(hash) => recorder.find_duplicate(hash),
+        None => find_duplicate_by_etag(evaluation, head),
+    };
+    apply_duplicate(evaluation, head, Stage::Document, other)
+}
+
+/// Applies `duplicate` to a document that `other` has as well.
+fn apply_duplicate(
+    evaluation: &mut Evaluation,
+    head: &Parts,
+    stage: Stage,
+    other: Option<Arc<str>>,
+) -> Result<(), Box<Refusal>> {
+    let Some(other) = other else { return Ok(()) };
+    let passes = match check_action(evaluation, DUPLICATE) {
+        CheckAction::Pass => return Ok(()),
+        CheckAction::Tag => true,
+        CheckAction::Links => evaluation.withhold_text(LinksOnly::Duplicate),
+        CheckAction::Reject => false,
+    };
+    if !passes {
+        return Err(duplicate_refusal(evaluation, stage, head));
     }
+    evaluation.add_duplicate_tag(duplicate_tag(&other));
     Ok(())
 }
 
@@ -255,12 +274,13 @@ pub(super) fn strong_etag(headers: &HeaderMap) -> Option<&str> {
     (tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"')).then_some(tag)
 }
 
-/// Returns another URL of the host whose document has this entity tag.
-fn find_duplicate_by_etag(
-    evaluation: &Evaluation,
-    entry: &LedgerEntry,
-    tag: &str,
-) -> Option<Box<str>> {
+/// Returns another URL of the host whose document has the same strong entity tag.
+fn find_duplicate_by_etag(evaluation: &Evaluation, head: &Parts) -> Option<Arc<str>> {
+    if check_action(evaluation, DUPLICATE) == CheckAction::Pass {
+        return None;
+    }
+    let entry = evaluation.ledger_entry()?;
+    let tag = strong_etag(&head.headers)?;
     let facts = evaluation.facts();
     let key = LedgerKey::for_content(facts.crawler.as_str(), facts.target.host(), tag);
     let other = entry.ledger.url_with_content(key)?;
@@ -276,7 +296,7 @@ fn find_duplicate_by_etag(
         .look_up(other_key)
         .filter(|_| other_key != entry.key)?;
     let has_tag = record.validators.etag.as_deref() == Some(tag);
-    (has_tag && may_be_indexed(&record)).then(|| Box::from(&*other))
+    (has_tag && may_be_indexed(&record)).then_some(other)
 }
 
 /// Returns `true` if the crawler has a document of this URL. A document that had to leave its index may be fetched again.

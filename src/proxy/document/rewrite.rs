@@ -4,7 +4,7 @@
 //! removing their URLs, so that the page keeps its appearance. Elements that a crawler without
 //! scripts reads as links but that the tokenizer takes for text (`<noscript>`, `<noframes>`) are
 //! removed entirely. A body that consists of links only is generated: it contains only the URLs of
-//! the document's links and its `<base>`. Forms and scripts are not changed.
+//! the document's links, its `<base>`, and its own `nofollow`. Forms and scripts are not changed.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -23,6 +23,8 @@ use parking_lot::Mutex;
 
 use crate::pipeline::document_rewrite::{DocumentRewrite, LinkHandling, TextHandling};
 use crate::proxy::robots_tag::directives;
+use crate::robots::product_token::is_product_token;
+use crate::robots::robots_tag::forbids_follow;
 
 use super::coding::{ContentCoding, ContentDecoder};
 use super::html_head::to_ascii_compatible;
@@ -333,7 +335,10 @@ fn extract_links(
         Ok(())
     });
     let settings = rewriter_settings(encoding)
-        .append_element_content_handler((Cow::Owned("a, area, base".parse().ok()?), elements))
+        .append_element_content_handler((
+            Cow::Owned("a, area, base, meta[name]".parse().ok()?),
+            elements,
+        ))
         .append_document_content_handler(end);
     Some(RewriteState::Html(
         Box::new(HtmlRewriter::new(settings, RewriterSink::Discard)),
@@ -347,6 +352,12 @@ fn write_link(
     out: &OutputBuffer,
     has_body: &AtomicBool,
 ) {
+    if element.tag_name() == "meta" {
+        if !has_body.load(Relaxed) {
+            out.push_str(&kept_nofollow(element));
+        }
+        return;
+    }
     let Some(href) = element
         .get_attribute("href")
         .map(|href| escape_attribute(&href))
@@ -368,6 +379,16 @@ fn write_link(
             format!(" rel=\"{}\"", escape_attribute(&rel))
         });
     out.push_str(&format!("<a href=\"{href}\"{rel}></a>\n"));
+}
+
+/// Returns the `nofollow` of a `<meta>` for robots, all of them or one by its name; empty if it has none.
+fn kept_nofollow(meta: &Element<'_, '_>) -> String {
+    let name = meta.get_attribute("name").unwrap_or_default();
+    let content = meta.get_attribute("content").unwrap_or_default();
+    if !forbids_follow(&content) || !is_product_token(&name) {
+        return String::new();
+    }
+    format!("<meta name=\"{name}\" content=\"nofollow\"/>\n")
 }
 
 /// Escapes a value for double quotes. Its character references stay as written.

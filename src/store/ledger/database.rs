@@ -22,7 +22,7 @@ use redb::{
 };
 
 use crate::ledger::event::{LedgerEvent, LedgerEventKind};
-use crate::ledger::key::LedgerKey;
+use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::record::UnixMillis;
 
 use super::codec::{MalformedMessage, event, record};
@@ -284,10 +284,14 @@ fn flush_records(
             None => records.remove(&key.0)?,
         };
         let old_key = before.and_then(|bytes| record::decode_content_key(bytes.value()));
+        let Some(old_key) = old_key else { continue };
+        let new_key = encoded.and_then(record::decode_content_key);
+        let dropped = old_key.without(new_key.as_ref());
         dropped_keys.extend(
-            old_key
-                .filter(|old_key| encoded.and_then(record::decode_content_key) != Some(*old_key))
-                .map(|old_key| (old_key, key)),
+            dropped
+                .iter()
+                .flat_map(ContentKey::parts)
+                .map(|part| (part, key)),
         );
     }
     Ok(dropped_keys)
@@ -379,9 +383,10 @@ mod tests {
         for (record, content) in records {
             let blank = LedgerRecord::default();
             let write = |to: &mut Vec<u8>| {
-                content
-                    .iter()
-                    .for_each(|content| record::encode(&blank, Some(key(*content)), to));
+                content.iter().for_each(|content| {
+                    let content = ContentKey::from_parts([Some(key(*content)), None]);
+                    record::encode(&blank, content, to);
+                });
             };
             memory.put(
                 &mut memory.lock_shard(key(*record)),

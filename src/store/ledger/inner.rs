@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::ledger::filter::LedgerFilter;
-use crate::ledger::key::LedgerKey;
+use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::{ObservationOutcome, UrlObservation};
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
@@ -62,11 +62,7 @@ impl LedgerInner {
             encoded,
             content_key: content,
         } = change;
-        if let Some(content_key) = content {
-            self.memtable
-                .lock_shard(content_key)
-                .put_content(content_key, key);
-        }
+        self.link_content(content, key);
         let mut shard = self.memtable.lock_shard(key);
         let before = shard.get(key).flatten();
         let dropped_key = dropped_content(
@@ -118,14 +114,7 @@ impl LedgerInner {
 
     /// Records an observation, if the current record can be read.
     pub(super) fn try_record(&self, update: LedgerUpdate) -> Result<(), LedgerUnavailable> {
-        // A content leads to the first record that has it.
-        let new_content = match update.content_key {
-            Some(content) => self
-                .record_with_content(content)?
-                .is_none()
-                .then_some(content),
-            None => None,
-        };
+        let new_content = self.unclaimed_content(update.content_key)?;
         let mut shard = self.memtable.lock_shard(update.key);
         let before = if self.memtable.is_absent(update.key) {
             None
@@ -178,11 +167,7 @@ impl LedgerInner {
             })
         });
         drop(shard);
-        if let Some(content_key) = new_content {
-            self.memtable
-                .lock_shard(content_key)
-                .put_content(content_key, update.key);
-        }
+        self.link_content(new_content, update.key);
         self.unlink_content(dropped_key, update.key);
         Ok(())
     }
@@ -242,19 +227,40 @@ impl LedgerInner {
         }
     }
 
-    /// Removes the entry of a content that a record has lost. No shard may be locked.
-    pub(super) fn unlink_content(&self, dropped_key: Option<LedgerKey>, key: LedgerKey) {
-        let Some(content) = dropped_key else { return };
-        self.memtable
-            .lock_shard(content)
-            .remove_content(content, key);
-        // A concurrent observation of the URL may have restored it.
-        let current = self
-            .load_record(&mut self.memtable.lock_shard(key), key)
-            .ok()
-            .flatten();
-        if current.is_some_and(|entry| entry.content_key == Some(content)) {
-            self.memtable.lock_shard(content).put_content(content, key);
+    /// Returns the keys of a content that lead to no other record: each leads to the first that has it.
+    fn unclaimed_content(
+        &self,
+        content: Option<ContentKey>,
+    ) -> Result<Option<ContentKey>, LedgerUnavailable> {
+        let Some(content) = content else {
+            return Ok(None);
+        };
+        let mut unclaimed = [None; 2];
+        for (slot, part) in unclaimed.iter_mut().zip(content.parts()) {
+            *slot = self.record_with_content(part)?.is_none().then_some(part);
+        }
+        Ok(ContentKey::from_parts(unclaimed))
+    }
+
+    /// Adds the entries of a content. No shard may be locked.
+    fn link_content(&self, content: Option<ContentKey>, key: LedgerKey) {
+        for part in content.iter().flat_map(ContentKey::parts) {
+            self.memtable.lock_shard(part).put_content(part, key);
+        }
+    }
+
+    /// Removes the entries of a content that a record has lost. No shard may be locked.
+    pub(super) fn unlink_content(&self, dropped_key: Option<ContentKey>, key: LedgerKey) {
+        for part in dropped_key.iter().flat_map(ContentKey::parts) {
+            self.memtable.lock_shard(part).remove_content(part, key);
+            // A concurrent observation of the URL may have restored it.
+            let current = self
+                .load_record(&mut self.memtable.lock_shard(key), key)
+                .ok()
+                .flatten();
+            if current.is_some_and(|entry| entry.has_content(part)) {
+                self.memtable.lock_shard(part).put_content(part, key);
+            }
         }
     }
 
@@ -286,7 +292,7 @@ impl LedgerInner {
         let Some(key) = key else { return Ok(None) };
         let entry = self.load_record(&mut self.memtable.lock_shard(key), key)?;
         Ok(entry
-            .filter(|entry| entry.content_key == Some(content))
+            .filter(|entry| entry.has_content(content))
             .map(|entry| entry.record))
     }
 
@@ -371,10 +377,11 @@ fn event_counts(counts: &EventCounters) -> BTreeMap<LedgerEventKind, u64> {
 }
 
 /// Returns the content that a record had and has lost.
-fn dropped_content(before: Option<&StoredRecord>, new_key: Option<LedgerKey>) -> Option<LedgerKey> {
-    before
-        .and_then(|entry| entry.content_key)
-        .filter(|old_key| new_key != Some(*old_key))
+fn dropped_content(
+    before: Option<&StoredRecord>,
+    new_key: Option<ContentKey>,
+) -> Option<ContentKey> {
+    before?.content_key?.without(new_key.as_ref())
 }
 
 /// Returns the time at which an observation delivered a document.

@@ -5,7 +5,7 @@
 
 use std::mem::{replace, take};
 
-use crate::ledger::key::LedgerKey;
+use crate::ledger::key::{ContentKey, LedgerKey};
 
 use super::codec::{MalformedMessage, MessageFields, MessageWriter, WireField, bytes_field_len};
 
@@ -20,8 +20,8 @@ pub(super) struct JournalChange<'c> {
     pub(super) key: LedgerKey,
     /// The new record, encoded; `None` if it is deleted.
     pub(super) encoded: Option<&'c [u8]>,
-    /// The content by which the record is found.
-    pub(super) content_key: Option<LedgerKey>,
+    /// The content by which the record is found from now on.
+    pub(super) content_key: Option<ContentKey>,
 }
 
 /// Pages that are being filled.
@@ -36,7 +36,7 @@ pub(super) struct JournalPages {
 impl JournalPages {
     /// Appends a change.
     pub(super) fn append(&mut self, change: &JournalChange<'_>) {
-        let content = change.content_key.as_ref().map(|content| &content.0[..]);
+        let content = change.content_key.as_ref().map(ContentKey::as_bytes);
         let fields = [Some(&change.key.0[..]), change.encoded, content];
         let mut encoded = MessageWriter(&mut self.current);
         encoded.begin_bytes(
@@ -110,7 +110,7 @@ fn parse_change(bytes: &[u8]) -> Result<Option<JournalChange<'_>>, MalformedMess
         match field? {
             (1, WireField::Bytes(bytes)) => key = bytes.try_into().ok().map(LedgerKey),
             (2, WireField::Bytes(bytes)) => encoded = Some(bytes),
-            (3, WireField::Bytes(bytes)) => content = bytes.try_into().ok().map(LedgerKey),
+            (3, WireField::Bytes(bytes)) => content = ContentKey::from_bytes(bytes),
             _ => {}
         }
     }
@@ -129,7 +129,10 @@ mod tests {
         JournalChange {
             key: LedgerKey([n; 16]),
             encoded,
-            content_key: n.is_multiple_of(3).then_some(LedgerKey([n + 1; 16])),
+            content_key: ContentKey::from_parts([3, 2].map(|divisor| {
+                n.is_multiple_of(divisor)
+                    .then_some(LedgerKey([n + divisor; 16]))
+            })),
         }
     }
 

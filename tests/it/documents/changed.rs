@@ -88,6 +88,102 @@ fn a_page_to_be_scanned_only_is_a_body_of_links() {
     assert_eq!(site.get("/plain").text(), HTML);
 }
 
+/// `noindex: links`: the page is withheld and its links are given, unless they must not be followed, or there are none.
+#[test]
+fn a_page_that_is_not_to_be_indexed_still_gives_its_links() {
+    let site = site("  noindex: links\n");
+    let page = |meta: &str| Page::html(HTML.replace("<title>", &format!("{meta}<title>")));
+    let noindex = page("<meta name=robots content='noindex,follow'>");
+    let tagged = |page: Page, tag: &str| page.field(&format!("X-Robots-Tag: {tag}"));
+    for (page, output) in [
+        (noindex.clone(), "links"),
+        (tagged(page(""), "noindex"), "links"),
+        (page(""), "whole"),
+        (page("<meta name=robots content=nofollow>"), "whole"),
+        (
+            page("<meta name=robots content='noindex, nofollow'>"),
+            "noindex",
+        ),
+        (page("<meta name=robots content=none>"), "noindex"),
+        (tagged(noindex.clone(), "nofollow"), "noindex"),
+        (tagged(page(""), "noindex, nofollow"), "noindex"),
+        (
+            tagged(page("<meta name=robots content=nofollow>"), "noindex"),
+            "noindex",
+        ),
+        (
+            tagged(Page::of("application/pdf", "x"), "noindex"),
+            "noindex",
+        ),
+        (tagged(Page::of("text/plain", "x"), "noindex"), "noindex"),
+        (noindex.clone().status("404 Not Found"), "whole"),
+    ] {
+        for step in [1000, 7] {
+            let got = site.serve(page.clone().cut(step));
+            let found = match (got.value("crawl-reason").as_str(), got.text()) {
+                ("", text) if text.contains(LINKS) && !text.contains("text</a>") => "links".into(),
+                ("", text) if text.contains("text</a>") => "whole".into(),
+                (reason, _) => reason.to_owned(),
+            };
+            assert_eq!(found, output, "{page:?}: {}", got.text());
+            if output == "links" {
+                assert_eq!(got.value("crawl-tag"), "noindex");
+                assert_eq!(got.value("x-robots-tag"), "noindex");
+                assert_eq!(got.value("crawl-status"), "REJECTED_ROBOTS_META_NOINDEX");
+                assert_eq!(got.value("content-length"), "");
+            } else {
+                assert_eq!(got.value("crawl-tag"), "", "{page:?}");
+            }
+        }
+    }
+    site.has("/head", tagged(page(""), "noindex"));
+    let got = site.ask("HEAD", "/head", "");
+    assert_eq!(
+        (got.status(), got.value("content-length")),
+        (200, String::new())
+    );
+    assert_eq!(got.value("crawl-tag"), "noindex");
+    site.has("/head", tagged(page(""), "noindex, nofollow"));
+    assert_eq!(site.ask("HEAD", "/head", "").output(), "noindex  451");
+}
+
+/// With `follow: false` there is nothing to give.
+#[test]
+fn a_page_without_links_to_follow_is_refused_as_noindex() {
+    let site = site("  noindex: links\n  follow: false\n");
+    let page = Page::html("<meta name=robots content=noindex><a href=/x>text</a>");
+    assert_eq!(site.serve(page).output(), "noindex  451");
+}
+
+/// The recipe for filters on documents: the page is withheld, its links are given, and its own `nofollow` stays.
+#[test]
+fn a_body_of_links_keeps_the_nofollow_of_its_page() {
+    let rules = "  - { id: lists, when: { title: Index of }, then: exclude-but-scan, set: { enforce_index: strip } }";
+    let site = DocumentSite::new("", rules);
+    let page = |meta: &str| {
+        Page::html(format!(
+            "<head>{meta}<title>Index of x</title></head><body><a href='/x'>text</a>"
+        ))
+    };
+    let got = site.serve(page("")).text();
+    assert!(got.contains(LINKS) && !got.contains("text"), "{got}");
+    assert!(!got.contains("nofollow"), "{got}");
+    for (meta, kept) in [
+        ("<meta name=robots content='NoFollow'>", "robots"),
+        ("<meta name=Robots content='noarchive, none'>", "Robots"),
+        ("<meta name=newsbot content='x,nofollow'>", "newsbot"),
+    ] {
+        let got = site.serve(page(meta)).text();
+        let expected = format!("<meta name=\"{kept}\" content=\"nofollow\"/>");
+        assert!(got.contains(&expected), "{meta}: {got}");
+        assert!(!got.contains("text"), "{got}");
+    }
+    let other = site
+        .serve(page("<meta name='a b' content=nofollow>"))
+        .text();
+    assert!(!other.contains("nofollow"), "{other}");
+}
+
 #[test]
 fn a_changed_body_loses_the_fields_of_the_original() {
     let site = site("  follow: false\n  enforce_follow: strip\n");

@@ -180,7 +180,7 @@ fn a_304_to_the_client_leaves_the_document_record() {
 
 #[test]
 fn a_refused_answer_is_remembered_with_its_reason() {
-    let rules = "rules:\n  - { id: pages, require: { content_type: text/html } }\nspaces:\n  - { name: all }";
+    let rules = "rules:\n  - { id: pages, require: { content_type: text/html }, log: true }\nspaces:\n  - { name: all }";
     let bench = LedgerBench::new(&policy("  noindex: pass", rules), |_| {
         Some("HTTP/1.1 200 OK\r\nContent-Type: image/gif\r\nContent-Length: 2\r\n\r\nok".into())
     });
@@ -218,4 +218,50 @@ fn a_reload_keeps_the_records() {
     client.read_until("world");
     let record = bench.until_known("news", "/p");
     assert_eq!((record.size, record.source.as_deref()), (10, None));
+}
+
+/// As before the request is sent: `disallow` and a filter without `log` leave no record of a URL that has none.
+#[test]
+fn a_page_refused_by_its_type_is_recorded_only_if_that_is_logged() {
+    let rules = "rules:
+  - { id: quiet, when: { under: /quiet, content_type: text/html }, then: disallow }
+  - { id: logged, when: { under: /logged, content_type: text/html }, then: disallow-log }
+  - { id: filter, forbid: { under: /filter, content_type: text/html } }
+  - { id: noted, forbid: { under: /noted, content_type: text/html }, log: true }
+  - { id: whole, forbid: { under: /whole, content_type: text/html } }
+  - { id: record, when: { under: /whole }, set: { record: full } }
+  - { id: private, when: { under: /private }, set: { noindex: reject, record: none } }
+";
+    let bench = LedgerBench::new(&policy("", &format!("{rules}{REMEMBERS}")), |head| {
+        let tag = if path(head) == "/private" {
+            "X-Robots-Tag: noindex\r\n"
+        } else {
+            ""
+        };
+        page(tag, "hello")
+    });
+    let recorded = ["/logged", "/noted", "/whole"];
+    for path in ["/quiet", "/filter", "/private"]
+        .into_iter()
+        .chain(recorded)
+    {
+        assert_eq!(bench.get_with(path, "").status, 451, "{path}");
+    }
+    bench.get("/marker");
+    let found = bench.ledger.records(None, 10).unwrap();
+    let mut urls: Vec<String> = found
+        .iter()
+        .map(|(_, record)| record.url.to_string())
+        .collect();
+    urls.sort();
+    let expected = ["/logged", "/marker", "/noted", "/whole"].map(|path| bench.url("a.test", path));
+    assert_eq!(urls, expected);
+    // A URL that has a record keeps one.
+    bench.reload(&policy("", REMEMBERS));
+    bench.get("/quiet");
+    bench.reload(&policy("", &format!("{rules}{REMEMBERS}")));
+    assert_eq!(bench.get_with("/quiet", "").value("crawl-code"), "760");
+    bench.until_record("/quiet", "is refused", |record| {
+        record.status.0 == CrawlStatus::Filter
+    });
 }

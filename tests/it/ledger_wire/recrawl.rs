@@ -278,6 +278,125 @@ fn a_page_that_another_url_has_is_a_duplicate() {
     }
 }
 
+/// One order, for `tag` and `reject` alike: the content; a strong entity tag where the content cannot be compared.
+#[test]
+fn content_decides_about_duplicates_and_else_a_strong_tag() {
+    for option in ["reject", "tag"] {
+        let options = format!("  duplicate: {option}\n  max_buffer: 20B");
+        let bench = LedgerBench::new(&policy(&options, ""), |head| {
+            let (tag, body) = match path(head) {
+                "/a" | "/same" => ("\"a\"", "hello"),
+                "/other" => ("\"a\"", "another"),
+                "/untagged" => ("", "hello"),
+                "/weak" => ("W/\"a\"", "something else"),
+                "/large" | "/large2" => ("\"l\"", "larger than the buffer can hold"),
+                "/large3" => ("W/\"l\"", "larger than the buffer can hold"),
+                other => panic!("{other}"),
+            };
+            let tag = if tag.is_empty() {
+                String::new()
+            } else {
+                format!("ETag: {tag}\r\n")
+            };
+            if head.starts_with("HEAD") {
+                let length = body.len();
+                return Some(format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{tag}Content-Length: {length}\r\n\r\n"
+                ));
+            }
+            page(&tag, body)
+        });
+        for original in ["/a", "/large"] {
+            bench.get(original);
+            bench.until_known("news", original);
+        }
+        for (method, path, of) in [
+            ("GET", "/same", "/a"),
+            ("GET", "/other", ""),
+            ("GET", "/untagged", "/a"),
+            ("GET", "/weak", ""),
+            ("GET", "/large2", "/large"),
+            ("GET", "/large3", ""),
+            ("HEAD", "/same", "/a"),
+            ("HEAD", "/untagged", ""),
+            ("HEAD", "/weak", ""),
+            ("HEAD", "/large2", "/large"),
+            ("HEAD", "/a", ""),
+        ] {
+            let answer = bench.send(method, path);
+            let found = match (answer.value("crawl-reason"), answer.value("crawl-tag")) {
+                ("duplicate", "") if option == "reject" => true,
+                ("", tag) if option == "tag" && !tag.is_empty() => {
+                    assert_eq!(tag, format!("duplicate; of={}", bench.url("a.test", of)));
+                    true
+                }
+                _ => false,
+            };
+            assert_eq!(found, !of.is_empty(), "{option} {method} {path}: {answer}");
+        }
+        let elsewhere = format!("{} ", bench.url("b.test", "/same"));
+        let elsewhere = bench.ask_as("news", elsewhere.trim(), "");
+        assert_eq!(elsewhere.status, 200, "of another host");
+        assert_eq!(elsewhere.value("crawl-tag"), "", "of another host");
+    }
+}
+
+/// `duplicate: links` and `noindex: links`: only links are given, and the ledger records why.
+#[test]
+fn a_page_that_only_gives_its_links_is_recorded_as_refused() {
+    const LINK: &str = "<p>words <a href=/next>next</a>";
+    let options = "  duplicate: links\n  noindex: links\n  recrawl: { min_interval: 1h }";
+    let bench = LedgerBench::new(&policy(options, ""), |head| match path(head) {
+        "/noindex" => page("X-Robots-Tag: noindex\r\n", "<p>other words <a href=/next>"),
+        "/nofollow" => page(
+            "",
+            "<meta name=robots content=nofollow><p>words <a href=/next>",
+        ),
+        "/nofollow2" => page(
+            "",
+            "<meta name=robots content=nofollow><p>words <a href=/next>",
+        ),
+        _ => page("", LINK),
+    });
+    for (path, reason, tag) in [
+        ("/a", "", String::new()),
+        (
+            "/b",
+            "",
+            format!("duplicate; of={}", bench.url("a.test", "/a")),
+        ),
+        ("/nofollow", "", String::new()),
+        ("/nofollow2", "duplicate", String::new()),
+        ("/noindex", "", "noindex".to_owned()),
+    ] {
+        let answer = bench.get_with(path, "");
+        assert_eq!(answer.value("crawl-reason"), reason, "{path}: {answer}");
+        assert_eq!(answer.value("crawl-tag"), tag, "{path}: {answer}");
+        assert_eq!(
+            answer.body.contains("words"),
+            reason.is_empty() && tag.is_empty(),
+            "{path}"
+        );
+        if reason.is_empty() {
+            assert!(answer.body.contains("href"), "{path}: {answer}");
+            bench.until_known("news", path);
+        }
+    }
+    for (path, status) in [
+        ("/b", CrawlStatus::Duplicate),
+        ("/noindex", CrawlStatus::Noindex),
+    ] {
+        bench.until_record(path, "has only given its links", |record| {
+            record.status.0 == status && record.index_state == IndexState::Never
+        });
+        assert_eq!(
+            bench.get_with(path, "").value("crawl-reason"),
+            "premature",
+            "{path}"
+        );
+    }
+}
+
 #[test]
 fn large_duplicates_are_tagged() {
     let options = "  duplicate: reject\n  max_buffer: 10B";

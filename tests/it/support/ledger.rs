@@ -3,7 +3,7 @@
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
     BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedResponse,
-    UrlObservation,
+    RefusalRecording, UrlObservation,
 };
 use crawlgate::ledger::record::UnixMillis;
 use crawlgate::model::crawl_status::CrawlStatus;
@@ -62,5 +62,6 @@ fn answered(
             action: RemovalAction::Remove,
         }),
         document,
+        recording: RefusalRecording::Keep,
     })
 }

@@ -53,6 +53,69 @@ impl LedgerKey {
     }
 }
 
+/// The keys by which other URLs of a host find a document: that of its body's hash, that of its
+/// strong entity tag, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentKey {
+    bytes: [u8; 2 * KEY_LENGTH],
+    length: usize,
+}
+
+const KEY_LENGTH: usize = 16;
+
+impl ContentKey {
+    /// Joins the keys that exist; `None` if there are none.
+    pub fn from_parts(parts: [Option<LedgerKey>; 2]) -> Option<Self> {
+        let mut key = Self {
+            bytes: [0; 2 * KEY_LENGTH],
+            length: 0,
+        };
+        for part in parts.into_iter().flatten() {
+            let end = key.length + KEY_LENGTH;
+            key.bytes.get_mut(key.length..end)?.copy_from_slice(&part.0);
+            key.length = end;
+        }
+        (key.length > 0).then_some(key)
+    }
+
+    /// Reads the stored form; `None` if it is invalid.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (keys, rest) = bytes.as_chunks::<KEY_LENGTH>();
+        let mut parts = keys.iter().copied().map(LedgerKey);
+        let key = Self::from_parts([parts.next(), parts.next()]);
+        key.filter(|_| rest.is_empty() && parts.next().is_none())
+    }
+
+    /// The stored form: the keys one after another.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// Returns the keys.
+    pub fn parts(&self) -> impl Iterator<Item = LedgerKey> {
+        self.as_bytes()
+            .as_chunks::<KEY_LENGTH>()
+            .0
+            .iter()
+            .copied()
+            .map(LedgerKey)
+    }
+
+    /// Returns `true` if this is one of the keys.
+    pub fn contains(&self, part: LedgerKey) -> bool {
+        self.parts().any(|other| other == part)
+    }
+
+    /// Returns the keys without those of another document.
+    #[must_use]
+    pub fn without(&self, other: Option<&Self>) -> Option<Self> {
+        let mut parts = self
+            .parts()
+            .filter(|part| other.is_none_or(|other| !other.contains(*part)));
+        Self::from_parts([parts.next(), parts.next()])
+    }
+}
+
 /// Writes 32 hexadecimal digits.
 impl std::fmt::Display for LedgerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -69,6 +132,29 @@ impl std::fmt::Debug for LedgerKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_has_one_key_or_two() {
+        let [a, b, c] = [1, 2, 3].map(|n| LedgerKey([n; 16]));
+        assert_eq!(ContentKey::from_parts([None, None]), None);
+        for parts in [&[a][..], &[a, b]] {
+            let key =
+                ContentKey::from_parts([parts.first(), parts.get(1)].map(|part| part.copied()));
+            let key = key.unwrap();
+            assert!(key.parts().eq(parts.iter().copied()));
+            assert_eq!(ContentKey::from_bytes(key.as_bytes()), Some(key));
+            assert!(key.contains(a) && !key.contains(c));
+            assert_eq!(key.without(None), Some(key));
+            assert_eq!(key.without(Some(&key)), None);
+        }
+        let both = ContentKey::from_parts([Some(a), Some(b)]).unwrap();
+        let second = ContentKey::from_parts([None, Some(b)]);
+        let first = ContentKey::from_parts([Some(a), Some(c)]);
+        assert_eq!(both.without(first.as_ref()), second);
+        for length in [0, 15, 17, 48] {
+            assert_eq!(ContentKey::from_bytes(&vec![1; length]), None, "{length}");
+        }
+    }
 
     #[test]
     fn crawler_and_url_cannot_be_taken_for_each_other() {

@@ -90,8 +90,11 @@ pub struct ObservedResponse {
     pub failure: Option<FailureKind>,
     /// The outcome, if it may remove the page from the index.
     pub removal: Option<BadOutcome>,
-    /// The document of a 200 that was delivered completely.
+    /// The document of a 200 that was delivered completely, or of which only the links were.
     pub document: Option<DeliveredDocument>,
+    /// Controls whether a URL without a record gets one. A response that is delivered or is an error
+    /// always creates one.
+    pub recording: RefusalRecording,
 }
 
 /// A document that was delivered.

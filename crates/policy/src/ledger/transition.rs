@@ -220,6 +220,12 @@ fn apply_response(
     response: ObservedResponse,
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
+    if before.is_none()
+        && response.failure.is_none()
+        && response.recording == RefusalRecording::Skip
+    {
+        return unchanged_record();
+    }
     let mut record = updated_record(before, observed, context.at);
     record.origin_status = Some(response.status);
     record.status = RecordStatus(response.crawl_status);
@@ -234,6 +240,10 @@ fn apply_response(
     record.temporary_errors = 0;
     record.error = None;
     if let Some(bad) = response.removal {
+        if response.document.is_some() {
+            // Only its links were delivered: the index gets nothing, and the URL is fetched again in time.
+            record.last_fetched = Some(context.at);
+        }
         let event = apply_bad_outcome(&mut record, context, bad);
         return changed_record(record, event);
     }
@@ -598,6 +608,7 @@ mod tests {
                 FailureKind::Temporary => bad(RemovalOutcome::Error, RemovalAction::ByCount),
             }),
             document: None,
+            recording: RefusalRecording::Keep,
         }
     }
 

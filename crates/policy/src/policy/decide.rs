@@ -23,6 +23,7 @@ use crate::urls::target::LaxReading;
 
 use super::Policy;
 use super::fact::{EvaluationTarget, Fact, Facts};
+use super::options::checks::CheckAction;
 use super::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
 use super::options::robots::{RobotsOption, robots_agent};
 use super::options::{OptionIndex, OptionSetter, OptionValue, schema};
@@ -163,6 +164,9 @@ impl Policy {
         let decision = self.conclude_stage(trail, stage, facts);
         if stage == PolicyStage::Request && self.traps.is_some() && !decision.rejects() {
             return self.rejection_by_trap(trail, facts).unwrap_or(decision);
+        }
+        if !decision.rejects() {
+            self.record_links(trail, facts);
         }
         decision
     }
@@ -500,7 +504,10 @@ const HIDDEN_IN_TUNNELS: [OptionIndex; 14] = [
 fn may_refuse(value: &OptionValue) -> bool {
     match value {
         OptionValue::Bool(on) => *on,
-        OptionValue::Word(word) => *word == schema::REJECT_WORD,
+        OptionValue::Word(word) => matches!(
+            CheckAction::from_word(word),
+            CheckAction::Reject | CheckAction::Links
+        ),
         OptionValue::List(items) => !items.is_empty(),
         OptionValue::Integer(_) | OptionValue::Size(_) | OptionValue::Duration(_) => true,
         OptionValue::None

@@ -25,6 +25,7 @@ pub use value::OptionValue;
 use super::Policy;
 use super::rule::{Rule, RuleBody, RuleIndex};
 use super::space::{SpaceIndex, Spaces};
+use checks::CheckAction;
 
 /// The index of an option in an [`OptionTable`].
 ///
@@ -159,11 +160,18 @@ impl<'a> OptionSources<'a> {
     /// Returns `true` if a check can be set to anything but `pass`.
     pub(crate) fn ever_checks(self, index: OptionIndex) -> bool {
         self.possible_values(index).any(|(_, value)| {
-            matches!(
-                value.as_word(),
-                Some(schema::TAG_WORD | schema::REJECT_WORD)
-            )
+            value
+                .as_word()
+                .is_some_and(|word| CheckAction::from_word(word) != CheckAction::Pass)
         })
+    }
+
+    /// Returns `true` if a check can pass on only the links of a document.
+    pub(crate) fn ever_gives_links(self) -> bool {
+        [schema::NOINDEX, schema::DUPLICATE]
+            .into_iter()
+            .flat_map(|index| self.possible_values(index))
+            .any(|(_, value)| *value == OptionValue::Word(schema::LINKS_WORD))
     }
 }
 
@@ -204,6 +212,12 @@ impl Policy {
     /// response needs it.
     pub fn ever_checks(&self, index: OptionIndex) -> bool {
         self.option_sources().ever_checks(index)
+    }
+
+    /// Returns `true` if the policy can pass on only the links of a document, by `noindex: links` or
+    /// `duplicate: links`.
+    pub fn ever_gives_links(&self) -> bool {
+        self.option_sources().ever_gives_links()
     }
 
     /// Returns the keys of an open map that the policy uses, with their indexes.

@@ -10,6 +10,7 @@ use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 
 use super::Policy;
+use super::options::checks::LinksOnly;
 use super::options::{OptionIndex, OptionSetter, OptionValue, schema};
 use super::rule::RuleIndex;
 use super::space::{RuleRange, SpaceIndex};
@@ -55,7 +56,16 @@ pub struct Trail {
     pub(crate) trap: Option<Trap>,
     /// The setter of the disposition that [`Trail::clear_rejection`] has cleared.
     cleared_disposition: Option<OptionSetter>,
+    /// `true` if the response is a document with links that may be followed; recorded only if a check
+    /// may withhold the rest.
+    pub(crate) has_links: bool,
+    /// The check because of which only the links of the document are passed on.
+    links_only: Option<LinksOnly>,
 }
+
+/// The values of `index` and `enforce_index` for a document of which only the links are passed on.
+const NO_INDEX: OptionValue = OptionValue::Bool(false);
+const STRIP: OptionValue = OptionValue::Word(schema::STRIP_WORD);
 
 impl Trail {
     /// Creates the state before the first rule, for a crawler.
@@ -78,6 +88,8 @@ impl Trail {
             uncertain_rule: None,
             trap: None,
             cleared_disposition: None,
+            has_links: false,
+            links_only: None,
         };
         trail.possible_dispositions = disposition_bit(trail.disposition(policy));
         trail
@@ -98,6 +110,9 @@ impl Trail {
 
     /// The setter of an option's value.
     pub fn set_by(&self, policy: &Policy, index: OptionIndex) -> OptionSetter {
+        if let (Some(check), Some(_)) = (self.links_only, self.withheld_value(index)) {
+            return self.set_by(policy, check.option());
+        }
         match self.last_assigning_rule(policy, index) {
             Some(rule) => OptionSetter::Rule(rule),
             None => self.space_set_by(policy, index).unwrap_or_else(|| {
@@ -112,6 +127,9 @@ impl Trail {
 
     /// The value of an option.
     pub fn value<'p>(&self, policy: &'p Policy, index: OptionIndex) -> &'p OptionValue {
+        if let Some(value) = self.withheld_value(index) {
+            return value;
+        }
         let assigned = self
             .last_assigning_rule(policy, index)
             .and_then(|rule| policy.assigned_value(rule, index));
@@ -127,6 +145,30 @@ impl Trail {
             .entries
             .get(usize::from(index.0))
             .map_or(&OptionValue::None, |entry| &entry.base)
+    }
+
+    /// Returns the value of an option that a document of which only the links are passed on has
+    /// regardless of rules.
+    fn withheld_value(&self, index: OptionIndex) -> Option<&'static OptionValue> {
+        self.links_only?;
+        match index {
+            schema::INDEX => Some(&NO_INDEX),
+            schema::ENFORCE_INDEX => Some(&STRIP),
+            _ => None,
+        }
+    }
+
+    /// The check because of which only the links of the document are passed on.
+    pub fn links_only(&self) -> Option<LinksOnly> {
+        self.links_only
+    }
+
+    /// Withholds everything but the links of the document. Returns `false` if it has no links to give.
+    pub fn withhold_text(&mut self, check: LinksOnly) -> bool {
+        if self.has_links {
+            self.links_only.get_or_insert(check);
+        }
+        self.has_links
     }
 
     /// The trap that matched the URL, if any.

@@ -70,9 +70,16 @@ pub fn append_directives(directives: &mut String, line: &str, agent: &str) {
 
 /// Returns `true` if directives forbid indexing.
 pub fn forbids_index(directives: &str) -> bool {
-    split_directives(directives).any(|directive| {
-        directive.eq_ignore_ascii_case("noindex") || directive.eq_ignore_ascii_case("none")
-    })
+    has_directive(directives, "noindex") || has_directive(directives, "none")
+}
+
+/// Returns `true` if directives forbid following links.
+pub fn forbids_follow(directives: &str) -> bool {
+    has_directive(directives, "nofollow") || has_directive(directives, "none")
+}
+
+fn has_directive(directives: &str, name: &str) -> bool {
+    split_directives(directives).any(|directive| directive.eq_ignore_ascii_case(name))
 }
 
 /// Returns the directives in a text, each with its value.

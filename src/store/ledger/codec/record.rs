@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::from_utf8;
 use std::sync::Arc;
 
-use crate::ledger::key::LedgerKey;
+use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::FailureKind;
 use crate::ledger::record::{
     ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, RemovalSource,
@@ -22,7 +22,14 @@ use super::{
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredRecord {
     pub(crate) record: Arc<LedgerRecord>,
-    pub(crate) content_key: Option<LedgerKey>,
+    pub(crate) content_key: Option<ContentKey>,
+}
+
+impl StoredRecord {
+    /// Returns `true` if the document is found by this key.
+    pub(crate) fn has_content(&self, part: LedgerKey) -> bool {
+        self.content_key.is_some_and(|key| key.contains(part))
+    }
 }
 
 /// The number of the field with the key of the document.
@@ -39,7 +46,7 @@ macro_rules! record_fields {
         /// Appends an encoded record, without copying its texts: one is written for each request.
         pub(crate) fn encode(
             record: &LedgerRecord,
-            content_key: Option<LedgerKey>,
+            content_key: Option<ContentKey>,
             to: &mut Vec<u8>,
         ) {
             let mut writer = RecordWriter {
@@ -47,7 +54,7 @@ macro_rules! record_fields {
                 first_seen: record.first_seen,
             };
             $($write(&mut writer, $tag, &record.$field);)+
-            let content_key = content_key.as_ref().map(|key| &key.0[..]);
+            let content_key = content_key.as_ref().map(ContentKey::as_bytes);
             writer.message.write_bytes(CONTENT_KEY, content_key);
         }
 
@@ -96,19 +103,17 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<StoredRecord> {
     let content_key = fields.bytes(CONTENT_KEY);
     Some(StoredRecord {
         record: Arc::new(record),
-        content_key: content_key
-            .and_then(|key| key.try_into().ok())
-            .map(LedgerKey),
+        content_key: content_key.and_then(ContentKey::from_bytes),
     })
 }
 
 /// Decodes only the key of the document; `None` in a record without a document.
-pub(crate) fn decode_content_key(bytes: &[u8]) -> Option<LedgerKey> {
+pub(crate) fn decode_content_key(bytes: &[u8]) -> Option<ContentKey> {
     let found = MessageFields(bytes).find_map(|field| match field {
         Ok((CONTENT_KEY, WireField::Bytes(key))) => Some(key),
         _ => None,
     });
-    found?.try_into().ok().map(LedgerKey)
+    ContentKey::from_bytes(found?)
 }
 
 struct RecordWriter<'b> {
@@ -532,11 +537,17 @@ mod tests {
             ..LedgerRecord::default()
         };
         for (record, content) in [
-            (full, Some(LedgerKey([1; 16]))),
+            (
+                full,
+                ContentKey::from_parts([Some(LedgerKey([1; 16])), Some(LedgerKey([2; 16]))]),
+            ),
             (failed, None),
             (restored, None),
             (LedgerRecord::default(), None),
-            (four, None),
+            (
+                four,
+                ContentKey::from_parts([Some(LedgerKey([1; 16])), None]),
+            ),
             (perhaps, None),
         ] {
             let entry = StoredRecord {

@@ -42,7 +42,10 @@ pub(super) fn compares_content(sources: OptionSources<'_>) -> bool {
 /// Returns what rules, including those in shadow mode, and options need of documents.
 pub(super) fn document_needs(sources: OptionSources<'_>) -> DocumentNeeds {
     let mut needs = DocumentNeeds {
-        checks: sources.ever_checks(NOINDEX) || sources.ever_checks(NONCANONICAL),
+        checks: sources.ever_checks(NOINDEX)
+            || sources.ever_checks(NONCANONICAL)
+            || sources.ever_gives_links(),
+        links: sources.ever_gives_links(),
         ..DocumentNeeds::default()
     };
     for rule in sources.rules {

@@ -5,16 +5,17 @@ use super::Cause;
 use crate::model::reason::Reason;
 use crate::policy::Policy;
 use crate::policy::fact::{EvaluationTarget, Fact, Facts, ResponseFacts, UsagePreference};
+use crate::policy::options::checks::{self, CheckAction, LinksOnly};
 use crate::policy::options::robots::RobotsOption;
-use crate::policy::options::{OptionIndex, schema};
+use crate::policy::options::schema;
 use crate::policy::trail::Trail;
 use crate::policy::{field, signals};
-use crate::robots::robots_tag::forbids_index;
+use crate::robots::robots_tag::{forbids_follow, forbids_index};
 use crate::urls::target::UrlTarget;
 
 type Rejection = Option<(Reason, Cause)>;
 
-/// The findings of options with the value `tag` in a response that is not rejected.
+/// The findings of options with the value `tag` or `links` in a response that is not rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentTags {
     /// The response asks not to be indexed.
@@ -49,8 +50,32 @@ impl Policy {
             .or_else(|| self.rejection_by_rules(trail))
     }
 
-    /// Returns the findings of options with the value `tag`, as far as the response is known;
-    /// `None` if there are none.
+    /// Records whether a response that is not rejected has links to give, and whether `noindex: links`
+    /// withholds the rest.
+    pub(super) fn record_links(&self, trail: &mut Trail, facts: &Facts<'_>) {
+        let Fact::Known(response) = facts.response else {
+            return;
+        };
+        if !self.document_needs.links || !response.is_success_with_content() {
+            return;
+        }
+        trail.has_links = self.has_links(trail, facts, &response);
+        let noindex = checks::read_action(self, trail, schema::NOINDEX) == CheckAction::Links;
+        if noindex && forbids_indexing(facts, &response) {
+            trail.withhold_text(LinksOnly::Noindex);
+        }
+    }
+
+    /// Returns `true` if the response is HTML, and neither the page nor the policy forbids to follow
+    /// its links.
+    fn has_links(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
+        response.is_html()
+            && trail.is_on(self, schema::FOLLOW)
+            && !any_directive(facts, response, forbids_follow)
+    }
+
+    /// Returns the findings of options with the value `tag` or `links`, as far as the response is
+    /// known; `None` if there are none.
     pub fn content_tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<ContentTags> {
         let Fact::Known(response) = facts.response else {
             return None;
@@ -58,17 +83,17 @@ impl Policy {
         if !self.document_needs.checks || !response.is_success_with_content() {
             return None;
         }
-        let canonical = if self.is_tagged(trail, schema::NONCANONICAL) {
-            other_canonical(facts, &response)
-        } else {
-            None
-        };
-        let noindex = self.is_tagged(trail, schema::NOINDEX) && forbids_indexing(facts, &response);
+        let canonical =
+            if checks::read_action(self, trail, schema::NONCANONICAL) == CheckAction::Tag {
+                other_canonical(facts, &response)
+            } else {
+                None
+            };
+        let noindex = matches!(
+            checks::read_action(self, trail, schema::NOINDEX),
+            CheckAction::Tag | CheckAction::Links
+        ) && forbids_indexing(facts, &response);
         (noindex || canonical.is_some()).then_some(ContentTags { noindex, canonical })
-    }
-
-    fn is_tagged(&self, trail: &Trail, index: OptionIndex) -> bool {
-        trail.word(self, index) == Some(schema::TAG_WORD)
     }
 
     fn rejection_by_size(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
@@ -96,7 +121,8 @@ impl Policy {
         facts: &Facts<'_>,
         response: &ResponseFacts<'_>,
     ) -> Rejection {
-        let rejects = self.rejects_by_option(trail, schema::NONCANONICAL, response);
+        let rejects = checks::read_action(self, trail, schema::NONCANONICAL) == CheckAction::Reject
+            && response.is_success_with_content();
         let names_another = rejects && other_canonical(facts, response).is_some();
         names_another.then(|| {
             (
@@ -113,8 +139,13 @@ impl Policy {
         facts: &Facts<'_>,
         response: &ResponseFacts<'_>,
     ) -> Rejection {
-        let forbidden = self.rejects_by_option(trail, schema::NOINDEX, response)
-            && forbids_indexing(facts, response);
+        let rejects = match checks::read_action(self, trail, schema::NOINDEX) {
+            CheckAction::Pass | CheckAction::Tag => false,
+            CheckAction::Links => !self.has_links(trail, facts, response),
+            CheckAction::Reject => true,
+        };
+        let forbidden =
+            rejects && response.is_success_with_content() && forbids_indexing(facts, response);
         forbidden.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
     }
 
@@ -133,16 +164,6 @@ impl Policy {
         let mut uses = option.uses();
         uses.any(|name| field::usage_preference(response, facts, name) == UsagePreference::Deny)
             .then(|| (Reason::Usage, self.cause_of(trail, schema::ROBOTS_USAGE)))
-    }
-
-    /// Returns `true` if an option has the value `reject` and applies to this response.
-    fn rejects_by_option(
-        &self,
-        trail: &Trail,
-        index: OptionIndex,
-        response: &ResponseFacts<'_>,
-    ) -> bool {
-        trail.word(self, index) == Some(schema::REJECT_WORD) && response.is_success_with_content()
     }
 }
 
@@ -165,15 +186,22 @@ fn other_canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<Ur
 
 /// Returns `true` if a header or the document asks not to be indexed.
 fn forbids_indexing(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
+    any_directive(facts, response, forbids_index)
+}
+
+/// Applies a test to the directives in the headers and to those in the document.
+fn any_directive(facts: &Facts<'_>, response: &ResponseFacts<'_>, test: fn(&str) -> bool) -> bool {
+    let agent = facts.robots_agent();
+    if test(&signals::robots_tag_directives(response.headers, agent)) {
+        return true;
+    }
     let in_document = if let Fact::Known(document) = facts.document {
         document.meta_robots
     } else {
         None
     };
-    let in_document =
-        signals::meta_robots_directives(in_document.unwrap_or_default(), facts.robots_agent());
-    forbids_index(&signals::robots_tag_directives(
-        response.headers,
-        facts.robots_agent(),
-    )) || forbids_index(&in_document)
+    test(&signals::meta_robots_directives(
+        in_document.unwrap_or_default(),
+        agent,
+    ))
 }

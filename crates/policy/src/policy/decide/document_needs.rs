@@ -15,8 +15,11 @@ use crate::policy::trail::{RuleState, Trail};
 pub struct DocumentNeeds {
     /// `true` if a rule may take effect at the document stage, including shadow rules.
     pub rules: bool,
-    /// `true` if `noindex` or `noncanonical` is set to a value other than `pass` anywhere.
+    /// `true` if `noindex` or `noncanonical` is set to a value other than `pass` anywhere, or
+    /// `duplicate` to `links`.
     pub checks: bool,
+    /// `true` if `noindex` or `duplicate` is set to `links` anywhere.
+    pub links: bool,
     /// `true` if a rule names `body_prefix`, so that the text is read in addition to the head.
     pub body_prefix: bool,
 }
@@ -55,9 +58,11 @@ impl Policy {
 
     fn has_document_check(&self, trail: &Trail) -> bool {
         self.document_needs.checks
-            && [schema::NOINDEX, schema::NONCANONICAL]
+            && ([schema::NOINDEX, schema::NONCANONICAL]
                 .into_iter()
                 .any(|index| checks::read_action(self, trail, index) != CheckAction::Pass)
+                // Whether the links may be followed is known only then.
+                || checks::read_action(self, trail, schema::DUPLICATE) == CheckAction::Links)
     }
 
     fn any_rule_needs_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {

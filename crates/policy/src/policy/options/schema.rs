@@ -61,6 +61,8 @@ pub const HEADER_WORD: &str = "header";
 pub const TAG_WORD: &str = "tag";
 /// The word with which a check refuses responses.
 pub const REJECT_WORD: &str = "reject";
+/// The word with which a check passes on only the links of a document.
+pub const LINKS_WORD: &str = "links";
 
 /// The open map whose keys end the names of `Crawl-Meta-` fields.
 pub const META: &str = "meta";

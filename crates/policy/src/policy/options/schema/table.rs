@@ -1,6 +1,8 @@
 //! The table of options.
 
-use super::{BY_LOG_WORD, HEADER_WORD, REJECT_WORD, SEEDS_WORD, STRIP_WORD, TAG_WORD};
+use super::{
+    BY_LOG_WORD, HEADER_WORD, LINKS_WORD, REJECT_WORD, SEEDS_WORD, STRIP_WORD, TAG_WORD,
+};
 use super::{EssentialValues, MapPreset, OptionDeadline, OptionShape, OptionSpec, OptionSupport};
 use crate::policy::options::removal::{BY_COUNT, BY_INTENT, KEEP, ONCE_MORE, REMOVE};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
@@ -244,18 +246,22 @@ pub const SPECS: &[OptionSpec] = &[
     ),
     check_row(
         "unmodified",
+        &["pass", TAG_WORD, REJECT_WORD],
         "The action for a response that has not changed since the last one.",
     ),
     check_row(
         "duplicate",
+        &["pass", TAG_WORD, LINKS_WORD, REJECT_WORD],
         "The action for a response that another URL of the host returned as well.",
     ),
     check_row(
         "noncanonical",
+        &["pass", TAG_WORD, REJECT_WORD],
         "The action for a response that names another URL as canonical.",
     ),
     check_row(
         "noindex",
+        &["pass", TAG_WORD, LINKS_WORD, REJECT_WORD],
         "The action for a response that forbids indexing.",
     ),
     removal_row(
@@ -546,8 +552,11 @@ const fn enforcement_row(path: &'static str, description: &'static str) -> Optio
 }
 
 /// A check of responses and documents.
-const fn check_row(path: &'static str, description: &'static str) -> OptionSpec {
-    let words = &["pass", TAG_WORD, REJECT_WORD];
+const fn check_row(
+    path: &'static str,
+    words: &'static [&'static str],
+    description: &'static str,
+) -> OptionSpec {
     row(
         path,
         OptionShape::Word(words, "pass"),
