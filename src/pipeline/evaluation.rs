@@ -69,9 +69,15 @@ pub struct RequestFindings {
     /// The ledger's entry of the URL, if the policy depends on it.
     ledger_entry: Option<LedgerEntry>,
     /// The findings of options with the value `tag` or `links` in the response.
-    tags: Option<Box<ContentTags>>,
-    /// The tag of a document that another URL has as well.
-    duplicate_tag: Option<HeaderValue>,
+    tags: Option<Box<ResponseTags>>,
+}
+
+/// The findings of options with the value `tag` or `links`.
+#[derive(Debug, Default)]
+struct ResponseTags {
+    content: ContentTags,
+    /// For a document that another URL has as well.
+    duplicate: Option<HeaderValue>,
 }
 
 /// The trail and the decision after a stage.
@@ -305,7 +311,7 @@ impl Evaluation {
 
     /// Adds that another URL has the document, which is passed on with this tag.
     pub(crate) fn add_duplicate_tag(&mut self, tag: Option<HeaderValue>) {
-        self.findings.duplicate_tag = tag;
+        self.findings.tags.get_or_insert_default().duplicate = tag;
     }
 
     /// Withholds everything but the links of the document. Returns `false` if it has no links to give.
@@ -343,7 +349,13 @@ impl Evaluation {
             shadow.evaluate_stage(policy, stage, &facts, &self.trail);
         }
         self.decision = policy.decide_stage(&mut self.trail, stage, &facts);
-        self.findings.tags = policy.content_tags(&self.trail, &facts).map(Box::new);
+        let tags = policy.content_tags(&self.trail, &facts);
+        self.findings.tags = tags.map(|content| {
+            Box::new(ResponseTags {
+                content,
+                duplicate: None,
+            })
+        });
     }
 
     /// Returns `true` if a rule, live or in shadow, depends on the document of this response.
@@ -387,9 +399,14 @@ impl Evaluation {
         self.findings
             .tags
             .iter()
-            .flat_map(|tags| [noindex_tag(tags), noncanonical_tag(tags)])
+            .flat_map(|tags| {
+                [
+                    noindex_tag(&tags.content),
+                    noncanonical_tag(&tags.content),
+                    tags.duplicate.clone(),
+                ]
+            })
             .flatten()
-            .chain(self.findings.duplicate_tag.clone())
     }
 
     /// Returns `true` if the response may have to be read or changed as a document. The request then asks for content

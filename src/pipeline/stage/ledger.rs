@@ -27,7 +27,7 @@ use crate::policy::trail::Trail;
 use crate::store::ledger::Ledger;
 use crate::urls::target::UrlTarget;
 
-use super::recrawl::{has_document, is_fetch};
+use super::recrawl::{is_delivered, is_fetch};
 
 /// The memory of a request's URL, and the place where the outcome of the request is recorded.
 #[derive(Clone, Debug)]
@@ -215,7 +215,7 @@ pub(crate) fn check_recrawl_interval(
         // A document that had to leave the index may be fetched again at once.
         min_interval: option
             .min_interval
-            .filter(|_| has_document(record) && !evaluation.facts().forces_recrawl()),
+            .filter(|_| is_delivered(record) && !evaluation.facts().forces_recrawl()),
         after_error: option.after_error,
     };
     let Some(remaining) = recrawl::time_until_recrawl(record, intervals, now(admission)) else {

@@ -304,6 +304,12 @@ pub(super) fn has_document(record: &LedgerRecord) -> bool {
     record.last_fetched.is_some() && may_be_indexed(record)
 }
 
+/// Returns `true` if the crawler has got all of a document that it may have: also if only its links were to be delivered,
+/// so that no index ever had it.
+pub(super) fn is_delivered(record: &LedgerRecord) -> bool {
+    record.last_fetched.is_some() && record.is_known() && !record.lacks_document()
+}
+
 /// Returns `true` if an index may still have the document of a record. What has left the index has no duplicates.
 pub(super) fn may_be_indexed(record: &LedgerRecord) -> bool {
     record.is_known() && record.index_state == IndexState::Possible

@@ -158,7 +158,8 @@ fn a_page_without_links_to_follow_is_refused_as_noindex() {
 /// The recipe for filters on documents: the page is withheld, its links are given, and its own `nofollow` stays.
 #[test]
 fn a_body_of_links_keeps_the_nofollow_of_its_page() {
-    let rules = "  - { id: lists, when: { title: Index of }, then: exclude-but-scan, set: { enforce_index: strip } }";
+    let rules = "  - { id: lists, when: { title: Index of }, then: exclude-but-scan, set: { enforce_index: strip } }
+  - { id: parked, when: { body_prefix: for sale }, then: exclude-but-scan, set: { enforce_index: strip } }";
     let site = DocumentSite::new("", rules);
     let page = |meta: &str| {
         Page::html(format!(
@@ -178,6 +179,9 @@ fn a_body_of_links_keeps_the_nofollow_of_its_page() {
         assert!(got.contains(&expected), "{meta}: {got}");
         assert!(!got.contains("text"), "{got}");
     }
+    // Of other types there are no links to scan for.
+    let text = Page::of("text/plain", "it is for sale");
+    assert_eq!(site.serve(text).output(), "rule parked 451");
     let other = site
         .serve(page("<meta name='a b' content=nofollow>"))
         .text();

@@ -128,7 +128,7 @@ fn conclude(state: &EvaluationState<'_>, stage: usize, world: &GeneratedFacts) -
         rejection = Some((state.filter, state.log));
     } else if disposition != json!("allow") {
         rejection = Some((by, disposition == json!("disallow-log")));
-    } else if let (2, Some(response), Some((Json::Bool(true), by))) =
+    } else if let (2 | 3, Some(response), Some((Json::Bool(true), by))) =
         (stage, &world.response, state.options.get("html_only"))
         && success(world)
         && response.content_type != "text/html"
@@ -310,7 +310,9 @@ fn run<'a>(
                 return false;
             }
             state.applied.insert(id);
-            for (option, value) in then {
+            // A depth that is set too late is ignored.
+            let in_time = |option: &str| option != "max_depth" || stage == 0;
+            for (option, value) in then.iter().filter(|(option, _)| in_time(option)) {
                 state
                     .options
                     .insert((*option).into(), (value.clone(), Some(id)));

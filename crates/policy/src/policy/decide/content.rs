@@ -48,6 +48,7 @@ impl Policy {
             .or_else(|| self.rejection_by_canonical(trail, facts, &response))
             .or_else(|| self.rejection_by_noindex(trail, facts, &response))
             .or_else(|| self.rejection_by_rules(trail))
+            .or_else(|| self.rejection_by_html_only(trail, &response))
     }
 
     /// Records whether a response that is not rejected has links to give, and whether `noindex: links`

@@ -1,8 +1,6 @@
 //! The table of options.
 
-use super::{
-    BY_LOG_WORD, HEADER_WORD, LINKS_WORD, REJECT_WORD, SEEDS_WORD, STRIP_WORD, TAG_WORD,
-};
+use super::{BY_LOG_WORD, HEADER_WORD, LINKS_WORD, REJECT_WORD, SEEDS_WORD, STRIP_WORD, TAG_WORD};
 use super::{EssentialValues, MapPreset, OptionDeadline, OptionShape, OptionSpec, OptionSupport};
 use crate::policy::options::removal::{BY_COUNT, BY_INTENT, KEEP, ONCE_MORE, REMOVE};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
@@ -39,7 +37,7 @@ pub const SPECS: &[OptionSpec] = &[
     row(
         "html_only",
         OptionShape::Bool(false),
-        Until(Response),
+        Until(Document),
         "If true, successful responses that are not HTML are refused.",
     ),
     row(
