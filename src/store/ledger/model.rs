@@ -382,7 +382,7 @@ fn a_forgotten_record_does_not_return_after_a_crash() {
     let ledger = folder.open();
     for url in 0..3 {
         let mut update = new_document(url);
-        update.content_key = Some(content(url));
+        update.content_key = content_key(url);
         ledger.record(update);
     }
     block_on(ledger.flush());
