@@ -133,9 +133,17 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         Some(state) => state,
         None => {
             let began = wait.admission.now();
-            let request = fetch_request(evaluation, agent, wait.admission, None);
-            let fetch = robots.fetch(&evaluation.facts().target, request);
-            let fetched = Box::pin(robots_wait::fetched(evaluation, wait, arrival, fetch)).await;
+            // Not in variables: these would make each request's future larger.
+            let fetched = Box::pin(robots_wait::fetched(
+                evaluation,
+                wait,
+                arrival,
+                robots.fetch(
+                    &evaluation.facts().target,
+                    fetch_request(evaluation, agent, wait.admission, None),
+                ),
+            ))
+            .await;
             result.fetch_time = Some(TimeSpan::between(began, wait.admission.now()));
             match fetched {
                 Ok(state) => state,
@@ -147,13 +155,20 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         }
     };
     if is_unknown(&state, option.on_unreachable()) && state.fails_momentarily() {
-        let refusal = unavailable_refusal(evaluation, &state, wait.admission);
         // The fetch that has failed is part of the time for which the request is held.
         let since = result
             .fetch_time
             .map_or(wait.admission.now(), |span| span.start);
-        let again = robots_wait::next_attempt(evaluation, wait, arrival, since, &state, refusal);
-        result.verdict = Box::pin(again).await.map(|()| RobotsVerdict::FetchAgain);
+        result.verdict = Box::pin(robots_wait::next_attempt(
+            evaluation,
+            wait,
+            arrival,
+            since,
+            &state,
+            unavailable_refusal(evaluation, &state, wait.admission),
+        ))
+        .await
+        .map(|()| RobotsVerdict::FetchAgain);
         if result.verdict.is_ok() {
             result.fetch_time = None;
         }

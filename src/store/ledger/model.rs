@@ -382,7 +382,7 @@ fn a_forgotten_record_does_not_return_after_a_crash() {
     let ledger = folder.open();
     for url in 0..3 {
         let mut update = new_document(url);
-        update.content_key = content_key(url);
+        update.content_key = content_key(url + 1);
         ledger.record(update);
     }
     block_on(ledger.flush());
@@ -394,7 +394,7 @@ fn a_forgotten_record_does_not_return_after_a_crash() {
         "it has changed since it was found"
     );
     assert_eq!(ledger.forget(key(1), &LedgerFilter::default()), Ok(true));
-    assert_eq!(ledger.url_with_content(content(1)), None);
+    assert_eq!(ledger.url_with_content(content(2)), None);
     block_on(ledger.flush());
     ledger.abandon();
     let ledger = folder.open();
