@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::ledger::event::{LedgerEventKind, LedgerEventReason};
 use crate::model::crawl_status::CrawlStatus;
 use crate::store::ledger::journal::JournalPages;
 
 const FIRST_UNKNOWN_EVENT: u64 = 1_000;
+/// The number of kinds times that of reasons, in version 0.1.0.
+const EVENT_FORMS: usize = 12;
 
 struct Rows {
     records: BTreeMap<[u8; 16], Vec<u8>>,
@@ -21,7 +22,10 @@ struct Rows {
 
 fn read_rows() -> Rows {
     let bytes = include_bytes!("../../../../tests/ledger_files/ledger.redb");
-    let path = std::env::temp_dir().join(format!("crawlgate-ledger-files-{}", std::process::id()));
+    // Each test is a thread, and opens a copy of its own.
+    let thread = std::thread::current().id();
+    let name = format!("crawlgate-ledger-files-{}-{thread:?}", std::process::id());
+    let path = std::env::temp_dir().join(name);
     std::fs::write(&path, bytes).unwrap();
     let database = LedgerDatabase::open(&LedgerLocation::File(path.clone()), 1 << 20).unwrap();
     let read = database.0.begin_read().unwrap();
@@ -98,8 +102,7 @@ fn events_are_encoded_to_the_same_bytes() {
         assert_eq!(&event::encode_event(&event), expected, "{number}");
         *forms.entry((event.kind, event.reason)).or_insert(0) += 1;
     }
-    let all = LedgerEventKind::ALL.len() * LedgerEventReason::ALL.len();
-    assert_eq!(forms.len(), all, "{forms:?}");
+    assert_eq!(forms.len(), EVENT_FORMS, "{forms:?}");
 }
 
 #[test]
