@@ -92,7 +92,7 @@ const ROWS: &[StatusRow] = &[
         "REJECTED_ROBOTS_TXT",
         "robots_unreachable",
         "b.test",
-        "/",
+        "/unreachable",
         Noted,
         Noted,
     ),
@@ -299,6 +299,8 @@ fn fields(bench: &LedgerBench, path: &str) -> String {
         path if path.starts_with("/deep") => {
             format!("Referer: {}\r\n", bench.url("a.test", "/one"))
         }
+        // Otherwise it is held until robots.txt can be fetched again.
+        path if path.starts_with("/unreachable") => "Crawl-Max-Wait: 0\r\n".to_owned(),
         _ => String::new(),
     }
 }
