@@ -33,6 +33,7 @@ use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
+use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::proxy::accept::{self, ConnectionLimiter, ProxyListener};
 use crate::proxy::body::BodyTimeLimits;
 use crate::proxy::destination::{AddressVetter, EgressRules};
@@ -182,7 +183,7 @@ impl Server {
         ));
         let feed_task =
             LedgerFeedTask::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
-        let sweeper = spawn_ledger_tasks(settings, &service, &mut tasks);
+        let (sweeper, removals) = spawn_ledger_tasks(settings, &service, &mut tasks);
         let draining = Arc::new(AtomicBool::new(false));
         let admin = AdminParts {
             active_policy,
@@ -191,6 +192,7 @@ impl Server {
             draining: Arc::clone(&draining),
             pem: ca_pem,
             sweeper,
+            removals,
         };
         let server = admin.into_server(settings, descriptors.admin_connections)?;
         let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
@@ -472,26 +474,38 @@ fn spawn_listeners(
     connections
 }
 
-/// Spawns the tasks that maintain the ledger and sweep it, and returns the sweeper.
+/// Spawns the tasks that maintain the ledger, sweep it and order removals.
 fn spawn_ledger_tasks(
     settings: &Settings,
-    service: &ProxyService,
+    service: &Arc<ProxyService>,
     tasks: &mut JoinSet<()>,
-) -> LedgerSweeper {
+) -> (LedgerSweeper, RemovalScheduler) {
     let clock = service.recorder.clock();
+    let removals = RemovalScheduler::new(
+        settings.ledger.removal_guard,
+        settings.ledger.sweep_rate,
+        settings
+            .crawlers
+            .iter()
+            .map(|entry| entry.crawler.clone())
+            .collect(),
+        clock.clone(),
+    );
     tasks.spawn(ledger::maintain(
         Arc::clone(&service.ledger),
         service.recorder.metrics().clone(),
         clock.clone(),
         settings.ledger.events.clone(),
+        removals.clone(),
     ));
+    tasks.spawn(order_removals(removals.clone(), Arc::clone(service)));
     let sweeper = LedgerSweeper::new(settings.ledger.sweep_rate, clock.clone());
     tasks.spawn(sweep_on_policy_change(
         sweeper.clone(),
         Arc::clone(&service.active_policy),
         Arc::clone(&service.ledger),
     ));
-    sweeper
+    (sweeper, removals)
 }
 
 /// Spawns the tasks that reload the policy, and returns the handle that triggers reloads.
@@ -526,6 +540,17 @@ async fn sweep_on_policy_change(
 ) {
     sweeper
         .serve(&active_policy, || ledger.get().cloned())
+        .await;
+}
+
+/// Orders pending removals when they are due.
+async fn order_removals(removals: RemovalScheduler, service: Arc<ProxyService>) {
+    removals
+        .serve(
+            &service.active_policy,
+            || service.ledger.get().cloned(),
+            &service.robots,
+        )
         .await;
 }
 

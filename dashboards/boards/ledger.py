@@ -126,6 +126,20 @@ TOLD = [
     ),
 ]
 
+REMOVALS = [
+    heading("Removals that are not ordered yet"),
+    lines(
+        "Pending and held removals, by cause",
+        "URLs that leave the index after the grace time, and those of them that are held because one cause would remove "
+        "too many (ledger.removal_guard).",
+        "short",
+        [
+            ("pending: {{cause}}", "sum by (cause) (crawlgate_ledger_pending_removals{@})"),
+            ("held: {{cause}}", "sum by (cause) (crawlgate_ledger_held_removals{@})"),
+        ],
+    ),
+]
+
 DISK = [
     heading("Disk"),
     lines(
@@ -150,5 +164,5 @@ BOARD = Board(
     "crawlgate-ledger",
     "crawlgate / Ledger and events",
     "The URLs in the ledger, the events about them, and the disk.",
-    [*NOW, *KEPT, *TOLD, *DISK],
+    [*NOW, *KEPT, *TOLD, *REMOVALS, *DISK],
 )

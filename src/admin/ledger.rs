@@ -5,6 +5,7 @@
 
 mod events;
 mod forget;
+mod removals;
 mod sweep;
 mod urls;
 
@@ -21,6 +22,7 @@ use crate::ledger::filter::TimeBudget;
 use crate::model::crawler::Crawler;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
+use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::policy::Policy;
 use crate::report::ledger;
 use crate::store::ledger::{Ledger, LedgerUnavailable};
@@ -38,6 +40,7 @@ const READ_TIME_LIMIT: Duration = Duration::from_secs(2);
 pub struct LedgerApi {
     ledger: Arc<OnceLock<Ledger>>,
     sweeper: LedgerSweeper,
+    removals: RemovalScheduler,
     crawlers: Arc<[Crawler]>,
     clock: Clock,
     active_policy: Arc<ActivePolicy>,
@@ -58,6 +61,7 @@ impl LedgerApi {
     pub fn new(
         ledger: Arc<OnceLock<Ledger>>,
         sweeper: LedgerSweeper,
+        removals: RemovalScheduler,
         crawlers: Arc<[Crawler]>,
         active_policy: Arc<ActivePolicy>,
         clock: Clock,
@@ -65,6 +69,7 @@ impl LedgerApi {
         Self {
             ledger,
             sweeper,
+            removals,
             crawlers,
             clock,
             active_policy,
@@ -135,12 +140,13 @@ impl LedgerApi {
     /// `GET /api/v1/ledger`: the number of URLs by status, the queue of the writer, and the progress of the sweep.
     pub(crate) async fn show_stats(&self) -> Response<Full<Bytes>> {
         let sweep = self.sweep_document();
+        let held = self.removals.held();
         self.read_blocking(move |context| {
             let stats = context.ledger.stats();
             let disk_bytes = context.ledger.disk_bytes();
             Ok(response::json(
                 StatusCode::OK,
-                &ledger::to_json(&stats, disk_bytes, sweep),
+                &ledger::to_json(&stats, disk_bytes, sweep, &held),
             ))
         })
         .await

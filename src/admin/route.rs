@@ -58,6 +58,12 @@ const ROUTES: &[Route] = &[
     Route::fixed("/api/v1/ledger", Read, Token, Handler::Ledger),
     Route::fixed("/api/v1/ledger/sweep", Post, Token, Handler::Sweep),
     Route::fixed("/api/v1/ledger/forget", Post, Token, Handler::Forget),
+    Route::fixed(
+        "/api/v1/ledger/removals",
+        Post,
+        Token,
+        Handler::ConfirmRemovals,
+    ),
     Route::fixed("/api/v1/openapi.json", Read, Token, Handler::OpenApi),
     Route::fixed("/ui", Read, Token, Handler::Page),
     Route::item("/ui/{file}", Read, Token, |name| {
@@ -107,6 +113,7 @@ enum Handler<'p> {
     Ledger,
     Sweep,
     Forget,
+    ConfirmRemovals,
     OpenApi,
     Page,
     Ui(Asset),
@@ -258,6 +265,7 @@ impl AdminServer {
             Handler::Ledger => api.ledger.show_stats().await,
             Handler::Sweep => api.ledger.start_sweep(body).await,
             Handler::Forget => api.ledger.forget(body).await,
+            Handler::ConfirmRemovals => api.ledger.confirm_removals(body).await,
             Handler::OpenApi => text_response(StatusCode::OK, "application/json", OPENAPI.into()),
             Handler::Page => Asset::PAGE.response(&head.headers),
             Handler::Ui(asset) => asset.response(&head.headers),

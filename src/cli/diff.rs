@@ -29,12 +29,15 @@ pub(super) fn run(args: &DiffArgs) -> Exit {
         (Err(exit), _) | (_, Err(exit)) => return exit,
     };
     let requests = match &args.urls {
-        Some(path) => requests::read_requests(path),
+        Some(path) => {
+            requests::read_requests(path).map_err(|error| console::report_invalid(&error))
+        }
+        None if args.ledger => requests::from_ledger(&args.source),
         None => Ok(requests::from_cases(&old.cases, &new.cases)),
     };
     let requests = match requests {
         Ok(requests) => requests,
-        Err(error) => return console::report_invalid(&error),
+        Err(exit) => return exit,
     };
     let report = DiffReport::new(args, &old.policy, &new.policy, &requests);
     let text = match args.format {
@@ -61,7 +64,7 @@ struct DiffReport<'a> {
     invalid_lines: &'a [InvalidDiffLine],
     changes: Vec<DecisionChange<'a>>,
     summary: DiffSummary<'a>,
-    /// The differences between the rules, options and lists; `None` with `--urls`.
+    /// The differences between the rules, options and lists; `None` with `--urls` or `--ledger`.
     structure: Option<PolicyDiff>,
 }
 
@@ -105,7 +108,7 @@ impl<'a> DiffReport<'a> {
             invalid_lines: &requests.invalid_lines,
             summary: DiffSummary::from_changes(&changes),
             changes,
-            structure: args.urls.is_none().then(|| PolicyDiff::between(old, new)),
+            structure: (args.urls.is_none() && !args.ledger).then(|| PolicyDiff::between(old, new)),
         }
     }
 

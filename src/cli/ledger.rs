@@ -17,14 +17,15 @@ use crate::ledger::filter::LedgerFilter;
 use crate::report::url_filter;
 
 use super::Exit;
-use super::admin_client::get_u64;
+use super::admin_client::{get_array, get_u64};
 use super::args::{
     LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs, LedgerListArgs,
     LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
 };
 use super::console::{self, report_cannot_run, report_invalid};
 use super::progress::ProgressBar;
-use rows::{LedgerRowFormat, LedgerRowWriter};
+use super::text::sanitize_text;
+use rows::{LedgerRowFormat, LedgerRowWriter, text_cell};
 use source::{LedgerSource, LedgerSourceError};
 
 /// The size of the output buffer.
@@ -100,6 +101,7 @@ fn open_source(
 }
 
 /// Filters as text for the admin API, and parsed for the files.
+#[derive(Default)]
 struct LedgerFilterInput {
     pairs: Vec<(&'static str, String)>,
     parsed: LedgerFilter,
@@ -152,7 +154,7 @@ fn show_stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
 
 /// Reports an error. A request that the proxy rejects as invalid is wrong usage; any other error means that the ledger
 /// cannot be read.
-fn report_error(error: &LedgerSourceError) -> Exit {
+pub(super) fn report_error(error: &LedgerSourceError) -> Exit {
     match error {
         LedgerSourceError::Usage(message) => report_invalid(message),
         LedgerSourceError::Other(message) => report_cannot_run(message),
@@ -185,6 +187,24 @@ fn stats_text(stats: &Json) -> String {
         ("bytes", "bytes on disk"),
     ] {
         let _ = writeln!(text, "{:>14}  {label}", get_u64(stats, key));
+    }
+    let pending: u64 = stats
+        .get("pending_removals")
+        .and_then(Json::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, count)| count.as_u64())
+        .sum();
+    if pending > 0 {
+        let _ = writeln!(text, "{pending:>14}  removals are not ordered yet");
+    }
+    for held in get_array(stats, "held_removals") {
+        let _ = writeln!(
+            text,
+            "{:>14}    of them are held: {} (crawlgate ledger sweep --confirm)",
+            get_u64(held, "held"),
+            sanitize_text(text_cell(held, "cause"))
+        );
     }
     if let Some(sweep) = stats.get("sweep").filter(|sweep| !sweep.is_null()) {
         text.push_str(&sweep::sweep_text(sweep));

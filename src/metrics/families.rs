@@ -8,6 +8,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Re
 
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
+use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
@@ -203,6 +204,10 @@ metric_families! {
         "URLs in the ledger, per crawler, by OmniFind's code of their last refusal or failure; updated every few seconds.";
     ledger_events: Counters<LedgerEventKind>, "crawlgate_ledger_events_total", ["kind"],
         "Events that the ledger has written to its feed since the start of the process; updated every few seconds.";
+    ledger_pending_removals: Gauges<RemovalCauseKind>, "crawlgate_ledger_pending_removals", ["cause"],
+        "URLs whose removal from the index is not ordered yet (ledger.removal_guard); updated every few seconds.";
+    ledger_held_removals: Gauges<RemovalCauseKind>, "crawlgate_ledger_held_removals", ["cause"], essential = true,
+        "Pending removals that are held until an operator confirms them; updated every few seconds.";
     ledger_queue: IntGauge, "crawlgate_ledger_queue", [],
         "Changes of the ledger that are not on disk yet, limited by ledger.queue; updated every few seconds.";
     ledger_waits: IntCounter, "crawlgate_ledger_waits_total", [],

@@ -7,6 +7,7 @@ mod request;
 
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
+use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
 use crate::robots::agent::RobotsTokenSource;
@@ -98,6 +99,7 @@ pub(super) use label_values;
 
 label_set!(CrawlStatus);
 label_set!(LedgerEventKind);
+label_set!(RemovalCauseKind);
 
 impl LabelSet for OmnifindCode {
     const COUNT: usize = Self::ALL.len();
@@ -433,6 +435,9 @@ mod tests {
     #[test]
     fn types_of_the_policy_crate_are_listed_in_their_order() {
         for (index, kind) in LedgerEventKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), index);
+        }
+        for (index, kind) in RemovalCauseKind::ALL.into_iter().enumerate() {
             assert_eq!(kind.index(), index);
         }
         for (index, row) in OUTCOMES.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
+use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 
 use super::Metrics;
@@ -16,6 +17,10 @@ pub struct LedgerCounts {
     pub codes: [u64; OmnifindCode::ALL.len()],
     /// The number of events since the start, in the order of [`LedgerEventKind::ALL`].
     pub events: [u64; LedgerEventKind::ALL.len()],
+    /// The number of pending removals, in the order of [`RemovalCauseKind::ALL`].
+    pub pending_removals: [u64; RemovalCauseKind::ALL.len()],
+    /// The number of those that are held.
+    pub held_removals: [u64; RemovalCauseKind::ALL.len()],
     /// The number of changes that are not on disk.
     pub queue: u64,
     /// The number of requests that have waited for room in the queue since the start.
@@ -36,6 +41,15 @@ impl Metrics {
             gauge.set(gauge_value(count));
         }
         for (gauge, count) in families.ledger_codes.iter().zip(counts.codes) {
+            gauge.set(gauge_value(count));
+        }
+        let pending = families.ledger_pending_removals.iter();
+        let held = families.ledger_held_removals.iter();
+        let counts_by_cause = counts
+            .pending_removals
+            .into_iter()
+            .chain(counts.held_removals);
+        for (gauge, count) in pending.chain(held).zip(counts_by_cause) {
             gauge.set(gauge_value(count));
         }
         families.ledger_queue.set(gauge_value(counts.queue));

@@ -218,10 +218,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
 
     /// Returns the option `verify`. Only the value `skip` skips the verification.
     pub fn verify(&self) -> CertificateVerification {
-        match self.trail.word(self.policy(), schema::VERIFY) {
-            Some("skip") => CertificateVerification::Skip,
-            Some(_) | None => CertificateVerification::On,
-        }
+        certificate_verification(self.policy(), &self.trail)
     }
 
     /// Returns the options that a permit carries.
@@ -504,4 +501,12 @@ fn noindex_tag(tags: &ContentTags) -> Option<HeaderValue> {
 fn noncanonical_tag(tags: &ContentTags) -> Option<HeaderValue> {
     let canonical = tags.canonical.as_ref()?.as_str();
     HeaderValue::from_str(&format!("noncanonical; of={canonical}")).ok()
+}
+
+/// Returns the option `verify`. Only the value `skip` skips the verification.
+pub(crate) fn certificate_verification(policy: &Policy, trail: &Trail) -> CertificateVerification {
+    match trail.word(policy, schema::VERIFY) {
+        Some("skip") => CertificateVerification::Skip,
+        Some(_) | None => CertificateVerification::On,
+    }
 }

@@ -1,6 +1,6 @@
-//! The sweep: after a change of the crawl spaces, every URL in the ledger is evaluated again, and those that are no
-//! longer in their crawler's space get an event: with code 760 the URL leaves the index, with 761 it stays, since
-//! another crawler has it (docs/policy/reference.md "Crawl spaces").
+//! The sweep: after a change of the policy, every URL in the ledger is evaluated again. Those that it refuses get their
+//! status, and those that are no longer in their crawler's space an event: with code 760 the URL leaves the index, with
+//! 761 it stays, since another crawler has it (docs/policy/reference.md "Crawl spaces").
 //!
 //! It runs in the background in small parts, at a limited rate. Its progress is kept in the ledger, together with what
 //! it has recorded: after a restart it resumes there, and a URL that is examined twice gets one event. No request waits
@@ -9,8 +9,10 @@
 //! A record under a policy that is no longer active may be written after the sweep has passed it: see
 //! `sweep_late_record`.
 
+pub mod candidate;
 mod evaluation;
 mod progress;
+pub mod removals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,7 @@ use crate::store::ledger::{Ledger, LedgerUnavailable, LedgerUpdate};
 
 use super::schedules::unix_time;
 use super::snapshot::ActivePolicy;
-use evaluation::SweepVerdict;
+use evaluation::{RecordChange, SweepVerdict};
 pub use progress::{SweepGap, SweepMode, SweepPhase, SweepProgress};
 
 /// The number of parts in a second.
@@ -115,7 +117,7 @@ impl LedgerSweeper {
             .cloned()
     }
 
-    /// Sweeps after each change of a policy with crawl spaces, and on order; begins with a sweep that a restart
+    /// Sweeps after each change of the policy, and on order; begins with a sweep that a restart
     /// interrupted. `ledger` returns the ledger in use. Runs until its task is dropped.
     pub async fn serve(&self, active_policy: &ActivePolicy, ledger: impl Fn() -> Option<Ledger>) {
         let mut changes = active_policy.subscribe();
@@ -126,10 +128,7 @@ impl LedgerSweeper {
             let sweep = async {
                 match (ledger(), order) {
                     (Some(ledger), Some(mode)) => self.sweep(&ledger, &policy, mode).await,
-                    (Some(ledger), None) if !policy.spaces().all().is_empty() => {
-                        self.resume(&ledger, &policy).await;
-                    }
-                    (Some(ledger), None) => progress::reset_for_policy(&ledger, policy.revision()),
+                    (Some(ledger), None) => self.resume(&ledger, &policy).await,
                     (None, _) => self.abandon(),
                 }
                 self.0.order_notify.notified().await;
@@ -254,18 +253,16 @@ impl LedgerSweeper {
         progress: &mut SweepProgress,
         part: Vec<(LedgerKey, Arc<LedgerRecord>, SweepVerdict)>,
     ) {
-        let at = UnixMillis(
-            u64::try_from(unix_time(self.0.clock.wall_time()).as_millis()).unwrap_or(u64::MAX),
-        );
+        let at = wall_millis(&self.0.clock);
         for (key, record, found) in part {
             progress.resume_after = Some(key);
-            let observation = evaluation::to_observation(policy, &record, &found, at);
-            progress.count(
-                &record,
-                &found,
-                evaluation::record_change(&record, &observation),
-            );
-            if progress.mode == SweepMode::DryRun || is_unchanged(&record, &found) {
+            let (effect, observation) = evaluation::observe(policy, &record, &found, at);
+            progress.count(&record, &found, effect);
+            let is_unchanged = effect.change == RecordChange::None;
+            let Some(observation) = observation else {
+                continue;
+            };
+            if progress.mode == SweepMode::DryRun || is_unchanged {
                 continue;
             }
             ledger
@@ -295,17 +292,16 @@ impl LedgerSweeper {
 }
 
 /// Records what the sweep under the active policy would have recorded for one URL: for an outcome under another policy
-/// that was written only now. A policy without crawl spaces sweeps nothing.
+/// that was written only now.
 pub(crate) fn sweep_late_record(ledger: &Ledger, policy: &Policy, key: LedgerKey, at: UnixMillis) {
-    if policy.spaces().all().is_empty() {
-        return;
-    }
     let Some(record) = ledger.look_up(key) else {
         return;
     };
     let found = evaluation::evaluate_record(policy, &record);
-    if !is_unchanged(&record, &found) {
-        let observation = evaluation::to_observation(policy, &record, &found, at);
+    let (effect, observation) = evaluation::observe(policy, &record, &found, at);
+    if let Some(observation) = observation
+        && effect.change != RecordChange::None
+    {
         ledger.record(LedgerUpdate {
             key,
             observation,
@@ -314,9 +310,10 @@ pub(crate) fn sweep_late_record(ledger: &Ledger, policy: &Policy, key: LedgerKey
     }
 }
 
-/// Returns `true` if nothing has to be written.
-fn is_unchanged(record: &LedgerRecord, verdict: &SweepVerdict) -> bool {
-    *verdict == SweepVerdict::Allowed && !record.awaits_permission()
+/// Returns the wall time of a clock.
+fn wall_millis(clock: &Clock) -> UnixMillis {
+    let millis = unix_time(clock.wall_time()).as_millis();
+    UnixMillis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// Evaluates the next URLs. Blocks.

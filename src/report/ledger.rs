@@ -5,10 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::ledger::event::LedgerEventKind;
+use crate::pipeline::sweep::removals::HeldAccount;
+use crate::pipeline::sweep::{SweepMode, SweepPhase, SweepProgress};
 use crate::store::ledger::LedgerStats;
 
-/// Returns the document. `sweep` is the current or the last sweep.
-pub fn to_json(stats: &LedgerStats, bytes: u64, sweep: Option<Json>) -> Json {
+use super::record::rfc3339;
+
+/// Returns the document. `sweep` is the current or the last sweep, and `held` the removals that are held.
+pub fn to_json(stats: &LedgerStats, bytes: u64, sweep: Option<Json>, held: &[HeldAccount]) -> Json {
+    let pending: Map<String, Json> = stats
+        .pending_removals
+        .iter()
+        .map(|(kind, count)| (kind.as_str().to_owned(), (*count).into()))
+        .collect();
     let by_status: Map<String, Json> = stats
         .urls
         .iter()
@@ -35,6 +44,43 @@ pub fn to_json(stats: &LedgerStats, bytes: u64, sweep: Option<Json>) -> Json {
         "broken": stats.broken,
         "bytes": bytes,
         "sweep": sweep,
+        "pending_removals": pending,
+        "held_removals": held.iter().map(held_to_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the document of removals that are held.
+fn held_to_json(account: &HeldAccount) -> Json {
+    json!({
+        "account": account.account.to_string(),
+        "cause": account.held.cause.to_string(),
+        "held": account.count,
+        "since": rfc3339(account.held.since),
+        "ordered": account.held.ordered,
+        "limit": account.held.limit,
+    })
+}
+
+/// Returns the document of a sweep.
+pub fn sweep_to_json(progress: &SweepProgress) -> Json {
+    let gaps = progress.gaps.iter().map(
+        |gap| json!({ "crawler": *gap.crawler, "url": *gap.url, "rule": gap.rule.as_deref(), "code": gap.code }),
+    );
+    json!({
+        "state": match progress.state {
+            SweepPhase::Running => "running",
+            SweepPhase::Done => "done",
+        },
+        "dry_run": progress.mode == SweepMode::DryRun,
+        "revision": *progress.revision,
+        "looked_at": progress.examined,
+        "total": progress.total,
+        "removed": progress.removed,
+        "moved": progress.moved,
+        "unchanged": progress.unchanged,
+        "refused": progress.refused,
+        "allowed": progress.allowed,
+        "gaps": gaps.collect::<Vec<_>>(),
     })
 }
 

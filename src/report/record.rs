@@ -2,17 +2,23 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
+use crate::ledger::event::LedgerEventReason;
 use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::FailureKind;
-use crate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
+use crate::ledger::record::{
+    IndexState, LedgerRecord, RecordStatus, RemovalSource, UnixMillis, VisitState,
+};
+use crate::ledger::removal::{PendingRemoval, RemovalCause};
+use crate::model::crawl_status::CrawlStatus;
 
 /// The keys of the document, in the order of the table's columns.
-pub const COLUMNS: [&str; 26] = [
+pub const COLUMNS: [&str; 29] = [
     "key",
     "crawler",
     "url",
@@ -39,6 +45,9 @@ pub const COLUMNS: [&str; 26] = [
     "content",
     "error",
     "lost",
+    "refused_unasked",
+    "pending_removal",
+    "pending_since",
 ];
 
 /// Returns the document of a record.
@@ -49,6 +58,7 @@ pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
         IndexState::Removed { at, .. } => ("removed", Some(at)),
         IndexState::Restored => ("restored", None),
     };
+    let pending = record.pending_removal.as_deref();
     json!({
         "key": key.to_string(),
         "crawler": &*record.crawler,
@@ -76,6 +86,54 @@ pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
         "content": record.content_hash.as_ref().map(|hash| hex(hash)),
         "error": record.error.map(FailureKind::as_str),
         "lost": record.lost.map(rfc3339),
+        "refused_unasked": record.refused_unasked,
+        "pending_removal": pending.map(|pending| pending.cause.to_string()),
+        "pending_since": pending.map(|pending| rfc3339(pending.since)),
+    })
+}
+
+/// Reads the part of a document that an evaluation of the URL needs; `None` if it is not the document of a record.
+pub fn evaluated_from_json(document: &Json) -> Option<LedgerRecord> {
+    let text = |key: &str| document.get(key).and_then(Json::as_str);
+    let number = |key: &str| document.get(key).and_then(Json::as_u64);
+    let flag = |key: &str| document.get(key).and_then(Json::as_bool);
+    let pending_removal = text("pending_removal").and_then(|cause| {
+        Some(Box::new(PendingRemoval {
+            since: UnixMillis::default(),
+            cause: RemovalCause::from_text(cause)?,
+            reason: LedgerEventReason::Excluded,
+            status: None,
+            rule: None,
+            revision: Arc::default(),
+        }))
+    });
+    Some(LedgerRecord {
+        visit_state: if flag("known")? {
+            VisitState::Answered
+        } else {
+            VisitState::RefusedOnly
+        },
+        index_state: match text("indexed")? {
+            "perhaps" => IndexState::Possible,
+            "removed" => IndexState::Removed {
+                at: UnixMillis::default(),
+                by: RemovalSource::Policy,
+            },
+            "restored" => IndexState::Restored,
+            _ => IndexState::Never,
+        },
+        status: RecordStatus(CrawlStatus::from_word(text("status")?)?),
+        code: number("code").and_then(|code| code.try_into().ok()),
+        address: text("address").and_then(|address| address.parse().ok()),
+        depth: number("depth").and_then(|depth| depth.try_into().ok()),
+        // A proxy of an earlier version does not report it.
+        refused_unasked: flag("refused_unasked").unwrap_or(false),
+        pending_removal,
+        ..LedgerRecord::new(
+            text("crawler")?.into(),
+            text("url")?.into(),
+            UnixMillis::default(),
+        )
     })
 }
 
@@ -128,6 +186,58 @@ mod tests {
         assert_eq!(
             (&document["size"], &document["content_type"]),
             (&Json::Null, &Json::Null)
+        );
+    }
+
+    #[test]
+    fn the_evaluated_part_of_a_record_round_trips() {
+        let pending = PendingRemoval {
+            since: UnixMillis::default(),
+            cause: RemovalCause::Policy {
+                revision: "3f9c2a1b".into(),
+            },
+            reason: LedgerEventReason::Excluded,
+            status: None,
+            rule: None,
+            revision: Arc::default(),
+        };
+        let record = LedgerRecord {
+            visit_state: VisitState::Answered,
+            index_state: IndexState::Possible,
+            status: RecordStatus(CrawlStatus::Filter),
+            code: Some(760),
+            address: "2001:db8::7".parse().ok(),
+            depth: Some(3),
+            refused_unasked: true,
+            pending_removal: Some(Box::new(pending)),
+            ..LedgerRecord::new(
+                "news".into(),
+                "http://h.test/".into(),
+                UnixMillis::default(),
+            )
+        };
+        for record in [
+            record.clone(),
+            LedgerRecord {
+                index_state: IndexState::Removed {
+                    at: UnixMillis::default(),
+                    by: RemovalSource::Policy,
+                },
+                pending_removal: None,
+                ..record
+            },
+            LedgerRecord::new(
+                "news".into(),
+                "http://h.test/".into(),
+                UnixMillis::default(),
+            ),
+        ] {
+            let document = to_json(LedgerKey([7; 16]), &record);
+            assert_eq!(evaluated_from_json(&document), Some(record));
+        }
+        assert_eq!(
+            evaluated_from_json(&json!({ "url": "http://h.test/" })),
+            None
         );
     }
 }

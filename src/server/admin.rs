@@ -24,6 +24,7 @@ use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
+use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::ProfileSelection;
 
@@ -41,6 +42,7 @@ pub(super) struct AdminParts {
     /// The certificates of the authorities, if TLS is intercepted.
     pub(super) pem: Option<String>,
     pub(super) sweeper: LedgerSweeper,
+    pub(super) removals: RemovalScheduler,
 }
 
 impl AdminParts {
@@ -75,11 +77,19 @@ impl AdminParts {
             ledger: LedgerApi::new(
                 Arc::clone(&ledger),
                 self.sweeper,
+                self.removals.clone(),
                 Arc::clone(&policy.crawlers),
                 Arc::clone(&policy.active_policy),
                 recorder.clock().clone(),
             ),
-            readiness: new_readiness(policy.clone(), &stops, log, self.draining, ledger),
+            readiness: new_readiness(
+                policy.clone(),
+                &stops,
+                log,
+                self.draining,
+                ledger,
+                self.removals,
+            ),
             policy,
             stops,
             hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),
@@ -144,6 +154,7 @@ fn new_readiness(
     log: DecisionLog,
     draining: Arc<AtomicBool>,
     ledger: LedgerCell,
+    removals: RemovalScheduler,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -172,6 +183,7 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(super::ledger::health_check(&ledger));
+        checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
         let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);
         checks.extend(shadow_state.map(|state| HealthCheck::new("shadow_policy", state)));

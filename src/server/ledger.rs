@@ -11,13 +11,15 @@ use crate::feed;
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::ledger::record::UnixMillis;
+use crate::ledger::removal::RemovalCauseKind;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedTarget;
 use crate::metrics::ledger::LedgerCounts;
 use crate::model::crawl_status::CrawlStatus;
 use crate::pipeline::snapshot::PolicySnapshot;
+use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::policy::Policy;
-use crate::store::ledger::{Ledger, LedgerStats};
+use crate::store::ledger::{Ledger, LedgerSettings, LedgerStats};
 
 /// The message if a policy cannot be used with `ledger.keep: never`.
 pub(crate) const LEDGER_REQUIRED: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
@@ -91,9 +93,12 @@ impl LedgerOpener {
     }
 
     fn open(&self) -> Result<Ledger, String> {
-        let settings = self.settings.store;
+        let settings = LedgerSettings {
+            removals: self.settings.removal_guard.schedule(),
+            ..self.settings.store
+        };
         let Some(directory) = &self.directory else {
-            return Ok(Ledger::in_memory(settings.tolerance));
+            return Ok(Ledger::in_memory_with(settings));
         };
         let ledger = Ledger::open(directory, settings).map_err(|error| error.to_string())?;
         let urls: u64 = ledger.stats().urls.values().sum();
@@ -108,6 +113,7 @@ pub(super) async fn maintain(
     metrics: Metrics,
     clock: Clock,
     events: EventsConfig,
+    removals: RemovalScheduler,
 ) {
     let file = events.file.map(|_| FeedTarget::File);
     let webhook = events.webhook.map(|_| FeedTarget::Webhook);
@@ -117,7 +123,10 @@ pub(super) async fn maintain(
         let Some(ledger) = ledger_cell.get() else {
             continue;
         };
-        metrics.set_ledger(&ledger_counts(&ledger.stats()));
+        metrics.set_ledger(&LedgerCounts {
+            held_removals: held_counts(&removals),
+            ..ledger_counts(&ledger.stats())
+        });
         if tick.is_multiple_of(FORGET_EVERY_TICKS) {
             let delivered = feed::delivered_cursor(ledger, file.into_iter().chain(webhook));
             ledger.expire_events(timestamp(clock.wall_time()), events.keep, delivered);
@@ -134,6 +143,35 @@ pub(super) async fn close(ledger_cell: &LedgerCell) {
     if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
         tracing::error!("the ledger could not be closed in time: its last changes may be lost");
     }
+}
+
+/// Returns a warning if removals are held.
+pub(super) fn removals_check(removals: &RemovalScheduler) -> Option<HealthCheck> {
+    let held = removals.held();
+    let causes: Vec<String> = held
+        .iter()
+        .map(|account| {
+            format!(
+                "{} by {} ({} were ordered within 24 hours, the limit was {})",
+                account.count, account.held.cause, account.held.ordered, account.held.limit
+            )
+        })
+        .collect();
+    (!causes.is_empty()).then(|| {
+        let message = format!(
+            "removals from the index are held: {}. Correct the cause, or confirm them: crawlgate ledger sweep --confirm",
+            causes.join(", ")
+        );
+        HealthCheck::new("removals", CheckState::Warn(message))
+    })
+}
+
+fn held_counts(removals: &RemovalScheduler) -> [u64; RemovalCauseKind::ALL.len()] {
+    let held = removals.held();
+    RemovalCauseKind::ALL.map(|kind| {
+        let of_kind = held.iter().filter(|held| held.account.kind() == kind);
+        of_kind.map(|held| held.count).sum()
+    })
 }
 
 /// Returns the check of whether the ledger can be written, if there is one.
@@ -162,6 +200,9 @@ fn ledger_counts(stats: &LedgerStats) -> LedgerCounts {
         urls: CrawlStatus::ALL.map(|status| stats.urls.get(&status).copied().unwrap_or(0)),
         codes: OmnifindCode::ALL.map(|code| stats.codes.get(&code).copied().unwrap_or(0)),
         events: LedgerEventKind::ALL.map(|_| events.next().unwrap_or(0)),
+        pending_removals: RemovalCauseKind::ALL
+            .map(|kind| stats.pending_removals.get(&kind).copied().unwrap_or(0)),
+        held_removals: [0; RemovalCauseKind::ALL.len()],
         queue: stats.queued as u64,
         waits: stats.waits,
         dropped: stats.dropped,

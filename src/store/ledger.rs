@@ -14,6 +14,7 @@ mod memtable;
 #[cfg(test)]
 mod model;
 mod queue;
+mod removals;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use crate::ledger::filter::LedgerFilter;
 use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::UrlObservation;
 use crate::ledger::record::{LedgerRecord, UnixMillis};
+use crate::ledger::removal::{RemovalCauseKind, RemovalSchedule};
 use crate::ledger::transition::ErrorTolerance;
 use crate::model::crawl_status::CrawlStatus;
 
@@ -45,6 +47,7 @@ pub use database::{LedgerOpenError, LedgerUnavailable};
 use inner::LedgerInner;
 use memtable::Memtable;
 use queue::{LedgerQueue, UrlCounts, WriterCommand};
+pub use removals::{PendingCause, PendingUrl};
 use writer::LedgerWriter;
 
 /// The delay before a failing disk is tried again.
@@ -85,6 +88,8 @@ pub struct LedgerSettings {
     pub on_full: LedgerFullAction,
     /// The approximate number of bytes of memory for records and tables.
     pub cache: usize,
+    /// The time at which removals with a grace time or a limit are ordered.
+    pub removals: RemovalSchedule,
 }
 
 /// The action taken for an observation when the queue is full.
@@ -103,6 +108,8 @@ pub struct LedgerStats {
     pub urls: BTreeMap<CrawlStatus, u64>,
     /// The number of URLs by OmniFind's code; codes without a URL are left out.
     pub codes: BTreeMap<OmnifindCode, u64>,
+    /// The number of pending removals by kind of cause.
+    pub pending_removals: BTreeMap<RemovalCauseKind, u64>,
     /// The number of events written since the start of the process, by kind.
     pub events: BTreeMap<LedgerEventKind, u64>,
     /// The number of events by kind, including those of earlier processes, from `events_counted_from` on.
@@ -134,6 +141,7 @@ impl Default for LedgerSettings {
             queue: 10_000,
             on_full: LedgerFullAction::Wait,
             cache: 64 << 20,
+            removals: RemovalSchedule::Immediate,
         }
     }
 }
@@ -141,10 +149,14 @@ impl Default for LedgerSettings {
 impl Ledger {
     /// Creates a ledger in memory, which is lost when the process ends.
     pub fn in_memory(tolerance: ErrorTolerance) -> Self {
-        let settings = LedgerSettings {
+        Self::in_memory_with(LedgerSettings {
             tolerance,
             ..LedgerSettings::default()
-        };
+        })
+    }
+
+    /// Creates a ledger in memory with these settings.
+    pub fn in_memory_with(settings: LedgerSettings) -> Self {
         Self::open_at(LedgerLocation::Memory, settings)
             .unwrap_or_else(|error| unreachable!("memory: {error}"))
     }
@@ -206,8 +218,13 @@ impl Ledger {
         let records = database
             .record_count()
             .map_err(|error| location.open_error(error))?;
+        let pending = RemovalCauseKind::ALL.map(|kind| {
+            let number = codec::removal::kind_number(kind);
+            state.pending.get(&number).copied().unwrap_or_default()
+        });
         let inner = LedgerInner {
             tolerance: settings.tolerance,
+            removals: settings.removals,
             memtable: Memtable::new(
                 max_unflushed_bytes,
                 record_cache_bytes,
@@ -215,7 +232,12 @@ impl Ledger {
             ),
             view: LedgerReadView::default(),
             closing: AtomicBool::new(false),
-            queue: LedgerQueue::new(settings.queue, settings.on_full, stored_counts(&state)),
+            queue: LedgerQueue::new(
+                settings.queue,
+                settings.on_full,
+                stored_counts(&state),
+                pending,
+            ),
             events: LedgerEventKind::ALL.map(|_| AtomicU64::new(0)),
             total_events: LedgerEventKind::ALL.map(|kind| {
                 let number = codec::event::kind_number(kind);

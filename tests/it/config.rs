@@ -14,6 +14,7 @@ use crawlgate::config::settings::{
 };
 use crawlgate::config::{BasePaths, Settings};
 use crawlgate::diagnostics::problems::Problems;
+use crawlgate::ledger::removal::{RemovalGuardSettings, RemovalSchedule};
 use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::metrics::labels::MetricsMode;
 use crawlgate::metrics::log::{
@@ -63,7 +64,7 @@ egress:
   hosts: {}                          # name: ip, vetted like any address
   parents: {}
 store: { kind: embedded, path: ../var/crawlgate }   # or { kind: redis, url: redis://… }
-ledger: { keep: auto, on_full: wait, queue: 10000, temporary_errors: 5, cache: 64MiB, sweep_rate: 10000, events: { file: none, webhook: none, keep: 30d } }
+ledger: { keep: auto, on_full: wait, queue: 10000, temporary_errors: 5, cache: 64MiB, sweep_rate: 10000, removal_guard: { hold: 5 %, grace: 10m }, events: { file: none, webhook: none, keep: 30d } }
 limits: { connections: 10000, per_client: 1000, head: 32KiB, fields: 100, target: 8KiB, origin_head: 128KiB, origin_fields: 256, request_body: 10MiB, queue_per_host: 1000, queue: 10000, max_hold: 60s, tunnels_per_host: 32, idle_pool: 1024, idle_per_host: 2 }
 timeouts: { head: 10s, idle: 60s, tls: 10s, dns: 5s, connect: 5s, connect_total: 10s, response_head: 60s, body_idle: 60s, write_stall: 60s, request: 10m, tunnel_idle: 5m, tunnel: 1h, drain: 30s, drain_delay: 0s }
 runtime: { workers: auto }           # 1 = one thread
@@ -190,7 +191,7 @@ timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, respons
 runtime: { workers: 3 }
 logs: { decisions: ../var/decisions.jsonl, format: squid, allows: 0.25, on_full: wait, query: none, rotate: { size: 1GiB, keep: 0 } }
 store: { kind: embedded, path: state/of/it }
-ledger: { keep: always, on_full: drop, queue: 1, temporary_errors: 2, cache: 3MiB, sweep_rate: 4, events: { file: fed.jsonl, webhook: "https://Index.example/gone?k=1", keep: 5m } }
+ledger: { keep: always, on_full: drop, queue: 1, temporary_errors: 2, cache: 3MiB, sweep_rate: 4, removal_guard: { hold: off, grace: 7s }, events: { file: fed.jsonl, webhook: "https://Index.example/gone?k=1", keep: 5m } }
 telemetry: { metrics: none }
 "#;
 
@@ -245,8 +246,13 @@ fn every_key_of_ledger(etc: &Path) -> LedgerConfig {
             queue: 1,
             on_full: LedgerFullAction::Drop,
             cache: 3 << 20,
+            removals: RemovalSchedule::Immediate,
         },
         sweep_rate: 4,
+        removal_guard: RemovalGuardSettings {
+            hold: None,
+            grace: Duration::from_secs(7),
+        },
         events,
     }
 }

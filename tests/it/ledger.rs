@@ -1,5 +1,6 @@
 //! The ledger on disk: what was committed survives SIGKILL; what a sweep has begun is ended over a restart.
 
+mod guarded;
 mod killed;
 mod swept;
 

@@ -375,3 +375,98 @@ fn orphans_are_listed() {
         );
     }
 }
+
+/// A policy is tried before it is loaded; loaded nevertheless, it removes a hundred URLs, and the rest after a
+/// confirmation.
+#[test]
+fn a_policy_is_tried_and_its_removals_are_held_and_confirmed() {
+    const URLS: usize = 120;
+    let config = WHOLE.replace(
+        "keep: always,",
+        "keep: always, removal_guard: { hold: 5 %, grace: off },",
+    );
+    let gate = TestProxy::start(&config, POLICY);
+    let origin = ScriptedOrigin::ok();
+    let mut client = RawClient::connect(gate.proxy);
+    for n in 0..URLS {
+        let answer = client.get(&format!("http://a.test:{}/{n}", origin.port));
+        assert_eq!(answer.status, 200);
+    }
+    let address = gate.admin.to_string();
+    let run = |arguments: &[&str]| {
+        crawlgate(
+            &gate.file(""),
+            &[arguments, &["--admin", &address]].concat(),
+            "",
+        )
+    };
+    let stats = || {
+        let output = run(&["ledger", "stats", "--format", "json"]);
+        serde_json::from_str::<Json>(&output.stdout).unwrap()
+    };
+    wait_until("all are in the ledger", || stats()["urls"] == URLS);
+
+    let mistake = POLICY.replace(
+        "rules:",
+        "rules:\n  - { id: oops, require: { under: /x }, reject: gone }",
+    );
+    std::fs::write(gate.file("new.yaml"), &mistake).unwrap();
+    let tried = run(&["ledger", "sweep", "--dry-run", "--policy", "new.yaml"]);
+    assert_eq!(tried.code, 0, "{tried:?}");
+    assert!(
+        tried.stdout.contains("120  would leave the index"),
+        "{tried:?}"
+    );
+    assert!(
+        tried.stdout.contains("  -  anonymous     oops"),
+        "{tried:?}"
+    );
+    let compared = run(&["diff", "policy.yaml", "new.yaml", "--ledger"]);
+    assert_eq!(compared.code, 1, "{compared:?}");
+    assert!(
+        compared.stdout.contains("120 URLs: 120 decisions change"),
+        "{compared:?}"
+    );
+    let nothing = run(&["ledger", "sweep", "--confirm"]);
+    assert_eq!(nothing.code, 3, "{nothing:?}");
+    assert!(nothing.stderr.contains("no such removals"), "{nothing:?}");
+    assert_eq!(stats()["pending_removals"]["policy"], 0);
+
+    std::fs::write(gate.file("policy.yaml"), &mistake).unwrap();
+    assert_eq!(gate.admin("POST /api/v1/reload").status, 200);
+    let events = || std::fs::read_to_string(gate.file("told.ndjson")).unwrap_or_default();
+    wait_until("the rest is held", || {
+        stats()["held_removals"][0]["held"] == URLS - 100
+    });
+    let readiness = gate.admin("GET /readyz");
+    assert_eq!(readiness.status, 200, "{readiness}");
+    let expected = "removals from the index are held: 20 by policy:";
+    assert!(readiness.body.contains(expected), "{readiness}");
+    assert!(gate.admin("GET /api/v1/status").body.contains(expected));
+    let text = run(&["ledger", "stats"]).stdout;
+    assert!(text.contains("20    of them are held: policy:"), "{text}");
+    let listed = run(&["ledger", "list", "--limit", "all", "--format", "ndjson"]).stdout;
+    assert_eq!(listed.matches("\"pending_removal\":\"policy:").count(), 20);
+    assert_eq!(listed.matches("\"indexed\":\"perhaps\"").count(), 20);
+    wait_until("the metrics are updated", || {
+        let metrics = gate.admin("GET /metrics").body;
+        metrics.contains("crawlgate_ledger_held_removals{cause=\"policy\"} 20\n")
+            && metrics.contains("crawlgate_ledger_pending_removals{cause=\"policy\"} 20\n")
+    });
+    wait_until("a hundred are removed", || events().lines().count() == 100);
+
+    let wrong = run(&["ledger", "sweep", "--confirm", "noindex:a.test"]);
+    assert_eq!(wrong.code, 3, "{wrong:?}");
+    let unknown = run(&["ledger", "sweep", "--confirm", "everything"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    let confirmed = run(&["ledger", "sweep", "--confirm", "policy"]);
+    assert_eq!(confirmed.code, 0, "{confirmed:?}");
+    assert!(
+        confirmed.stdout.starts_with("the held removals by policy:"),
+        "{confirmed:?}"
+    );
+    wait_until("all are removed", || events().lines().count() == URLS);
+    wait_until("nothing is held", || {
+        !gate.admin("GET /readyz").body.contains("are held")
+    });
+}

@@ -39,7 +39,12 @@ fn records(ledger: &Ledger) -> Vec<String> {
 
 /// Removes the keys that version 0.1.0 did not have. Its records have no values for them.
 fn without_new_keys(mut document: Json) -> String {
-    for (key, value) in [("lost", Json::Null)] {
+    for (key, value) in [
+        ("lost", Json::Null),
+        ("refused_unasked", Json::Bool(false)),
+        ("pending_removal", Json::Null),
+        ("pending_since", Json::Null),
+    ] {
         let removed = document.as_object_mut().unwrap().shift_remove(key);
         assert_eq!(removed, Some(value), "{key}");
     }

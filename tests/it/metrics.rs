@@ -40,7 +40,8 @@ const RELEASED_NAMES: &str = "
     crawlgate_tls_handshake_seconds crawlgate_client_tls_failures_total crawlgate_leaf_certificates_total
     crawlgate_mint_waits_total crawlgate_ca_not_after_timestamp_seconds crawlgate_trace_spans_exported_total
     crawlgate_trace_spans_dropped_total
-    crawlgate_ledger_urls crawlgate_ledger_events_total crawlgate_ledger_queue crawlgate_ledger_waits_total
+    crawlgate_ledger_urls crawlgate_ledger_events_total crawlgate_ledger_pending_removals
+    crawlgate_ledger_held_removals crawlgate_ledger_queue crawlgate_ledger_waits_total
     crawlgate_ledger_dropped_total crawlgate_ledger_failures_total crawlgate_ledger_broken
     crawlgate_ledger_feed_events_total crawlgate_ledger_feed_failures_total crawlgate_ledger_feed_behind
     crawlgate_build_info";

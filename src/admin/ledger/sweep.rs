@@ -11,7 +11,8 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
 use crate::admin::response::{self, problem};
-use crate::pipeline::sweep::{SweepInProgress, SweepMode, SweepPhase, SweepProgress};
+use crate::pipeline::sweep::{SweepInProgress, SweepMode};
+use crate::report::ledger;
 
 use super::LedgerApi;
 
@@ -57,7 +58,7 @@ impl LedgerApi {
 
     /// Returns the current or last sweep; `None` if there was none.
     pub(super) fn sweep_document(&self) -> Option<Json> {
-        self.sweeper.progress().as_ref().map(progress_to_json)
+        self.sweeper.progress().as_ref().map(ledger::sweep_to_json)
     }
 }
 
@@ -72,26 +73,5 @@ fn parse_mode(body: &[u8]) -> Result<SweepMode, ApiRequestError> {
         SweepMode::DryRun
     } else {
         SweepMode::ForGood
-    })
-}
-
-fn progress_to_json(progress: &SweepProgress) -> Json {
-    let gaps = progress.gaps.iter().map(
-        |gap| json!({ "crawler": *gap.crawler, "url": *gap.url, "rule": gap.rule.as_deref(), "code": gap.code }),
-    );
-    json!({
-        "state": match progress.state {
-            SweepPhase::Running => "running",
-            SweepPhase::Done => "done",
-        },
-        "dry_run": progress.mode == SweepMode::DryRun,
-        "revision": *progress.revision,
-        "looked_at": progress.examined,
-        "total": progress.total,
-        "removed": progress.removed,
-        "moved": progress.moved,
-        "unchanged": progress.unchanged,
-        "allowed": progress.allowed,
-        "gaps": gaps.collect::<Vec<_>>(),
     })
 }

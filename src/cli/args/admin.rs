@@ -10,7 +10,7 @@ use crate::config::load::Overrides;
 use super::OutputFormat;
 
 /// The running proxy to query.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ProxyArgs {
     /// Configuration file [default: the one that `run` would use]
     #[arg(long, value_name = "FILE")]

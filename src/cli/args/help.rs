@@ -92,13 +92,18 @@ cannot be written.";
 pub(super) const LEDGER_SWEEP_HELP: &str = "\
 Example:
   crawlgate ledger sweep --dry-run
+  crawlgate ledger sweep --dry-run --policy new.yaml
   crawlgate ledger sweep
+  crawlgate ledger sweep --confirm
 
 Evaluates each URL under the active policy. A URL that the policy excludes gets the code 760 and
-a removal event; a URL in the crawl space of another crawler gets 761 and stays in the index; a
-URL that the policy allows loses an earlier code. A reload that shrinks a crawl space starts a
-sweep automatically. --dry-run changes nothing: it shows the counts, and up to 1,000 URLs that
-would be in no crawl space, each with the rule that excludes it.
+leaves the index; a URL in the crawl space of another crawler gets 761 and stays; a URL that the
+policy allows loses an earlier code. A reload starts a sweep automatically. --dry-run changes
+nothing: it shows the counts, and up to 1,000 URLs that would be refused, each with the rule that
+refuses it. With --policy it evaluates a policy that is not loaded.
+
+Removals are ordered after the grace time, and are held if one cause removes too many URLs
+(ledger.removal_guard). --confirm orders those that are held.
 
 The command waits until the sweep is finished. If you interrupt the command, the proxy continues
 the sweep.
@@ -272,11 +277,14 @@ Example:
   crawlgate diff old.yaml new.yaml
   crawlgate diff old.yaml new.yaml --urls crawled.txt
   cut -f1 crawl.log | crawlgate diff old.yaml new.yaml --urls
+  crawlgate diff old.yaml new.yaml --ledger
 
 A line of --urls is a URL or a JSON object with facts, as for `decide`. A decision has changed
 if its verdict, reason, rule or response differs, or an option of a URL that both policies
-allow. Without --urls, the command compares the decisions for the cases of both policies, and
-also shows the rules, options and lists that were added, removed or changed.
+allow. --ledger compares the decisions for the URLs that were fetched at least once, of the
+running proxy or of its files. Without --urls and --ledger, the command compares the decisions
+for the cases of both policies, and also shows the rules, options and lists that were added,
+removed or changed.
 
 Exit codes: 0 no changes, 1 changes, 2 wrong usage or policy, or a line that could not be read.";
 

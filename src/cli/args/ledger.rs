@@ -172,15 +172,24 @@ pub(crate) struct LedgerExportArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LedgerSweepArgs {
-    /// Change nothing: count, and list the URLs that would be in no crawl space
+    /// Change nothing: count, and list the URLs that would be refused
     #[arg(long)]
     pub dry_run: bool,
+    /// Evaluate this policy instead of the active one: a file, or a directory of *.yaml files
+    #[arg(long, value_name = "NEW", requires = "dry_run")]
+    pub policy: Option<PathBuf>,
+    /// Order removals that are held: all of them, or those of policy, robots_txt:HOST or noindex:HOST
+    #[arg(long, value_name = "CAUSE", num_args = 0..=1, default_missing_value = "all", conflicts_with = "dry_run")]
+    pub confirm: Option<String>,
     /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
+    /// With --policy: read the files under `store.path`; no proxy may be using them
+    #[arg(long, requires = "policy", conflicts_with = "admin")]
+    pub offline: bool,
 }
 
 #[derive(Args, Debug)]

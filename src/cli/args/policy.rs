@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::model::profile::Profile;
 
-use super::{OutputFormat, ProxyArgs};
+use super::{LedgerSourceArgs, OutputFormat, ProxyArgs};
 
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
@@ -165,6 +165,9 @@ pub(crate) struct DiffArgs {
     /// cases of both policies]
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub urls: Option<PathBuf>,
+    /// Compare the decisions for the URLs that the ledger knows
+    #[arg(long, conflicts_with = "urls")]
+    pub ledger: bool,
     /// Profile of the responses to URLs
     #[arg(long, value_parser = parse_profile, default_value = "generic")]
     pub profile: Profile,
@@ -174,6 +177,9 @@ pub(crate) struct DiffArgs {
     /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
+    /// The ledger to read.
+    #[command(flatten)]
+    pub source: LedgerSourceArgs,
 }
 
 fn parse_profile(word: &str) -> Result<Profile, String> {

@@ -1,10 +1,16 @@
-//! The requests to compare: the lines of a file, or the cases of the policies.
+//! The requests to compare: the lines of a file, the URLs of the ledger, or the cases of the policies.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use serde_json::Value as Json;
+
+use crate::cli::Exit;
+use crate::cli::args::LedgerSourceArgs;
+use crate::cli::ledger::report_error;
+use crate::cli::ledger::source::LedgerSource;
 use crate::model::profile::Profile;
 use crate::policy::cases::{Case, CaseFacts};
 
@@ -51,6 +57,32 @@ fn read_lines(path: &Path) -> io::Result<DiffRequests> {
             }),
         }
     }
+    Ok(requests)
+}
+
+/// Reads the URLs that the ledger knows, as their crawlers requested them.
+pub(super) fn from_ledger(args: &LedgerSourceArgs) -> Result<DiffRequests, Exit> {
+    let source = LedgerSource::open(args)?;
+    let mut requests = DiffRequests::default();
+    let mut number = 0;
+    let result = source.for_each_record(|document, _| {
+        number += 1;
+        if document.get("known") != Some(&Json::Bool(true)) {
+            return;
+        }
+        let facts = ["url", "crawler", "depth", "address", "known"]
+            .into_iter()
+            .filter_map(|key| Some((key.to_owned(), document.get(key)?.clone())))
+            .collect();
+        match CaseFacts::from_json(&facts) {
+            Ok(facts) => requests.facts.push((facts, None)),
+            Err(error) => requests.invalid_lines.push(InvalidDiffLine {
+                line: number,
+                error,
+            }),
+        }
+    });
+    result.map_err(|error| report_error(&error))?;
     Ok(requests)
 }
 

@@ -107,7 +107,8 @@ fn error_cell(row: &Json) -> String {
     }
 }
 
-fn number_cell(row: &Json, key: &str) -> String {
+/// Returns the number of a key, or `-` if it has none.
+pub(super) fn number_cell(row: &Json, key: &str) -> String {
     get_or_null(row, key)
         .as_u64()
         .map_or("-".to_owned(), |number| number.to_string())

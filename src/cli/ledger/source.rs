@@ -31,7 +31,7 @@ pub(in crate::cli) enum LedgerSource {
 
 /// An error of reading the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LedgerSourceError {
+pub(crate) enum LedgerSourceError {
     /// The proxy rejects the request as invalid.
     Usage(String),
     /// Any other error.
@@ -69,7 +69,7 @@ impl From<LedgerUnavailable> for LedgerSourceError {
 
 impl LedgerSource {
     /// Selects the running proxy, or else the files.
-    pub(super) fn open(args: &LedgerSourceArgs) -> Result<Self, Exit> {
+    pub(crate) fn open(args: &LedgerSourceArgs) -> Result<Self, Exit> {
         let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
         if args.offline {
             return open_files(&settings).map_err(|error| report_cannot_run(&error));
@@ -161,6 +161,28 @@ impl LedgerSource {
         }
     }
 
+    /// Passes the records of all URLs to `each`, a page at a time, with their number.
+    pub(crate) fn for_each_record(
+        &self,
+        mut each: impl FnMut(&Json, u64),
+    ) -> Result<(), LedgerSourceError> {
+        let total = self
+            .stats()?
+            .get("urls")
+            .and_then(Json::as_u64)
+            .unwrap_or_default();
+        let all = LedgerFilterInput::default();
+        let mut after = None;
+        loop {
+            let page = self.read_page(&all, after.as_deref(), PAGE_SIZE)?;
+            page.urls.iter().for_each(|url| each(url, total));
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     pub(super) fn stats(&self) -> Result<Json, LedgerSourceError> {
         match self {
             Self::Proxy(admin) => Ok(admin_client::send(
@@ -171,6 +193,7 @@ impl LedgerSource {
                 &ledger.stats(),
                 ledger.disk_bytes(),
                 None,
+                &[],
             )),
         }
     }

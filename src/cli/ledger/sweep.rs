@@ -1,6 +1,9 @@
-//! `crawlgate ledger sweep`: starts a sweep in the running proxy, and waits until it is finished.
+//! `crawlgate ledger sweep`: starts a sweep in the running proxy, and waits until it is finished; evaluates a policy that
+//! is not loaded; and confirms removals that are held.
 
 use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -8,24 +11,85 @@ use serde_json::{Value as Json, json};
 
 use crate::cli::Exit;
 use crate::cli::admin_client::{self, AdminClientRequest, get_array, get_u64};
-use crate::cli::args::{LedgerSweepArgs, OutputFormat};
+use crate::cli::args::{LedgerSourceArgs, LedgerSweepArgs, OutputFormat};
 use crate::cli::progress::ProgressBar;
 use crate::cli::text::sanitize_text;
 use crate::cli::{console, inputs};
-use crate::config::settings;
+use crate::config::settings::{self, PolicyOrigin};
+use crate::pipeline::sweep::candidate::CandidateSweep;
+use crate::report::ledger::sweep_to_json;
+use crate::report::record;
 
 use super::report_error;
-use super::rows::text_cell;
-use super::source::LedgerSourceError;
+use super::rows::{number_cell, text_cell};
+use super::source::{LedgerSource, LedgerSourceError};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
-    let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
-    let sweep = run_sweep(&settings.admin, args.dry_run).map_err(|error| report_error(&error))?;
+    let sweep = if let Some(policy) = &args.policy {
+        try_policy(args, policy)?
+    } else {
+        let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
+        if let Some(accounts) = &args.confirm {
+            return confirm(&settings.admin, accounts, args.format);
+        }
+        run_sweep(&settings.admin, args.dry_run).map_err(|error| report_error(&error))?
+    };
     let text = match args.format {
         OutputFormat::Json => format!("{sweep:#}\n"),
         OutputFormat::Text => format!("{}{}", sweep_text(&sweep), gaps_text(&sweep)),
+    };
+    Ok(console::print(&text, Exit::Success))
+}
+
+/// Evaluates a policy that is not loaded, here, over the records of the proxy or of its files.
+fn try_policy(args: &LedgerSweepArgs, path: &Path) -> Result<Json, Exit> {
+    let policy = inputs::compile_policy(&PolicyOrigin::Path(path.to_owned()))?;
+    let source = LedgerSource::open(&LedgerSourceArgs {
+        proxy: args.proxy.clone(),
+        offline: args.offline,
+    })?;
+    let mut sweep = CandidateSweep::new(Arc::new(policy.policy));
+    let mut progress = ProgressBar::new("URLs");
+    let mut examined = 0;
+    let result = source.for_each_record(|document, total| {
+        if let Some(record) = record::evaluated_from_json(document) {
+            sweep.examine(&record);
+        }
+        examined += 1;
+        progress.update(examined, total);
+    });
+    drop(progress);
+    result.map_err(|error| report_error(&error))?;
+    Ok(sweep_to_json(&sweep.finish()))
+}
+
+/// Confirms removals that are held.
+fn confirm(
+    admin: &settings::AdminConfig,
+    accounts: &str,
+    format: OutputFormat,
+) -> Result<Exit, Exit> {
+    let request = AdminClientRequest {
+        method: "POST",
+        body: Some(json!({ "confirm": accounts }).to_string()),
+        ..AdminClientRequest::get("/api/v1/ledger/removals")
+    };
+    let confirmed = admin_client::send(admin, &request)
+        .map_err(|error| report_error(&LedgerSourceError::from(error)))?;
+    let text = match format {
+        OutputFormat::Json => format!("{confirmed:#}\n"),
+        OutputFormat::Text => get_array(&confirmed, "confirmed")
+            .iter()
+            .filter_map(Json::as_str)
+            .map(|cause| {
+                format!(
+                    "the held removals by {} are ordered\n",
+                    sanitize_text(cause)
+                )
+            })
+            .collect(),
     };
     Ok(console::print(&text, Exit::Success))
 }
@@ -92,7 +156,11 @@ pub(super) fn sweep_text(sweep: &Json) -> String {
             "moved",
             "are in another crawler's space and stay (761)".to_owned(),
         ),
-        ("unchanged", "already have 760 or 761".to_owned()),
+        (
+            "unchanged",
+            "already have 760 or 761, or wait for their removal".to_owned(),
+        ),
+        ("refused", "are refused otherwise, and stay".to_owned()),
         ("allowed", "are allowed".to_owned()),
     ] {
         let _ = writeln!(text, "  {:>12}  {label}", get_u64(sweep, key));
@@ -100,14 +168,14 @@ pub(super) fn sweep_text(sweep: &Json) -> String {
     text
 }
 
-/// Formats the URLs that are in no crawl space.
+/// Formats the URLs that would be refused.
 fn gaps_text(sweep: &Json) -> String {
     let mut text = String::new();
     for gap in get_array(sweep, "gaps") {
         let _ = writeln!(
             text,
-            "{}  {:<12}  {:<24}  {}",
-            get_u64(gap, "code"),
+            "{:>3}  {:<12}  {:<24}  {}",
+            number_cell(gap, "code"),
             sanitize_text(text_cell(gap, "crawler")),
             sanitize_text(text_cell(gap, "rule")),
             sanitize_text(text_cell(gap, "url"))
@@ -140,7 +208,7 @@ mod tests {
     fn a_dry_run_is_reported_as_one() {
         let sweep = json!({
             "state": "done", "dry_run": true, "revision": "3f9c2a1b", "looked_at": 9, "total": 9, "removed": 1,
-            "moved": 0, "unchanged": 2, "allowed": 6,
+            "moved": 0, "unchanged": 2, "refused": 1, "allowed": 5,
             "gaps": [{ "crawler": "news", "url": "http://a.test/", "rule": "spaces.b", "code": 760 }],
         });
         let text = sweep_text(&sweep);
@@ -149,7 +217,10 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1  would leave the index (760)"), "{text}");
-        assert!(text.contains("2  already have 760 or 761"), "{text}");
+        assert!(
+            text.contains("2  already have 760 or 761, or wait"),
+            "{text}"
+        );
         assert_eq!(
             gaps_text(&sweep),
             "760  news          spaces.b                  http://a.test/\n"

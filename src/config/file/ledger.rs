@@ -3,7 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::config::settings::{LedgerMode, Settings};
+use crate::model::units::{self, format_duration};
 use crate::store::ledger::LedgerFullAction;
 use crate::urls::target::UrlTarget;
 use crate::yaml::Node;
@@ -11,8 +14,8 @@ use crate::yaml::Node;
 use super::ReadContext;
 use super::json_schema::text_schema;
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, KeyGroup, PathOrNoneValue, SizeValue,
-    TimeValue, WordValue, parse_scalar,
+    ConfigKey, ConfigWord, CountValue, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue,
+    SizeValue, TimeValue, WordValue, parse_scalar,
 };
 
 /// Less than the minimum is no cache; the file grows independently of it.
@@ -21,6 +24,12 @@ const COUNT_RANGE: RangeInclusive<i64> = 1..=10_000_000;
 /// A reader of the feed that was disconnected for less than this finds every event.
 const KEEP_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(3_650 * 86_400);
+
+/// Longer than it takes to notice a mistake.
+const GRACE_RANGE: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
+/// The value of a part of the guard that is not used.
+const OFF: &str = "off";
 
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
@@ -66,12 +75,59 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
     ConfigKey::new(
+        "removal_guard",
+        "The limit and the grace time of removals that one cause orders: a policy, the robots.txt of a host, or the noindex \
+         of a host.",
+        &KeyGroup {
+            path: "ledger.removal_guard",
+            keys: REMOVAL_GUARD_KEYS,
+            may_be_empty: false,
+        },
+    ),
+    ConfigKey::new(
         "events",
         "Events for systems that keep an index.",
         &KeyGroup {
             path: "ledger.events",
             keys: EVENT_KEYS,
             may_be_empty: false,
+        },
+    ),
+];
+
+const REMOVAL_GUARD_KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "hold",
+        "The share of the index above which further removals within 24 hours are held, from 1 % to 100 %; or off. A hundred \
+         are always permitted.",
+        &ParsedValue {
+            parse: parse_hold,
+            store: |s: &mut Settings, hold| s.ledger.removal_guard.hold = hold,
+            schema: |s| {
+                let default = match s.ledger.removal_guard.hold {
+                    Some(share) => format!("{share} %"),
+                    None => OFF.to_owned(),
+                };
+                json!({ "type": "string", "default": default })
+            },
+        },
+    ),
+    ConfigKey::new(
+        "grace",
+        "The time between the first reason to remove a URL and the order, at most 7d; or off. A URL that is allowed again \
+         within it stays.",
+        &ParsedValue {
+            parse: parse_grace,
+            store: |s: &mut Settings, grace| s.ledger.removal_guard.grace = grace,
+            schema: |s| {
+                let grace = s.ledger.removal_guard.grace;
+                let default = if grace.is_zero() {
+                    OFF.to_owned()
+                } else {
+                    format_duration(grace)
+                };
+                json!({ "type": "string", "default": default })
+            },
         },
     ),
 ];
@@ -110,6 +166,28 @@ impl ConfigWord for LedgerMode {
 
 impl ConfigWord for LedgerFullAction {
     const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
+}
+
+fn parse_hold(text: &str) -> Result<Option<u8>, String> {
+    if text == OFF {
+        return Ok(None);
+    }
+    let share = text
+        .strip_suffix('%')
+        .and_then(|number| number.trim_end().parse().ok());
+    share
+        .filter(|share| (1..=100).contains(share))
+        .map(Some)
+        .ok_or_else(|| "a whole share from 1 % to 100 % is needed here, or off: 5 %".into())
+}
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    if text == OFF {
+        return Ok(Duration::ZERO);
+    }
+    units::parse_duration(text)
+        .filter(|grace| GRACE_RANGE.contains(grace))
+        .ok_or_else(|| "a duration from 1s to 7d is needed here, or off: 10m".into())
 }
 
 fn read_webhook(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::ledger::removal::RemovalGuardSettings;
 use crate::store::ledger::LedgerSettings;
 use crate::urls::target::UrlTarget;
 
@@ -15,6 +16,8 @@ pub struct LedgerConfig {
     pub store: LedgerSettings,
     /// The maximum number of URLs per second that a sweep checks.
     pub sweep_rate: u64,
+    /// The limit and the grace time of removals that one cause orders.
+    pub removal_guard: RemovalGuardSettings,
     /// The feed of events.
     pub events: EventsConfig,
 }
@@ -46,6 +49,7 @@ impl Default for LedgerConfig {
             keep: LedgerMode::Auto,
             store: LedgerSettings::default(),
             sweep_rate: 10_000,
+            removal_guard: RemovalGuardSettings::default(),
             events: EventsConfig::default(),
         }
     }

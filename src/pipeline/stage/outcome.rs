@@ -541,7 +541,9 @@ fn is_missing(outcome: &ObservationOutcome) -> bool {
         }),
         ObservationOutcome::Failed { .. }
         | ObservationOutcome::Refused(_)
-        | ObservationOutcome::Allowed => false,
+        | ObservationOutcome::SweptRefusal(_)
+        | ObservationOutcome::Allowed
+        | ObservationOutcome::PendingRemoval(..) => false,
     }
 }
 

@@ -14,12 +14,15 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pacing::pace::RequestKind;
 use crate::pipeline::admission::{AdmissionQueue, Arrival};
-use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::evaluation::{Evaluation, certificate_verification};
 use crate::pipeline::refusal::{Refusal, RobotsCause, RobotsDetail, SubstituteRobots};
 use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::pipeline::schedules::unix_time;
+use crate::policy::Policy;
+use crate::policy::options;
 use crate::policy::options::politeness::PolitenessOption;
 use crate::policy::options::robots::{OnUnreachable, RobotsOption};
+use crate::policy::trail::Trail;
 use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::product_token::product_token;
@@ -267,6 +270,31 @@ pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R)
             ),
             None => true,
         }
+}
+
+/// Returns `true` if the fresh file that is known for a host allows a URL, or the policy ignores it. Without the
+/// `User-Agent` of a request the crawler's product token may be unknown; then the answer is `false`.
+pub(crate) fn allows_again<R: RobotsProvider>(
+    policy: &Policy,
+    trail: &Trail,
+    crawler: &Crawler,
+    target: &UrlTarget,
+    robots: &R,
+) -> bool {
+    if !RobotsOption::new(policy, trail).obeys() {
+        return true;
+    }
+    let agent = robots_agent(options::robots::robots_agent(policy, trail), crawler, "");
+    if agent.source() == RobotsTokenSource::Default {
+        return false;
+    }
+    match robots.cached(target, certificate_verification(policy, trail)) {
+        Some(CachedRobots::Fresh(state)) => {
+            !matches!(state.rules, RobotsRules::Unknown)
+                && check_rules(&state, agent, target).is_ok()
+        }
+        Some(CachedRobots::Expired(_)) | None => false,
+    }
 }
 
 /// The state of robots.txt that applies to a request.

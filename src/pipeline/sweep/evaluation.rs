@@ -6,73 +6,110 @@ use crate::ledger::observation::{
     BadOutcome, ObservationOutcome, ObservedRefusal, RefusalRecording, UrlObservation,
 };
 use crate::ledger::record::{LedgerRecord, UnixMillis};
+use crate::ledger::removal::RemovalSchedule;
 use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::crawler::Crawler;
+use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::robots_fetch::RobotsProvider;
+use crate::pipeline::stage;
 use crate::policy::Policy;
-use crate::policy::decide::Decision;
+use crate::policy::decide::{Cause, Decision};
 use crate::policy::fact::{Fact, Facts, LedgerPresence};
+use crate::policy::field::Field;
 use crate::policy::options::removal;
-use crate::policy::rule::PolicyStage;
+use crate::policy::rule::{PolicyStage, Rule, RuleIndex};
 use crate::urls::target::UrlTarget;
 
 /// OmniFind's code for a URL that leaves the index.
 const REMOVED: u16 = 760;
+/// OmniFind's code for a URL that another crawler has.
+const MOVED: u16 = 761;
 
 /// The result for a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SweepVerdict {
-    /// The URL is allowed, or refused for another reason than its location.
+    /// The policy allows the URL, or the record of it was never admitted.
     Allowed,
-    /// The URL is excluded from its crawler's space.
-    Excluded(SpaceExclusion),
+    /// The policy refuses the URL.
+    Refused(SweepRefusal),
+    /// It depends on the request, such as its `Referer`, or the policy refuses the URL for now.
+    Unknown,
 }
 
-/// The cause of an exclusion.
+/// A refusal of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SpaceExclusion {
-    /// 760 or 761.
-    pub(super) code: u16,
+pub(super) struct SweepRefusal {
+    pub(super) crawl_status: CrawlStatus,
+    /// 760 or 761, if the URL is outside of its crawler's space.
+    pub(super) code: Option<u16>,
     /// The action for a page that an index may have.
     pub(super) removal: RemovalAction,
     pub(super) rule: Option<Arc<str>>,
 }
 
-impl SpaceExclusion {
+impl SweepRefusal {
     /// Returns `true` if the URL leaves the index.
     pub(super) fn is_removal(&self) -> bool {
-        self.code == REMOVED
+        self.code == Some(REMOVED) || self.code.is_none() && self.removal == RemovalAction::Remove
     }
+
+    /// Returns `true` if another crawler has the URL.
+    pub(super) fn is_move(&self) -> bool {
+        self.code == Some(MOVED)
+    }
+}
+
+/// The effect of a sweep on a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SweepEffect {
+    pub(super) change: RecordChange,
+    /// The status of the URL after the sweep.
+    pub(super) status: CrawlStatus,
 }
 
 /// The change that a sweep makes to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordChange {
-    /// The code changes, or an event is due.
-    Some,
+    /// The status or the code changes, or the URL leaves the index.
+    Outcome,
+    /// Other fields change, such as the policy that removes the URL.
+    Other,
     /// The record is as an earlier sweep or a request has left it.
     None,
 }
 
-/// Returns the change to a record by an observation of the sweep, if any.
-pub(super) fn record_change(record: &LedgerRecord, observation: &UrlObservation) -> RecordChange {
+/// Returns the effect of an observation of the sweep on a record.
+fn effect(record: &LedgerRecord, observation: &UrlObservation) -> SweepEffect {
     // A sweep observes no errors.
-    let update = transition::apply_observation(
+    let tolerance = ErrorTolerance {
+        temporary_errors: 0,
+    };
+    let transition = transition::apply_observation(
         Some(record),
         observation.clone(),
-        ErrorTolerance {
-            temporary_errors: 0,
-        },
+        tolerance,
+        // A URL whose removal is pending already is not counted again.
+        RemovalSchedule::Deferred,
     );
-    let code = match &update.update {
-        RecordUpdate::Changed(changed) => changed.code,
-        RecordUpdate::Unchanged | RecordUpdate::Forgotten => record.code,
+    let after = match &transition.update {
+        RecordUpdate::Changed(changed) => changed,
+        RecordUpdate::Unchanged | RecordUpdate::Forgotten => record,
     };
-    if update.event.is_some() || code != record.code {
-        RecordChange::Some
-    } else {
-        RecordChange::None
+    let is_removed = record.pending_removal.is_none() && after.pending_removal.is_some();
+    let is_new = transition.event.is_some()
+        || is_removed
+        || after.code != record.code
+        || after.status != record.status;
+    SweepEffect {
+        change: match (&transition.update, is_new) {
+            (RecordUpdate::Unchanged, _) => RecordChange::None,
+            (_, true) => RecordChange::Outcome,
+            (_, false) => RecordChange::Other,
+        },
+        status: after.status.0,
     }
 }
 
@@ -84,16 +121,7 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
     if !record.is_known() {
         return SweepVerdict::Allowed;
     }
-    let address = record
-        .address
-        .map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
-    let facts = Facts {
-        crawler: &record.crawler,
-        depth: record.depth.map(u64::from),
-        address,
-        in_ledger: LedgerPresence::Present,
-        ..Facts::for_url(&target)
-    };
+    let facts = facts_of(record, &target);
     let (mut trail, mut decision) = policy.decide_request(&facts);
     if !decision.rejects()
         && record.address.is_some()
@@ -110,43 +138,123 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
             ..decision
         },
     );
-    let excluded = refusal.and_then(|refusal| {
-        Some(SpaceExclusion {
-            code: exclusion?.code.number(),
-            removal: removal::read(policy, &trail, RemovalOutcome::Rule, refusal.intent()),
-            rule: refusal.rule.map(|rule| rule.as_str().into()),
-        })
-    });
-    excluded.map_or(SweepVerdict::Allowed, SweepVerdict::Excluded)
+    let Some(refusal) = refusal else {
+        return SweepVerdict::Allowed;
+    };
+    let intent = refusal.intent();
+    let is_uncertain = intent == Some(Intent::Later) || depends_on_request(policy, &decision);
+    if exclusion.is_none() && is_uncertain {
+        return SweepVerdict::Unknown;
+    }
+    SweepVerdict::Refused(SweepRefusal {
+        crawl_status: refusal.reason.row().crawl_status,
+        code: exclusion.map(|exclusion| exclusion.code.number()),
+        removal: removal::read(policy, &trail, RemovalOutcome::Rule, intent),
+        rule: refusal.rule.map(|rule| rule.as_str().into()),
+    })
 }
 
-/// Returns the observation for the ledger.
-pub(super) fn to_observation(
+/// Returns the facts of a request for a URL as far as the ledger knows them.
+fn facts_of<'a>(record: &'a LedgerRecord, target: &'a UrlTarget) -> Facts<'a> {
+    let address = record
+        .address
+        .map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
+    Facts {
+        crawler: &record.crawler,
+        depth: record.depth.map(u64::from),
+        address,
+        in_ledger: LedgerPresence::Present,
+        ..Facts::for_url(target)
+    }
+}
+
+/// Returns `true` if a refusal may depend on a fact of the request that the ledger does not have.
+fn depends_on_request(policy: &Policy, decision: &Decision) -> bool {
+    let is_request_rule = |rule: &Rule| {
+        let mut found = false;
+        if let Some(condition) = rule.condition() {
+            condition.for_each_field(&mut |field| {
+                found |= [Field::Referer, Field::Dest].contains(field);
+            });
+        }
+        found
+    };
+    let mut rules = (0..).map(RuleIndex).zip(policy.rules());
+    rules.any(|(index, rule)| {
+        let is_cause = match decision.cause {
+            // The rule, or a group that contains it.
+            Cause::Rule(cause) => index == cause || index < cause && cause < rule.end,
+            // A rule that would have allowed the URL.
+            Cause::Default => true,
+        };
+        is_cause && is_request_rule(rule)
+    })
+}
+
+/// Returns `true` if the robots.txt that is known by now allows the URL for its crawler.
+pub(super) fn is_allowed_by_robots_txt<R: RobotsProvider>(
+    policy: &Policy,
+    record: &LedgerRecord,
+    crawler: &Crawler,
+    robots: &R,
+) -> bool {
+    let Ok(target) = UrlTarget::parse(&record.url) else {
+        return false;
+    };
+    let (trail, _) = policy.decide_request(&facts_of(record, &target));
+    record.status.0 == CrawlStatus::RobotsTxt
+        && stage::robots::allows_again(policy, &trail, crawler, &target, robots)
+}
+
+/// Returns the effect of a sweep on a record, and the observation that has it; `None` if there is none.
+pub(super) fn observe(
     policy: &Policy,
     record: &LedgerRecord,
     verdict: &SweepVerdict,
     at: UnixMillis,
-) -> UrlObservation {
+) -> (SweepEffect, Option<UrlObservation>) {
+    let observation = to_observation(policy, record, verdict, at);
+    let unchanged = SweepEffect {
+        change: RecordChange::None,
+        status: record.status.0,
+    };
+    let effect = observation
+        .as_ref()
+        .map_or(unchanged, |observation| effect(record, observation));
+    (effect, observation)
+}
+
+/// Returns the observation for the ledger; `None` if the sweep does not know the outcome.
+fn to_observation(
+    policy: &Policy,
+    record: &LedgerRecord,
+    verdict: &SweepVerdict,
+    at: UnixMillis,
+) -> Option<UrlObservation> {
     let spaces = policy.spaces();
     let space = spaces
         .for_crawler(&record.crawler)
         .and_then(|space| spaces.get(space));
     let (outcome, rule) = match verdict {
         SweepVerdict::Allowed => (ObservationOutcome::Allowed, None),
-        SweepVerdict::Excluded(refusal) => {
+        SweepVerdict::Refused(refusal) => {
             let refused = ObservedRefusal {
-                crawl_status: CrawlStatus::Filter,
-                code: Some(refusal.code),
+                crawl_status: refusal.crawl_status,
+                code: refusal.code,
                 removal: Some(BadOutcome {
                     outcome: RemovalOutcome::Rule,
                     action: refusal.removal,
                 }),
                 recording: RefusalRecording::Skip,
             };
-            (ObservationOutcome::Refused(refused), refusal.rule.clone())
+            (
+                ObservationOutcome::SweptRefusal(refused),
+                refusal.rule.clone(),
+            )
         }
+        SweepVerdict::Unknown => return None,
     };
-    UrlObservation {
+    Some(UrlObservation {
         at,
         url: record.url.clone(),
         crawler: record.crawler.clone(),
@@ -158,5 +266,5 @@ pub(super) fn to_observation(
         rule,
         intent: None,
         outcome,
-    }
+    })
 }

@@ -6,10 +6,11 @@ use prost::Message as _;
 
 use crate::ledger::key::LedgerKey;
 use crate::ledger::record::LedgerRecord;
+use crate::model::crawl_status::CrawlStatus;
 use crate::store::ledger::Ledger;
 
 use super::MAX_GAPS;
-use super::evaluation::{RecordChange, SweepVerdict};
+use super::evaluation::{RecordChange, SweepEffect, SweepVerdict};
 
 /// The key of the progress in the ledger.
 const NAME: &str = "sweep";
@@ -29,11 +30,13 @@ pub struct SweepProgress {
     pub removed: u64,
     /// The number of URLs that get 761, since they are in another crawler's space.
     pub moved: u64,
-    /// The number of URLs that already had one of these codes.
+    /// The number of URLs that already had one of these codes, or whose removal was pending.
     pub unchanged: u64,
-    /// The number of URLs that are still in their crawler's space.
+    /// The number of URLs that stay in the index, and are refused: by a rule, or by the site.
+    pub refused: u64,
+    /// The number of URLs that are allowed.
     pub allowed: u64,
-    /// The first thousand URLs that a dry run found to have left their crawler's space.
+    /// The first thousand URLs that a dry run found to be newly refused.
     pub gaps: Vec<SweepGap>,
     pub(super) resume_after: Option<LedgerKey>,
 }
@@ -56,7 +59,7 @@ pub enum SweepMode {
     ForGood,
 }
 
-/// A URL outside of its crawler's space.
+/// A URL that the policy refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepGap {
     /// The crawler that the URL is in the ledger for.
@@ -65,8 +68,8 @@ pub struct SweepGap {
     pub url: Arc<str>,
     /// The rule that decided; `None` if the default did.
     pub rule: Option<Arc<str>>,
-    /// 760 or 761.
-    pub code: u16,
+    /// 760 or 761, if the URL is outside of its crawler's space.
+    pub code: Option<u16>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -89,6 +92,8 @@ struct StoredSweepProgress {
     allowed: u64,
     #[prost(uint64, tag = "9")]
     unchanged: u64,
+    #[prost(uint64, tag = "10")]
+    refused: u64,
 }
 
 impl SweepProgress {
@@ -102,6 +107,7 @@ impl SweepProgress {
             removed: 0,
             moved: 0,
             unchanged: 0,
+            refused: 0,
             allowed: 0,
             gaps: Vec::new(),
             resume_after: None,
@@ -112,29 +118,67 @@ impl SweepProgress {
         &mut self,
         record: &LedgerRecord,
         verdict: &SweepVerdict,
-        change: RecordChange,
+        effect: SweepEffect,
     ) {
         self.examined += 1;
-        match (verdict, change) {
-            (SweepVerdict::Allowed, _) => self.allowed += 1,
-            (SweepVerdict::Excluded(_), RecordChange::None) => self.unchanged += 1,
-            (SweepVerdict::Excluded(excluded), RecordChange::Some) => {
-                let count = if excluded.is_removal() {
-                    &mut self.removed
-                } else {
-                    &mut self.moved
-                };
-                *count += 1;
-                if self.mode == SweepMode::DryRun && self.gaps.len() < MAX_GAPS {
-                    self.gaps.push(SweepGap {
-                        crawler: record.crawler.clone(),
-                        url: record.url.clone(),
-                        rule: excluded.rule.clone(),
-                        code: excluded.code,
-                    });
-                }
-            }
+        *self.place(verdict, effect) += 1;
+        let SweepVerdict::Refused(refusal) = verdict else {
+            return;
+        };
+        let is_listed = self.mode == SweepMode::DryRun && effect.change == RecordChange::Outcome;
+        if is_listed && self.gaps.len() < MAX_GAPS {
+            self.gaps.push(SweepGap {
+                crawler: record.crawler.clone(),
+                url: record.url.clone(),
+                rule: refusal.rule.clone(),
+                code: refusal.code,
+            });
         }
+    }
+
+    /// Returns the count that a URL belongs to.
+    fn place(&mut self, verdict: &SweepVerdict, effect: SweepEffect) -> &mut u64 {
+        let is_new = effect.change == RecordChange::Outcome;
+        match verdict {
+            SweepVerdict::Refused(refusal) if refusal.is_removal() && is_new => &mut self.removed,
+            SweepVerdict::Refused(refusal) if refusal.is_move() && is_new => &mut self.moved,
+            SweepVerdict::Refused(refusal) if refusal.is_removal() || refusal.is_move() => {
+                &mut self.unchanged
+            }
+            SweepVerdict::Refused(_) => &mut self.refused,
+            SweepVerdict::Allowed | SweepVerdict::Unknown if is_refusal(effect.status) => {
+                &mut self.refused
+            }
+            SweepVerdict::Allowed | SweepVerdict::Unknown => &mut self.allowed,
+        }
+    }
+}
+
+/// Returns `true` for the status of a URL that the policy or the site refuses until one of them changes.
+fn is_refusal(status: CrawlStatus) -> bool {
+    use CrawlStatus as Of;
+    match status {
+        Of::Filter
+        | Of::RobotsTxt
+        | Of::Usage
+        | Of::TooDeep
+        | Of::Trap
+        | Of::Duplicate
+        | Of::Noncanonical
+        | Of::Noindex
+        | Of::Import
+        | Of::Address => true,
+        Of::Accepted
+        | Of::Budget
+        | Of::Premature
+        | Of::Unmodified
+        | Of::NotFound
+        | Of::BadStatus
+        | Of::Error
+        | Of::Politeness
+        | Of::Request
+        | Of::Unauthorized
+        | Of::Unavailable => false,
     }
 }
 
@@ -152,16 +196,16 @@ pub(super) fn save(ledger: &Ledger, progress: &SweepProgress) {
         removed: progress.removed,
         moved: progress.moved,
         unchanged: progress.unchanged,
+        refused: progress.refused,
         allowed: progress.allowed,
     };
     ledger.store_value(NAME, form.encode_to_vec());
 }
 
-/// Records that the active policy needs no sweep. A sweep of the policy before it then counts as not done.
-pub(super) fn reset_for_policy(ledger: &Ledger, revision: &str) {
-    if load(ledger).is_some_and(|kept| &*kept.revision != revision) {
-        save(ledger, &SweepProgress::new(SweepMode::ForGood, revision, 0));
-    }
+/// Returns `true` if the last sweep was that of this policy, and is complete.
+pub(super) fn is_done(ledger: &Ledger, revision: &str) -> bool {
+    load(ledger)
+        .is_some_and(|saved| *saved.revision == *revision && saved.state == SweepPhase::Done)
 }
 
 /// Returns the progress of the last sweep that was not a dry run.
@@ -177,6 +221,7 @@ pub(super) fn load(ledger: &Ledger) -> Option<SweepProgress> {
         removed: form.removed,
         moved: form.moved,
         unchanged: form.unchanged,
+        refused: form.refused,
         allowed: form.allowed,
         resume_after: form.after.try_into().ok().map(LedgerKey),
         ..SweepProgress::new(SweepMode::ForGood, &form.revision, form.total)

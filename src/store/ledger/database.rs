@@ -28,6 +28,7 @@ use crate::ledger::record::UnixMillis;
 use super::codec::{MalformedMessage, event, record};
 use super::journal::{self, JournalChange};
 use super::memtable::MemtableSlice;
+use super::removals::{OrderedRowKey, RemovalBatch};
 
 pub(super) use location::LedgerLocation;
 pub use location::LedgerOpenError;
@@ -42,12 +43,19 @@ const RECORDS: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("rec
 const CONTENTS: TableDefinition<'_, &[u8; 16], &[u8; 16]> = TableDefinition::new("contents");
 const JOURNAL: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
 const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
+/// Pending removals by cause and time, with the text of the cause. Files of version 0.1.0 lack this table and the next
+/// one until they are first needed.
+const PENDING: TableDefinition<'_, &[u8; 40], &str> = TableDefinition::new("pending_removals");
+/// The number of removals that an account has ordered within an hour.
+const ORDERED: TableDefinition<'_, &[u8; 24], u64> = TableDefinition::new("ordered_removals");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Rows of META.
 const META_VERSION: &str = "version";
 const META_STATE: &str = "state";
 /// The prefix of the rows with values that other parts of the program store.
 const META_VALUE_PREFIX: &str = "kept:";
+/// The number of hours after which the number of ordered removals is deleted: more than are counted.
+const ORDERED_HOURS_KEPT: u64 = 48;
 /// The maximum number of events deleted in one transaction.
 const MAX_EXPIRED_AT_ONCE: u64 = 10_000;
 
@@ -78,6 +86,9 @@ pub(super) struct LedgerWriterState {
     /// The number of the first event in `events`; 0 if an earlier version wrote the file, which had none of these counts.
     #[prost(uint64, tag = "7")]
     pub(super) counted_from: u64,
+    /// The number of pending removals by the number of their kind.
+    #[prost(btree_map = "uint32, int64", tag = "8")]
+    pub(super) pending: BTreeMap<u32, i64>,
 }
 
 /// The range of events to delete.
@@ -100,6 +111,7 @@ pub(super) struct LedgerCommit<'c> {
     pub(super) events: &'c [LedgerEvent],
     pub(super) first_event: u64,
     pub(super) values: &'c BTreeMap<String, Vec<u8>>,
+    pub(super) removals: &'c RemovalBatch,
     pub(super) cutoff: Option<RetentionCutoff>,
     /// Records to move from memory into the tables.
     pub(super) slice: &'c MemtableSlice,
@@ -220,6 +232,7 @@ impl LedgerDatabase {
         let write = self.0.begin_write()?;
         append(&write, commit)?;
         flush_to_tables(&write, commit)?;
+        write_removals(&write, commit.removals)?;
         {
             let mut meta = write.open_table(META)?;
             for (name, value) in commit.values {
@@ -247,6 +260,30 @@ fn append(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Result<(), red
     let mut events = write.open_table(EVENTS)?;
     for (number, event) in (commit.first_event + 1..).zip(commit.events) {
         events.insert(number, event::encode_event(event).as_slice())?;
+    }
+    Ok(())
+}
+
+/// Writes the changes of the index of pending removals, and counts ordered ones.
+fn write_removals(write: &WriteTransaction, removals: &RemovalBatch) -> Result<(), redb::Error> {
+    if !removals.rows.is_empty() {
+        let mut pending = write.open_table(PENDING)?;
+        for (row, cause) in &removals.rows {
+            match cause {
+                Some(cause) => pending.insert(&row.0, cause.as_str())?,
+                None => pending.remove(&row.0)?,
+            };
+        }
+    }
+    let Some(newest) = removals.ordered.keys().map(OrderedRowKey::hour).max() else {
+        return Ok(());
+    };
+    let mut ordered = write.open_table(ORDERED)?;
+    let first = newest.saturating_sub(ORDERED_HOURS_KEPT);
+    ordered.retain(|row, _| OrderedRowKey(*row).hour() >= first)?;
+    for (row, count) in &removals.ordered {
+        let before = ordered.get(&row.0)?.map_or(0, |count| count.value());
+        ordered.insert(&row.0, before.saturating_add(*count))?;
     }
     Ok(())
 }
@@ -409,6 +446,7 @@ mod tests {
                 events: &[],
                 first_event: 0,
                 values: &BTreeMap::new(),
+                removals: &RemovalBatch::default(),
                 cutoff: None,
                 slice: &slice,
                 flushed_before: 0,

@@ -15,6 +15,7 @@ use crate::ledger::filter::LedgerFilter;
 use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::{ObservationOutcome, UrlObservation};
 use crate::ledger::record::{LedgerRecord, UnixMillis};
+use crate::ledger::removal::{RemovalAccount, RemovalCauseKind, RemovalDecision, RemovalSchedule};
 use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
 use crate::model::crawl_status::CrawlStatus;
 
@@ -23,6 +24,7 @@ use super::database::{LedgerLocation, LedgerReadView, LedgerUnavailable};
 use super::journal::JournalChange;
 use super::memtable::{Memtable, MemtableShard};
 use super::queue::{CountedRecord, LedgerQueue, QueuedChange, UrlCounts};
+use super::removals::{self, PendingRowKey, RemovalChanges};
 use super::{FeedCursor, KEYS_AT_ONCE, LedgerStats, LedgerUpdate, RETRY_DELAY};
 
 /// Counters of events, in the order of [`LedgerEventKind::ALL`].
@@ -31,6 +33,7 @@ pub(super) type EventCounters = [AtomicU64; LedgerEventKind::ALL.len()];
 /// The state shared by requests and the writer.
 pub(super) struct LedgerInner {
     pub(super) tolerance: ErrorTolerance,
+    pub(super) removals: RemovalSchedule,
     pub(super) location: LedgerLocation,
     pub(super) memtable: Memtable,
     pub(super) view: LedgerReadView,
@@ -122,10 +125,12 @@ impl LedgerInner {
             self.load_record(&mut shard, update.key)?
         };
         let document_at = document_time(&update.observation);
+        let counted = counted_removal(&update.observation);
         let transition = transition::apply_observation(
             before.as_ref().map(|entry| &*entry.record),
             update.observation,
             self.tolerance,
+            self.removals,
         );
         let record = match &transition.update {
             RecordUpdate::Unchanged => return Ok(()),
@@ -147,6 +152,12 @@ impl LedgerInner {
                 .map(|entry| CountedRecord::from(&*entry.record)),
             record.map(CountedRecord::from),
         );
+        let removal_changes = RemovalChanges::new(
+            update.key,
+            before.as_ref().map(|entry| &*entry.record),
+            record,
+            counted.filter(|_| transition.event.is_some()),
+        );
         let dropped_key = dropped_content(before.as_ref(), new_key);
         let write = |to: &mut Vec<u8>| {
             if let Some(record) = record {
@@ -164,6 +175,7 @@ impl LedgerInner {
                 journal_change,
                 event: transition.event,
                 count_change,
+                removals: removal_changes,
             })
         });
         drop(shard);
@@ -190,6 +202,7 @@ impl LedgerInner {
         let Some(before) = before.filter(|entry| filter.matches(&entry.record)) else {
             return Ok(false);
         };
+        let removals = RemovalChanges::new(key, Some(&before.record), None, None);
         self.memtable.put(
             &mut shard,
             key,
@@ -203,6 +216,7 @@ impl LedgerInner {
                     },
                     event: None,
                     count_change: (Some(CountedRecord::from(&*before.record)), None),
+                    removals,
                 })
             },
         );
@@ -224,6 +238,21 @@ impl LedgerInner {
                 return Ok(counts.by_code);
             }
             after = records.last().map(|(key, _)| *key);
+        }
+    }
+
+    /// Deletes a row of the index of pending removals, unless the record has this removal.
+    pub(super) fn delete_stale_entry(&self, key: LedgerKey, row: PendingRowKey) {
+        // Locked until the deletion is queued: an observation may bring the removal back.
+        let mut shard = self.memtable.lock_shard(key);
+        let Ok(entry) = self.load_record(&mut shard, key) else {
+            return;
+        };
+        let pending = entry
+            .as_ref()
+            .and_then(|entry| entry.record.pending_removal.as_deref());
+        if pending.is_none_or(|pending| removals::row_key(pending, key) != row) {
+            self.queue.delete_pending_row(row);
         }
     }
 
@@ -343,6 +372,11 @@ impl LedgerInner {
             events: event_counts(&self.events),
             total_events: event_counts(&self.total_events),
             events_counted_from: FeedCursor(self.events_counted_from),
+            pending_removals: RemovalCauseKind::ALL
+                .into_iter()
+                .zip(self.queue.pending_removals())
+                .map(|(kind, count)| (kind, u64::try_from(count).unwrap_or(0)))
+                .collect(),
             last_event: FeedCursor(*self.last_event.borrow()),
             queued: self.queue.waiting(),
             waits: self.queue.waits(),
@@ -392,6 +426,26 @@ fn document_time(observation: &UrlObservation) -> Option<UnixMillis> {
         }
         ObservationOutcome::Failed { .. }
         | ObservationOutcome::Refused(_)
+        | ObservationOutcome::SweptRefusal(_)
+        | ObservationOutcome::Allowed
+        | ObservationOutcome::PendingRemoval(..) => None,
+    }
+}
+
+/// Returns the account and the time of a removal that counts, if the observation orders one.
+fn counted_removal(observation: &UrlObservation) -> Option<(RemovalAccount, UnixMillis)> {
+    match &observation.outcome {
+        ObservationOutcome::PendingRemoval(pending, RemovalDecision::Order) => {
+            Some((pending.cause.account()?, observation.at))
+        }
+        ObservationOutcome::PendingRemoval(
+            _,
+            RemovalDecision::OrderConfirmed | RemovalDecision::Cancel,
+        )
+        | ObservationOutcome::Answered(_)
+        | ObservationOutcome::Failed { .. }
+        | ObservationOutcome::Refused(_)
+        | ObservationOutcome::SweptRefusal(_)
         | ObservationOutcome::Allowed => None,
     }
 }

@@ -7,6 +7,7 @@ use crate::ledger::observation::{
     BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
     ObservedResponse, RefusalRecording,
 };
+use crate::ledger::removal::RemovalSchedule;
 use crate::ledger::transition::{self, RecordUpdate};
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
@@ -30,6 +31,7 @@ impl LedgerModel {
             before.as_ref().map(|(record, _)| record),
             update.observation.clone(),
             TOLERANCE,
+            RemovalSchedule::Immediate,
         );
         match transition.update {
             RecordUpdate::Unchanged => {}

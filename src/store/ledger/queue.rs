@@ -16,6 +16,7 @@ use crate::model::crawl_status::CrawlStatus;
 use super::LedgerFullAction;
 use super::database::RetentionCutoff;
 use super::journal::{JournalChange, JournalPages};
+use super::removals::{PendingCounts, PendingRowKey, RemovalBatch, RemovalChanges};
 
 /// The time for which the writer waits for more changes, so that a batch is worth a commit.
 const GATHER_TIME: Duration = Duration::from_secs(1);
@@ -28,6 +29,7 @@ pub(super) struct QueuedChange<'c> {
     pub(super) event: Option<LedgerEvent>,
     /// The URL as it is counted before and after; `None` without a record.
     pub(super) count_change: (Option<CountedRecord>, Option<CountedRecord>),
+    pub(super) removals: RemovalChanges,
 }
 
 /// The properties by which a record is counted.
@@ -83,6 +85,8 @@ pub(super) struct WriteBatch {
     pub(super) events: Vec<LedgerEvent>,
     /// The changes in the numbers of URLs.
     pub(super) urls: UrlCounts,
+    /// The changes to pending removals and to the accounts of ordered ones.
+    pub(super) removals: RemovalBatch,
     /// Values stored by other parts of the program, by name.
     pub(super) values: BTreeMap<String, Vec<u8>>,
     /// Events to delete.
@@ -133,6 +137,8 @@ struct LedgerQueueState {
     batch: WriteBatch,
     /// The numbers of URLs, without the changes of the batch.
     urls: UrlCounts,
+    /// The number of pending removals of each kind, without the changes of the batch.
+    pending: PendingCounts,
     flush_requested: bool,
     command: Option<WriterCommand>,
     /// The writer panics with its next batch.
@@ -141,11 +147,17 @@ struct LedgerQueueState {
 }
 
 impl LedgerQueue {
-    /// Creates an empty queue; `urls` are the counts on disk.
-    pub(super) fn new(most: usize, on_full: LedgerFullAction, urls: UrlCounts) -> Self {
+    /// Creates an empty queue; `urls` and `pending` are the counts on disk.
+    pub(super) fn new(
+        most: usize,
+        on_full: LedgerFullAction,
+        urls: UrlCounts,
+        pending: PendingCounts,
+    ) -> Self {
         Self {
             state: Mutex::new(LedgerQueueState {
                 urls,
+                pending,
                 ..LedgerQueueState::default()
             }),
             work: Condvar::new(),
@@ -301,6 +313,8 @@ impl LedgerQueue {
         state.flush_requested = false;
         let taken = state.batch.urls;
         state.urls.add(&taken);
+        let pending = state.batch.removals.pending;
+        add_counts(&mut state.pending, pending);
         let mut next = WriteBatch {
             last_change: state.batch.last_change,
             ..WriteBatch::default()
@@ -345,6 +359,20 @@ impl LedgerQueue {
         self.state.lock().urls.by_code = by_code;
     }
 
+    /// Returns the number of pending removals of each kind, including changes that are not on disk.
+    pub(super) fn pending_removals(&self) -> PendingCounts {
+        let state = self.state.lock();
+        let mut pending = state.pending;
+        add_counts(&mut pending, state.batch.removals.pending);
+        pending
+    }
+
+    /// Deletes the row of a pending removal that no record has.
+    pub(super) fn delete_pending_row(&self, row: PendingRowKey) {
+        self.state.lock().batch.removals.rows.insert(row, None);
+        self.work.notify_one();
+    }
+
     /// Returns the number of changes that are not on disk.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
@@ -374,7 +402,10 @@ impl LedgerQueueState {
 
 impl WriteBatch {
     fn is_empty(&self) -> bool {
-        self.changes == 0 && self.values.is_empty() && self.cutoff.is_none()
+        self.changes == 0
+            && self.values.is_empty()
+            && self.cutoff.is_none()
+            && self.removals.is_empty()
     }
 
     fn push(&mut self, change: QueuedChange<'_>) {
@@ -382,6 +413,7 @@ impl WriteBatch {
         self.last_change += 1;
         self.pages.append(&change.journal_change);
         self.events.extend(change.event);
+        self.removals.push(change.removals);
         let (before, now) = change.count_change;
         if before != now {
             before
@@ -398,8 +430,15 @@ impl WriteBatch {
         self.pages.extend(later.pages);
         self.events.append(&mut later.events);
         self.urls.add(&later.urls);
+        self.removals.append(later.removals);
         self.values.append(&mut later.values);
         self.cutoff = later.cutoff.or(self.cutoff);
         self.last_change = later.last_change;
+    }
+}
+
+fn add_counts<const N: usize>(counts: &mut [i64; N], more: [i64; N]) {
+    for (count, delta) in counts.iter_mut().zip(more) {
+        *count += delta;
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEvent;
+use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 
 use super::LedgerInner;
@@ -20,6 +21,7 @@ use super::codec;
 use super::database::{LedgerCommit, LedgerDatabase, LedgerWriterState};
 use super::memtable::{MemtableSlice, SHARD_COUNT};
 use super::queue::{RemainingWork, UrlCounts, WriteBatch, WriterCommand};
+use super::removals::PendingCounts;
 
 /// The number of shards that one commit moves from memory into the tables.
 const SHARDS_PER_COMMIT: usize = 4;
@@ -146,6 +148,7 @@ impl LedgerWriter {
             pages.len(),
             &self.batch.events,
             &self.batch.urls,
+            &self.batch.removals.pending,
         );
         let commit = LedgerCommit {
             state: &state,
@@ -154,6 +157,7 @@ impl LedgerWriter {
             events: &self.batch.events,
             first_event: self.state.event,
             values: &self.batch.values,
+            removals: &self.batch.removals,
             cutoff: self.batch.cutoff,
             slice: &slice,
             flushed_before: self.truncate_before,
@@ -270,6 +274,7 @@ fn next_state(
     pages: usize,
     events: &[LedgerEvent],
     urls: &UrlCounts,
+    pending: &PendingCounts,
 ) -> LedgerWriterState {
     let mut next = state.clone();
     next.turn += 1;
@@ -295,5 +300,12 @@ fn next_state(
     {
         *next.codes.entry(code.number().into()).or_default() += by;
     }
+    for (kind, by) in RemovalCauseKind::ALL.into_iter().zip(pending) {
+        *next
+            .pending
+            .entry(codec::removal::kind_number(kind))
+            .or_default() += by;
+    }
+    next.pending.retain(|_, count| *count != 0);
     next
 }

@@ -17,6 +17,7 @@ use crawlgate::store::ledger::Ledger;
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::support::admin::removal_scheduler;
 use crate::support::ledger::{self as observations, observation};
 use crate::support::policy::compile_policy;
 
@@ -41,6 +42,7 @@ impl Desk {
         let api = LedgerApi::new(
             Arc::new(open),
             sweeper.clone(),
+            removal_scheduler(Clock::system()),
             crawlers,
             Arc::clone(&apis.policy.active_policy),
             Clock::manual().0,
@@ -346,7 +348,7 @@ async fn a_sweep_is_started_once_and_followed() {
     let (_, stats) = desk.get("ledger").await;
     let sweep = json!({
         "state": "running", "dry_run": true, "revision": compile::load_builtin().unwrap().policy.revision(),
-        "looked_at": 0, "total": 1, "removed": 0, "moved": 0, "unchanged": 0, "allowed": 0, "gaps": [],
+        "looked_at": 0, "total": 1, "removed": 0, "moved": 0, "unchanged": 0, "refused": 0, "allowed": 0, "gaps": [],
     });
     assert_eq!(stats["sweep"], sweep);
 }
@@ -375,7 +377,7 @@ async fn a_finished_sweep_lists_the_gaps_between_spaces() {
         sweep,
         json!({
             "state": "done", "dry_run": true, "revision": policy.revision(), "looked_at": 3, "total": 3,
-            "removed": 1, "moved": 1, "unchanged": 0, "allowed": 1, "gaps": gaps,
+            "removed": 1, "moved": 1, "unchanged": 0, "refused": 0, "allowed": 1, "gaps": gaps,
         })
     );
 }

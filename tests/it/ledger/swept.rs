@@ -6,13 +6,17 @@ use std::time::Duration;
 use crawlgate::clock::Clock;
 use crawlgate::ledger::event::LedgerEventKind;
 use crawlgate::ledger::key::LedgerKey;
+use crawlgate::ledger::observation::{ObservationOutcome, ObservedResponse, RefusalRecording};
+use crawlgate::ledger::record::{IndexState, UnixMillis};
 use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepGap, SweepMode, SweepPhase, SweepProgress};
 use crawlgate::policy::Policy;
 use crawlgate::policy::compile::load_builtin;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 
+use crate::support::ledger::observation;
 use crate::support::pipeline::snapshot_of;
 use crate::support::policy::compile_policy;
 
@@ -97,7 +101,7 @@ fn a_dry_run_counts_and_lists_without_changes() {
             crawler: "news".into(),
             url: "http://c.test/2".into(),
             rule: Some("not-a".into()),
-            code: 760,
+            code: Some(760),
         };
         assert!(progress.gaps.contains(&gap), "{:?}", progress.gaps);
         assert!(progress.gaps.len() == 200, "{:?}", progress.gaps);
@@ -288,10 +292,14 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
             .await;
         ledger.flush().await;
         assert_eq!(report(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
-        // A policy without spaces sweeps nothing.
-        active_policy.replace(snapshot_of(load_builtin().unwrap().policy));
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(sweeper.progress().unwrap().mode, SweepMode::DryRun);
+        // A policy without spaces is swept for as well.
+        let plain = Arc::new(load_builtin().unwrap().policy);
+        active_policy.replace(snapshot_of(Arc::clone(&plain)));
+        until(&|progress| {
+            *progress.revision == *plain.revision() && progress.state == SweepPhase::Done
+        })
+        .await;
+        assert_eq!(sweeper.progress().unwrap().mode, SweepMode::ForGood);
         task.abort();
     });
 }
@@ -315,9 +323,9 @@ fn an_aborted_sweep_starts_again() {
                 async move { sweeper.serve(&active_policy, || Some(ledger.clone())).await },
             )
         };
-        let until = async |done: &dyn Fn(Option<SweepProgress>) -> bool| {
+        let until = async |done: &dyn Fn(&SweepProgress) -> bool| {
             let waited = async {
-                while !done(sweeper.progress()) {
+                while !sweeper.progress().is_some_and(|progress| done(&progress)) {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
@@ -325,14 +333,16 @@ fn an_aborted_sweep_starts_again() {
                 .await
                 .expect("the sweep comes to that");
         };
-        until(&|progress| progress.is_some_and(|progress| progress.examined > 20)).await;
-        // A policy without spaces ends a sweep in progress, and another sweep may be requested.
+        fn is_of(progress: &SweepProgress, policy: &Policy) -> bool {
+            *progress.revision == *policy.revision()
+        }
+        until(&|progress| progress.examined > 20).await;
+        // Another policy ends a sweep in progress, and is swept for itself.
         active_policy.replace(snapshot_of(Arc::clone(&plain)));
-        until(&|progress| progress.is_none()).await;
+        until(&|progress| is_of(progress, &plain) && progress.examined > 20).await;
         // A sweep under the first policy is not complete when that policy returns.
         active_policy.replace(snapshot_of(Arc::clone(&split)));
-        until(&|progress| progress.is_some_and(|progress| progress.state == SweepPhase::Done))
-            .await;
+        until(&|progress| is_of(progress, &split) && progress.state == SweepPhase::Done).await;
         ledger.record(answered("news", "http://c.test/later", 200));
         active_policy.replace(snapshot_of(plain));
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -345,6 +355,102 @@ fn an_aborted_sweep_starts_again() {
         })
         .await;
         task.abort();
+    });
+}
+
+/// A crawler without a space: its URLs get their status, and leave the index if the rule says that they are gone.
+#[test]
+fn a_policy_without_spaces_is_swept_for() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(ErrorTolerance {
+            temporary_errors: 5,
+        });
+        crawled(&ledger);
+        // Refused by its content type, which the sweep does not know.
+        let image = observation(
+            "news",
+            "http://a.test/image",
+            1,
+            ObservationOutcome::Answered(ObservedResponse {
+                status: 200,
+                crawl_status: CrawlStatus::Filter,
+                code: None,
+                failure: None,
+                removal: None,
+                document: None,
+                recording: RefusalRecording::Keep,
+            }),
+        );
+        ledger.record(image);
+        let plain = |rules: &str| {
+            let text = format!(
+                "policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n  - {{ id: news-only, \
+                 when: {{ referer: 'http://x/' }}, set: {{ source: x }} }}\n{rules}"
+            );
+            Arc::new(compile_policy(text).policy)
+        };
+        let strict = plain(
+            "  - { id: left, forbid: { domain: b.test } }
+  - { id: gone, forbid: { domain: c.test }, reject: gone }
+",
+        );
+        let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
+        sweeper.sweep(&ledger, &strict, SweepMode::DryRun).await;
+        let dry = sweeper.progress().unwrap();
+        assert_eq!(
+            (dry.removed, dry.moved, dry.refused, dry.allowed),
+            (third() + 1, 0, third() + 1, third())
+        );
+        assert_eq!(dry.examined, dry.removed + dry.refused + dry.allowed);
+        assert_eq!(dry.gaps.len() as u64, 2 * third() + 1);
+
+        sweeper.sweep(&ledger, &strict, SweepMode::ForGood).await;
+        ledger.flush().await;
+        assert_eq!(report(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
+        assert_eq!(report(&ledger, LedgerEventKind::Removal, "/b."), 0);
+        let record = |url: &str| ledger.look_up(LedgerKey::for_url("news", url)).unwrap();
+        let left = record("http://b.test/1");
+        assert_eq!(
+            (left.status.0, left.index_state, left.last_seen),
+            (CrawlStatus::Filter, IndexState::Possible, UnixMillis(1))
+        );
+        // The counts are those of `ledger list`.
+        sweeper.sweep(&ledger, &strict, SweepMode::DryRun).await;
+        let dry = sweeper.progress().unwrap();
+        assert_eq!(
+            (dry.removed, dry.unchanged, dry.refused, dry.allowed),
+            (0, third() + 1, third() + 1, third())
+        );
+        let filtered = ledger.stats().urls[&CrawlStatus::Filter];
+        assert_eq!(filtered, dry.unchanged + dry.refused);
+
+        sweeper.sweep(&ledger, &plain(""), SweepMode::ForGood).await;
+        ledger.flush().await;
+        assert_eq!(record("http://b.test/1").status.0, CrawlStatus::Accepted);
+        assert_eq!(record("http://a.test/image").status.0, CrawlStatus::Filter);
+    });
+}
+
+/// A refusal that depends on the request is not one of the URL.
+#[test]
+fn a_rule_on_requests_does_not_refuse_in_a_sweep() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(ErrorTolerance {
+            temporary_errors: 5,
+        });
+        crawled(&ledger);
+        let policy = compile_policy(
+            "policy: 1\nname: t\noptions: { disposition: allow }\nrules:\n  - { id: linked, require: { referer: \
+             { regex: . } }, reject: gone }\n  - { id: later, forbid: { domain: b.test }, reject: later }\n",
+        );
+        let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
+        let policy = Arc::new(policy.policy);
+        sweeper.sweep(&ledger, &policy, SweepMode::ForGood).await;
+        let progress = sweeper.progress().unwrap();
+        assert_eq!(
+            (progress.removed, progress.refused, progress.allowed),
+            (0, 0, 3 * third() + 1)
+        );
     });
 }
 

@@ -15,6 +15,7 @@ use crawlgate::admin::stops::StopsApi;
 use crawlgate::admin::{AdminApis, AdminServer};
 use crawlgate::clock::Clock;
 use crawlgate::diagnostics::problem::{Problem, SourceLocation};
+use crawlgate::ledger::removal::RemovalGuardSettings;
 use crawlgate::metrics::Metrics;
 use crawlgate::metrics::log::tap::{LogTap, TapBounds};
 use crawlgate::model::profile::Profile;
@@ -24,6 +25,7 @@ use crawlgate::pipeline::robots_fetch::inspection::{OriginInspector, RobotsFileS
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::stop_registry::StopRegistry;
 use crawlgate::pipeline::sweep::LedgerSweeper;
+use crawlgate::pipeline::sweep::removals::RemovalScheduler;
 use crawlgate::policy::compile;
 use crawlgate::store::HostStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,6 +75,7 @@ pub(crate) fn apis(metrics: Metrics, policy: PolicyApi, stops: StopsApi) -> Admi
         ledger: LedgerApi::new(
             Arc::default(),
             LedgerSweeper::new(1, clock.clone()),
+            removal_scheduler(clock.clone()),
             Arc::default(),
             Arc::clone(&policy.active_policy),
             clock,
@@ -149,4 +152,14 @@ impl TestAdmin {
         let head = format!("{line} HTTP/1.1\r\nHost: {address}\r\n{fields}{length}\r\n");
         self.exchange([head.as_bytes(), body].concat()).await
     }
+}
+
+/// A scheduler of removals with the defaults of the configuration.
+pub(crate) fn removal_scheduler(clock: Clock) -> RemovalScheduler {
+    RemovalScheduler::new(
+        RemovalGuardSettings::default(),
+        1_000_000,
+        Arc::default(),
+        clock,
+    )
 }

@@ -28,6 +28,11 @@ impl LedgerKey {
         Self::from_parts("content", &[crawler, host, version])
     }
 
+    /// Returns the key of a cause of removals, or of an account in which they are counted.
+    pub fn for_removals(of: &str) -> Self {
+        Self::from_parts("removals", &[of])
+    }
+
     /// The length before each part keeps text from moving from one part to the next.
     fn from_parts(kind: &str, parts: &[&str]) -> Self {
         let mut hash = Sha256::new();

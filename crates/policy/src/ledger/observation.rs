@@ -8,6 +8,7 @@ use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 use super::record::{ContentHash, DocumentValidators, UnixMillis};
+use super::removal::{PendingRemoval, RemovalDecision};
 
 /// CloudView's two kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +68,12 @@ pub enum ObservationOutcome {
     },
     /// The request was refused before the origin was contacted.
     Refused(ObservedRefusal),
+    /// The sweep found that the policy refuses the URL.
+    SweptRefusal(ObservedRefusal),
     /// The sweep found the URL allowed.
     Allowed,
+    /// A decision about this pending removal.
+    PendingRemoval(Box<PendingRemoval>, RemovalDecision),
 }
 
 /// An outcome for which a page may have to leave the index, and the policy's choice for it.

@@ -122,6 +122,8 @@ pub struct LedgerRecord {
     pub space: Option<Arc<str>>,
     /// The number of consecutive temporary errors.
     pub temporary_errors: u32,
+    /// `true` if the last refusal came before the origin was asked, so that a sweep can take it back.
+    pub refused_unasked: bool,
     /// The removal from the index that is not ordered yet. The index still has the URL.
     pub pending_removal: Option<Box<PendingRemoval>>,
     /// The kind of the last error, until the URL is answered without one.
@@ -170,6 +172,7 @@ impl LedgerRecord {
             source: None,
             space: None,
             temporary_errors: 0,
+            refused_unasked: false,
             pending_removal: None,
             error: None,
             kept_since: None,
@@ -203,8 +206,33 @@ impl LedgerRecord {
 
     /// Returns `true` if it changes the record that the policy allows the URL.
     pub fn awaits_permission(&self) -> bool {
-        let is_excluded = self.status.0 == CrawlStatus::Filter && self.code.is_some();
-        is_excluded || self.is_removed_by_policy()
+        self.is_refused_by_policy() || self.is_removed_by_policy()
+    }
+
+    /// Returns `true` if the policy has refused the URL, rather than its response.
+    pub fn is_refused_by_policy(&self) -> bool {
+        match self.status.0 {
+            CrawlStatus::Filter => self.code.is_some() || self.refused_unasked,
+            CrawlStatus::TooDeep | CrawlStatus::Trap => self.refused_unasked,
+            CrawlStatus::Accepted
+            | CrawlStatus::RobotsTxt
+            | CrawlStatus::Usage
+            | CrawlStatus::Budget
+            | CrawlStatus::Premature
+            | CrawlStatus::Unmodified
+            | CrawlStatus::Duplicate
+            | CrawlStatus::Noncanonical
+            | CrawlStatus::Noindex
+            | CrawlStatus::NotFound
+            | CrawlStatus::BadStatus
+            | CrawlStatus::Error
+            | CrawlStatus::Import
+            | CrawlStatus::Politeness
+            | CrawlStatus::Address
+            | CrawlStatus::Request
+            | CrawlStatus::Unauthorized
+            | CrawlStatus::Unavailable => false,
+        }
     }
 
     /// Returns `true` if the URL was removed from the index, and no document was delivered since: a

@@ -24,7 +24,7 @@ use super::observation::{
 use super::record::{
     IndexState, LedgerRecord, RecordStatus, RemovalSource, UnixMillis, VisitState,
 };
-use super::removal::RemovalCause;
+use super::removal::{PendingRemoval, RemovalCause, RemovalDecision, RemovalSchedule};
 
 /// OmniFind's code for "excluded, but in another crawler's space".
 const MOVED_CODE: u16 = 761;
@@ -69,6 +69,7 @@ pub fn apply_observation(
     before: Option<&LedgerRecord>,
     observation: UrlObservation,
     tolerance: ErrorTolerance,
+    schedule: RemovalSchedule,
 ) -> LedgerTransition {
     let UrlObservation {
         at,
@@ -89,10 +90,13 @@ pub fn apply_observation(
             ObservationOutcome::Answered(response) => Some(response.status),
             ObservationOutcome::Failed { .. }
             | ObservationOutcome::Refused(_)
-            | ObservationOutcome::Allowed => None,
+            | ObservationOutcome::SweptRefusal(_)
+            | ObservationOutcome::Allowed
+            | ObservationOutcome::PendingRemoval(..) => None,
         },
         rule,
         revision,
+        schedule,
     };
     let observed = ObservedUrl {
         url,
@@ -124,7 +128,13 @@ pub fn apply_observation(
         ObservationOutcome::Refused(refusal) => {
             apply_refusal(before, observed, &context, refusal, loss)
         }
+        ObservationOutcome::SweptRefusal(refusal) => {
+            apply_swept_refusal(before, observed, &context, refusal)
+        }
         ObservationOutcome::Allowed => apply_allowed(before, &context),
+        ObservationOutcome::PendingRemoval(pending, decision) => {
+            settle_pending_removal(before, &context, &pending, decision)
+        }
     };
     if let RecordUpdate::Changed(record) = &mut transition.update {
         match loss {
@@ -149,7 +159,10 @@ impl LossChange {
         match outcome {
             ObservationOutcome::Failed { .. } => Self::Lost,
             _ if intent == Some(Intent::Later) => Self::Lost,
-            ObservationOutcome::Refused(_) | ObservationOutcome::Allowed => Self::Unchanged,
+            ObservationOutcome::Refused(_)
+            | ObservationOutcome::SweptRefusal(_)
+            | ObservationOutcome::Allowed
+            | ObservationOutcome::PendingRemoval(..) => Self::Unchanged,
             ObservationOutcome::Answered(response) => match response.status {
                 429 | 500..=599 => Self::Lost,
                 _ => Self::Obtained,
@@ -176,6 +189,7 @@ struct EventContext {
     status: Option<u16>,
     rule: Option<Arc<str>>,
     revision: Arc<str>,
+    schedule: RemovalSchedule,
 }
 
 /// Returns the record with the observed URL merged in.
@@ -230,6 +244,7 @@ fn apply_response(
     record.origin_status = Some(response.status);
     record.status = RecordStatus(response.crawl_status);
     record.code = response.code;
+    record.refused_unasked = false;
     if let Some(failure) = response.failure {
         if record.visit_state == VisitState::RefusedOnly {
             record.visit_state = VisitState::Answered;
@@ -251,6 +266,7 @@ fn apply_response(
     // Other outcomes are neither good nor bad: for example 412.
     if is_accepted || response.crawl_status == CrawlStatus::Unmodified {
         record.kept_since = None;
+        record.pending_removal = None;
     }
     let event = is_accepted
         .then(|| record_delivery(&mut record, context, response.document))
@@ -377,10 +393,12 @@ fn apply_refusal(
     let mut record = updated_record(before, observed, context.at);
     record.status = RecordStatus(refusal.crawl_status);
     record.code = refusal.code;
+    record.refused_unasked = true;
     let has_moved = refusal.code == Some(MOVED_CODE)
         && record.index_state == IndexState::Possible
         && before.is_none_or(|before| before.code != Some(MOVED_CODE));
     let event = if has_moved {
+        record.pending_removal = None;
         Some(new_event(
             &record,
             context,
@@ -430,17 +448,62 @@ fn is_unchanged(before: &LedgerRecord, record: &LedgerRecord) -> bool {
     same_time == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
 }
 
+/// Applies a refusal that the sweep has found. It is no request, so the time of the last one stays.
+fn apply_swept_refusal(
+    before: Option<&LedgerRecord>,
+    observed: ObservedUrl,
+    context: &EventContext,
+    refusal: ObservedRefusal,
+) -> LedgerTransition {
+    let Some(before) = before else {
+        return unchanged_record();
+    };
+    let transition = apply_refusal(
+        Some(before),
+        observed,
+        context,
+        refusal,
+        LossChange::Unchanged,
+    );
+    match transition.update {
+        RecordUpdate::Changed(record) => {
+            let record = LedgerRecord {
+                last_seen: before.last_seen,
+                ..record
+            };
+            changed_from(before, record, transition.event)
+        }
+        RecordUpdate::Unchanged | RecordUpdate::Forgotten => transition,
+    }
+}
+
 /// Applies a refusal that speaks against the page.
 fn apply_bad_outcome(
     record: &mut LedgerRecord,
     context: &EventContext,
     bad: BadOutcome,
 ) -> Option<LedgerEvent> {
-    if !record.may_leave_index() || !is_due(record, bad.action, true, context.at) {
+    if !record.may_leave_index() {
         return None;
     }
     let cause = RemovalCause::of_refusal(record.status.0, &record.url, &context.revision);
+    if bad.action == RemovalAction::Keep {
+        cancel_pending_removal(record, &cause);
+    }
+    if !is_due(record, bad.action, true, context.at) {
+        return None;
+    }
     remove_from_index(record, context, cause, removal_reason(bad.outcome))
+}
+
+/// Cancels a pending removal after an outcome that keeps the URL, if that shows that the cause of the
+/// removal no longer applies. `cause` is the one that the outcome would have as a removal.
+fn cancel_pending_removal(record: &mut LedgerRecord, cause: &RemovalCause) {
+    let is_answered = !record.refused_unasked;
+    // The policy is evaluated first, and the origin asked last.
+    record
+        .pending_removal
+        .take_if(|pending| pending.cause.is_policy() || is_answered || pending.cause == *cause);
 }
 
 /// Returns `true` if a bad outcome removes the page. `is_final` is whether it is more than one of a
@@ -479,7 +542,7 @@ fn removal_reason(outcome: RemovalOutcome) -> LedgerEventReason {
     }
 }
 
-/// Orders the removal of an indexed URL, once. Every removal is ordered here.
+/// Orders the removal of an indexed URL, once, or makes it pending. Every removal is ordered here.
 fn remove_from_index(
     record: &mut LedgerRecord,
     context: &EventContext,
@@ -489,6 +552,24 @@ fn remove_from_index(
     if !record.may_leave_index() {
         return None;
     }
+    let account = cause.account();
+    if context.schedule == RemovalSchedule::Deferred && account.is_some() {
+        // Another revision of the policy does not begin the grace time again.
+        let earlier = record.pending_removal.as_ref();
+        let since = earlier
+            .filter(|pending| pending.cause.account() == account)
+            .map_or(context.at, |pending| pending.since);
+        record.pending_removal = Some(Box::new(PendingRemoval {
+            since,
+            cause,
+            reason,
+            status: context.status,
+            rule: context.rule.clone(),
+            revision: context.revision.clone(),
+        }));
+        return None;
+    }
+    record.pending_removal = None;
     record.kept_since = None;
     record.index_state = IndexState::Removed {
         at: context.at,
@@ -497,26 +578,76 @@ fn remove_from_index(
     Some(new_event(record, context, LedgerEventKind::Removal, reason))
 }
 
-/// Records that the sweep found the policy to allow the URL: clears the code of an earlier refusal,
-/// and takes back a removal that the policy had ordered.
+/// Orders or cancels a pending removal, unless another observation has changed it meanwhile.
+fn settle_pending_removal(
+    before: Option<&LedgerRecord>,
+    context: &EventContext,
+    pending: &PendingRemoval,
+    decision: RemovalDecision,
+) -> LedgerTransition {
+    let Some(before) = before.filter(|record| record.pending_removal.as_deref() == Some(pending))
+    else {
+        return unchanged_record();
+    };
+    let mut record = LedgerRecord {
+        pending_removal: None,
+        ..before.clone()
+    };
+    let event = match decision {
+        RemovalDecision::Cancel => None,
+        RemovalDecision::Order | RemovalDecision::OrderConfirmed => {
+            let context = EventContext {
+                at: context.at,
+                status: pending.status,
+                rule: pending.rule.clone(),
+                revision: pending.revision.clone(),
+                schedule: RemovalSchedule::Immediate,
+            };
+            remove_from_index(&mut record, &context, pending.cause.clone(), pending.reason)
+        }
+    };
+    changed_record(record, event)
+}
+
+/// Records that the sweep found the policy to allow the URL: takes back an earlier refusal and its
+/// code, and a removal that the policy has ordered or that is pending. Refusals by the site, and of
+/// responses, stay, since the sweep cannot know them.
 fn apply_allowed(before: Option<&LedgerRecord>, context: &EventContext) -> LedgerTransition {
-    let Some(before) = before.filter(|record| record.awaits_permission()) else {
+    let Some(before) = before else {
         return unchanged_record();
     };
     let mut record = before.clone();
-    record.code = None;
-    let is_restored = record.is_removed_by_policy();
+    record
+        .pending_removal
+        .take_if(|pending| pending.cause.is_policy());
+    let is_restored = before.is_removed_by_policy();
     if is_restored {
         record.index_state = IndexState::Restored;
         record.temporary_errors = 0;
     }
-    if record.may_leave_index() && record.status.0 == CrawlStatus::Filter {
-        record.status = RecordStatus(CrawlStatus::Accepted);
+    if before.awaits_permission() {
+        record.code = None;
+        if record.may_leave_index() && record.is_refused_by_policy() {
+            record.status = RecordStatus(CrawlStatus::Accepted);
+            record.refused_unasked = false;
+        }
     }
     let event = is_restored.then(|| {
         let reason = LedgerEventReason::Allowed;
         new_event(&record, context, LedgerEventKind::Restored, reason)
     });
+    changed_from(before, record, event)
+}
+
+/// Returns the change to this record, if it is one.
+fn changed_from(
+    before: &LedgerRecord,
+    record: LedgerRecord,
+    event: Option<LedgerEvent>,
+) -> LedgerTransition {
+    if event.is_none() && record == *before {
+        return unchanged_record();
+    }
     changed_record(record, event)
 }
 
@@ -634,7 +765,7 @@ mod tests {
     }
 
     /// A refusal for now, which creates a record.
-    fn deferred(at: u64, status: CrawlStatus) -> UrlObservation {
+    fn refused_for_now(at: u64, status: CrawlStatus) -> UrlObservation {
         UrlObservation {
             intent: Some(Intent::Later),
             ..seen(
@@ -657,9 +788,9 @@ mod tests {
             removal: RemovalAction::ByCount,
         };
         for loss in [
-            deferred(7, CrawlStatus::Politeness),
-            deferred(7, CrawlStatus::RobotsTxt),
-            deferred(7, CrawlStatus::Unavailable),
+            refused_for_now(7, CrawlStatus::Politeness),
+            refused_for_now(7, CrawlStatus::RobotsTxt),
+            refused_for_now(7, CrawlStatus::Unavailable),
             seen(7, failed(503, FailureKind::Temporary)),
             seen(7, broken),
         ] {
@@ -679,7 +810,7 @@ mod tests {
         }
         // Because of the host, the record stays as it is otherwise.
         let known = changed(None, seen(1, page("a")));
-        let lost = changed(Some(&known), deferred(2, CrawlStatus::Politeness));
+        let lost = changed(Some(&known), refused_for_now(2, CrawlStatus::Politeness));
         assert_eq!(
             lost,
             LedgerRecord {
@@ -688,7 +819,12 @@ mod tests {
             }
         );
         // It is not written again for each repetition.
-        let again = apply_observation(Some(&lost), deferred(3, CrawlStatus::Politeness), THREE);
+        let again = apply_observation(
+            Some(&lost),
+            refused_for_now(3, CrawlStatus::Politeness),
+            THREE,
+            RemovalSchedule::Immediate,
+        );
         assert_eq!(again.update, RecordUpdate::Unchanged);
     }
 
@@ -701,7 +837,7 @@ mod tests {
     }
 
     fn changed(before: Option<&LedgerRecord>, observation: UrlObservation) -> LedgerRecord {
-        match apply_observation(before, observation, THREE).update {
+        match apply_observation(before, observation, THREE, RemovalSchedule::Immediate).update {
             RecordUpdate::Changed(record) => record,
             RecordUpdate::Unchanged | RecordUpdate::Forgotten => {
                 panic!("the record is not changed")
@@ -720,7 +856,12 @@ mod tests {
         let mut events = vec![];
         for (turn, outcome) in outcomes.iter().enumerate() {
             let observation = seen(turn as u64, outcome.clone());
-            let transition = apply_observation(record.as_ref(), observation, THREE);
+            let transition = apply_observation(
+                record.as_ref(),
+                observation,
+                THREE,
+                RemovalSchedule::Immediate,
+            );
             events.extend(transition.event.map(|event| (event.kind, event.reason)));
             match transition.update {
                 RecordUpdate::Unchanged => {}
@@ -912,7 +1053,12 @@ mod tests {
         let mut events = vec![];
         for (minute, outcome) in observations {
             let observation = seen(minute * 60_000, outcome.clone());
-            let transition = apply_observation(record.as_ref(), observation, THREE);
+            let transition = apply_observation(
+                record.as_ref(),
+                observation,
+                THREE,
+                RemovalSchedule::Immediate,
+            );
             events.extend(transition.event.map(|event| event.reason));
             if let RecordUpdate::Changed(changed) = transition.update {
                 record = Some(changed);
@@ -1074,7 +1220,9 @@ mod tests {
             (ObservationOutcome::Allowed, Removed(true)) => (Indexed, Some(Restored)),
             (
                 ObservationOutcome::Refused(_)
+                | ObservationOutcome::SweptRefusal(_)
                 | ObservationOutcome::Allowed
+                | ObservationOutcome::PendingRemoval(..)
                 | ObservationOutcome::Failed { .. },
                 state,
             ) => (state, None),
@@ -1109,7 +1257,12 @@ mod tests {
                 let outcome = random.choice(&outcomes).unwrap().clone();
                 let (next, expected) = plain_step(state, &outcome);
                 history.push(outcome.clone());
-                let transition = apply_observation(record.as_ref(), seen(at, outcome), THREE);
+                let transition = apply_observation(
+                    record.as_ref(),
+                    seen(at, outcome),
+                    THREE,
+                    RemovalSchedule::Immediate,
+                );
                 if let RecordUpdate::Changed(changed) = transition.update {
                     record = Some(changed);
                 }
@@ -1228,5 +1381,170 @@ mod tests {
         assert_eq!(record(Some(&first), None).depth, Some(3));
         assert_eq!(record(Some(&first), Some(1)).depth, Some(1));
         assert_eq!(record(Some(&first), Some(5)).depth, Some(3));
+    }
+
+    /// Returns the record after a sequence of observations, if removals have a grace time.
+    fn pending_after(outcomes: &[ObservationOutcome]) -> LedgerRecord {
+        let mut record = None::<LedgerRecord>;
+        for (turn, outcome) in outcomes.iter().enumerate() {
+            let observation = UrlObservation {
+                revision: format!("{turn}").into(),
+                ..seen(turn as u64, outcome.clone())
+            };
+            let schedule = RemovalSchedule::Deferred;
+            let transition = apply_observation(record.as_ref(), observation, THREE, schedule);
+            let kind = transition.event.map(|event| event.kind);
+            assert_ne!(kind, Some(LedgerEventKind::Removal), "{outcomes:?}");
+            if let RecordUpdate::Changed(changed) = transition.update {
+                record = Some(changed);
+            }
+        }
+        record.unwrap()
+    }
+
+    fn by_robots_txt(removal: Option<RemovalAction>) -> ObservationOutcome {
+        ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: CrawlStatus::RobotsTxt,
+            code: None,
+            removal: removal.map(|action| bad(RemovalOutcome::RobotsTxt, action)),
+            recording: RefusalRecording::Skip,
+        })
+    }
+
+    fn noindex(action: RemovalAction) -> ObservationOutcome {
+        ObservationOutcome::Answered(ObservedResponse {
+            removal: Some(bad(RemovalOutcome::Noindex, action)),
+            ..status(200, CrawlStatus::Noindex, None)
+        })
+    }
+
+    #[test]
+    fn a_deferred_removal_is_pending_until_its_cause_no_longer_applies() {
+        use RemovalAction::{Keep, Remove};
+        let robots = |action| by_robots_txt(Some(action));
+        // It cannot be fetched.
+        let later = by_robots_txt(None);
+        let keep = refused(Keep, None);
+        let robots_cause = "robots_txt:h.test";
+        for (last, pending) in [
+            // By the policy: another revision keeps the time, and what it allows or keeps cancels it.
+            (vec![gone()], Some(("policy:1", 1))),
+            (vec![gone(), gone()], Some(("policy:2", 1))),
+            (vec![gone(), moved()], None),
+            (vec![gone(), keep.clone()], None),
+            (vec![gone(), ObservationOutcome::Allowed], None),
+            (vec![gone(), page("b")], None),
+            (vec![gone(), robots(Keep)], None),
+            (
+                vec![gone(), failed(503, FailureKind::Temporary)],
+                Some(("policy:1", 1)),
+            ),
+            // By the site: the policy says nothing about it.
+            (vec![robots(Remove)], Some((robots_cause, 1))),
+            (
+                vec![robots(Remove), ObservationOutcome::Allowed, keep],
+                Some((robots_cause, 1)),
+            ),
+            (
+                vec![robots(Remove), later, robots(Remove)],
+                Some((robots_cause, 1)),
+            ),
+            (vec![robots(Remove), robots(Keep)], None),
+            (
+                vec![robots(Remove), noindex(Remove)],
+                Some(("noindex:h.test", 2)),
+            ),
+            (vec![noindex(Remove), noindex(Keep)], None),
+            (vec![noindex(Remove), gone()], Some(("policy:2", 2))),
+        ] {
+            let record = pending_after(&[vec![page("a")], last.clone()].concat());
+            assert_eq!(record.index_state, IndexState::Possible, "{last:?}");
+            let found = record
+                .pending_removal
+                .map(|pending| (pending.cause.to_string(), pending.since.0));
+            let expected = pending.map(|(cause, since)| (cause.to_owned(), since));
+            assert_eq!(found, expected, "{last:?}");
+        }
+        // A page alone has no grace time.
+        let before = pending_after(&[page("a"), gone()]);
+        let removal = apply_observation(
+            Some(&before),
+            seen(9, failed(404, FailureKind::Permanent)),
+            THREE,
+            RemovalSchedule::Deferred,
+        );
+        assert_eq!(removal.event.unwrap().kind, LedgerEventKind::Removal);
+    }
+
+    #[test]
+    fn a_pending_removal_is_decided_once_and_only_while_it_is_the_same() {
+        let before = pending_after(&[page("a"), noindex(RemovalAction::Remove)]);
+        let pending = before.pending_removal.clone().unwrap();
+        let decide = |record: &LedgerRecord, pending: &PendingRemoval, decision| {
+            let outcome = ObservationOutcome::PendingRemoval(Box::new(pending.clone()), decision);
+            let schedule = RemovalSchedule::Deferred;
+            apply_observation(Some(record), seen(9, outcome), THREE, schedule)
+        };
+        for decision in [RemovalDecision::Order, RemovalDecision::OrderConfirmed] {
+            let ordered = decide(&before, &pending, decision);
+            let event = ordered.event.unwrap();
+            assert_eq!(
+                (event.at, event.kind, event.status, &*event.revision),
+                (UnixMillis(9), LedgerEventKind::Removal, Some(200), "1")
+            );
+            let RecordUpdate::Changed(removed) = ordered.update else {
+                panic!("the record stays")
+            };
+            let by_site = IndexState::Removed {
+                at: UnixMillis(9),
+                by: RemovalSource::Site,
+            };
+            assert_eq!(removed.index_state, by_site);
+            assert_eq!(decide(&removed, &pending, decision), unchanged_record());
+        }
+        let canceled = decide(&before, &pending, RemovalDecision::Cancel);
+        assert_eq!(canceled.event, None);
+        let earlier = PendingRemoval {
+            since: UnixMillis(0),
+            ..*pending
+        };
+        let mistaken = decide(&before, &earlier, RemovalDecision::Order);
+        assert_eq!(mistaken, unchanged_record());
+    }
+
+    #[test]
+    fn a_sweep_is_no_request_and_takes_back_only_what_it_can_know() {
+        let refusal = |crawl_status| {
+            ObservationOutcome::SweptRefusal(ObservedRefusal {
+                crawl_status,
+                code: None,
+                removal: Some(bad(RemovalOutcome::Rule, RemovalAction::Keep)),
+                recording: RefusalRecording::Skip,
+            })
+        };
+        let (record, _) = after(&[page("a"), refusal(CrawlStatus::Filter)]);
+        let record = record.unwrap();
+        assert_eq!(
+            (record.status.0, record.last_seen),
+            (CrawlStatus::Filter, UnixMillis(0))
+        );
+        assert_eq!(after(&[refusal(CrawlStatus::Filter)]).0, None);
+        let by_type = ObservationOutcome::Answered(ObservedResponse {
+            removal: Some(bad(RemovalOutcome::Rule, RemovalAction::Keep)),
+            ..status(200, CrawlStatus::Filter, None)
+        });
+        for (refusal, status) in [
+            (refusal(CrawlStatus::Filter), CrawlStatus::Accepted),
+            (refusal(CrawlStatus::TooDeep), CrawlStatus::Accepted),
+            (refused(RemovalAction::Keep, None), CrawlStatus::Accepted),
+            (by_type, CrawlStatus::Filter),
+            (
+                by_robots_txt(Some(RemovalAction::Keep)),
+                CrawlStatus::RobotsTxt,
+            ),
+        ] {
+            let (record, _) = after(&[page("a"), refusal.clone(), ObservationOutcome::Allowed]);
+            assert_eq!(record.unwrap().status.0, status, "{refusal:?}");
+        }
     }
 }

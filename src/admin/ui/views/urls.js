@@ -40,6 +40,7 @@ const TIMES = new Set([
   "last_error",
   "last_changed",
   "removed_at",
+  "pending_since",
 ]);
 const FILTERS = ["crawler", "host", "status", "code", "prefix", "known"];
 

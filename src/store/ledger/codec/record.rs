@@ -91,6 +91,7 @@ record_fields! {
     22 space: write_optional_text read_optional_text;
     23 temporary_errors: write_nonzero_u32 read_nonzero_u32;
     25 pending_removal: write_pending_removal read_pending_removal;
+    26 refused_unasked: write_flag read_flag;
     29 error: write_error read_error;
     31 kept_since: write_time read_time;
     33 lost: write_time read_time;
@@ -365,6 +366,14 @@ fn read_hash(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<ContentHas
     Ok(from.bytes(tag).and_then(|hash| hash.try_into().ok()))
 }
 
+fn write_flag(to: &mut RecordWriter<'_>, tag: u32, flag: &bool) {
+    to.message.write_nonzero(tag, (*flag).into());
+}
+
+fn read_flag(from: &RecordFields<'_>, tag: u32) -> FieldResult<bool> {
+    Ok(from.number(tag) == Some(1))
+}
+
 fn write_pending_removal(
     to: &mut RecordWriter<'_>,
     tag: u32,
@@ -454,6 +463,8 @@ mod tests {
         content_key: Vec<u8>,
         #[prost(bytes = "vec", optional, tag = "25")]
         pending_removal: Option<Vec<u8>>,
+        #[prost(bool, tag = "26")]
+        refused_unasked: bool,
         #[prost(uint32, optional, tag = "29")]
         error: Option<u32>,
         #[prost(sint64, optional, tag = "31")]
@@ -501,6 +512,7 @@ mod tests {
             source: Some("sitemap".into()),
             space: Some("north".into()),
             temporary_errors: u32::MAX,
+            refused_unasked: true,
             pending_removal: Some(Box::new(PendingRemoval {
                 since: UnixMillis(1_767_225_600_125),
                 cause: RemovalCause::Noindex {

@@ -3,7 +3,7 @@
 use prost::Message;
 
 use crate::ledger::record::UnixMillis;
-use crate::ledger::removal::{PendingRemoval, RemovalCause};
+use crate::ledger::removal::{PendingRemoval, RemovalCause, RemovalCauseKind};
 
 use super::event::{reason_from_number, reason_number};
 
@@ -56,6 +56,15 @@ pub(super) fn decode_pending(bytes: &[u8]) -> Option<PendingRemoval> {
         rule: message.rule.map(Into::into),
         revision: message.revision.into(),
     })
+}
+
+/// Returns the number of a kind, which never changes.
+pub(crate) fn kind_number(kind: RemovalCauseKind) -> u32 {
+    match kind {
+        RemovalCauseKind::Policy => 1,
+        RemovalCauseKind::RobotsTxt => 2,
+        RemovalCauseKind::Noindex => 3,
+    }
 }
 
 fn cause_message(cause: &RemovalCause) -> CauseMessage {

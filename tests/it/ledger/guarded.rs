@@ -1,0 +1,433 @@
+//! Safe removals: the grace time, the share above which removals are held, and policies that are taken back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::ledger::event::LedgerEventKind;
+use crawlgate::ledger::key::LedgerKey;
+use crawlgate::ledger::observation::{
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, RefusalRecording,
+};
+use crawlgate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
+use crawlgate::ledger::removal::{
+    RemovalAccount, RemovalCauseKind, RemovalGuardSettings, RemovalSchedule,
+};
+use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
+use crawlgate::pipeline::sweep::removals::RemovalScheduler;
+use crawlgate::pipeline::sweep::{LedgerSweeper, SweepMode};
+use crawlgate::policy::Policy;
+use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
+
+use crate::support::ledger::{delivered, observation};
+use crate::support::pipeline::{ScriptedRobots, ScriptedState, robots_state};
+use crate::support::policy::compile_policy;
+use crate::support::temp_dir::TempDir;
+
+const URLS: usize = 2_000;
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+/// 2026-01-01T00:00:00Z, when a manual clock begins.
+const START: u64 = 1_767_225_600_000;
+
+fn policy(rules: &str) -> Arc<Policy> {
+    let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\n{rules}");
+    Arc::new(compile_policy(text).policy)
+}
+
+fn good() -> Arc<Policy> {
+    policy("rules: []\n")
+}
+
+/// `require` where `forbid` was meant.
+fn bad() -> Arc<Policy> {
+    policy("rules: [{ id: oops, require: { under: /private }, reject: gone }]\n")
+}
+
+/// A policy with the same mistake and another revision.
+fn still_bad() -> Arc<Policy> {
+    policy("rules: [{ id: oops, require: { under: /secret }, reject: gone }]\n")
+}
+
+fn url(n: usize) -> String {
+    format!("http://h.test/{n}")
+}
+
+fn page() -> ObservationOutcome {
+    delivered(DeliveredDocument::default())
+}
+
+/// A ledger, a sweeper and a scheduler of removals, whose steps the test takes.
+struct Bench {
+    ledger: Ledger,
+    sweeper: LedgerSweeper,
+    scheduler: RemovalScheduler,
+    robots: ScriptedRobots,
+    clock: Clock,
+    manual_clock: ManualClock,
+}
+
+impl Bench {
+    fn new(settings: RemovalGuardSettings) -> Self {
+        let ledger = Ledger::in_memory_with(LedgerSettings {
+            removals: RemovalSchedule::Deferred,
+            ..LedgerSettings::default()
+        });
+        for n in 0..URLS {
+            ledger.record(observation("news", &url(n), START, page()));
+        }
+        let (clock, manual_clock) = Clock::manual();
+        Self {
+            ledger,
+            sweeper: LedgerSweeper::new(1_000_000, clock.clone()),
+            scheduler: scheduler(settings, &clock),
+            robots: ScriptedRobots::default(),
+            clock,
+            manual_clock,
+        }
+    }
+
+    /// Makes a policy the active one, and sweeps for it.
+    async fn activate(&self, policy: &Arc<Policy>) {
+        self.sweeper.resume(&self.ledger, policy).await;
+        self.ledger.flush().await;
+    }
+
+    async fn order(&self, policy: &Policy) {
+        let ordered = self
+            .scheduler
+            .order_due(&self.ledger, policy, &self.robots)
+            .await;
+        ordered.unwrap();
+        self.ledger.flush().await;
+    }
+
+    fn pending(&self, kind: RemovalCauseKind) -> u64 {
+        self.ledger.stats().pending_removals[&kind]
+    }
+
+    fn record(&self, n: usize) -> Arc<LedgerRecord> {
+        self.ledger
+            .look_up(LedgerKey::for_url("news", &url(n)))
+            .unwrap()
+    }
+
+    /// Records that a URL is refused before its origin is asked.
+    fn refuse_by_robots_txt(&self, n: usize, action: RemovalAction) {
+        let refusal = ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: CrawlStatus::RobotsTxt,
+            code: None,
+            removal: Some(BadOutcome {
+                outcome: RemovalOutcome::RobotsTxt,
+                action,
+            }),
+            recording: RefusalRecording::Skip,
+        });
+        let now = START + self.elapsed();
+        self.ledger
+            .record(observation("news", &url(n), now, refusal));
+    }
+
+    fn elapsed(&self) -> u64 {
+        let since = self
+            .clock
+            .wall_time()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap();
+        since.as_millis() as u64 - START
+    }
+}
+
+fn scheduler(settings: RemovalGuardSettings, clock: &Clock) -> RemovalScheduler {
+    let crawlers: Arc<[Crawler]> = Arc::default();
+    RemovalScheduler::new(settings, 1_000_000, crawlers, clock.clone())
+}
+
+/// The number of removals of each URL.
+fn removals(ledger: &Ledger) -> BTreeMap<String, usize> {
+    count_events(ledger, LedgerEventKind::Removal)
+}
+
+/// The number of events of a kind of each URL.
+fn count_events(ledger: &Ledger, kind: LedgerEventKind) -> BTreeMap<String, usize> {
+    let mut count = BTreeMap::new();
+    let events = ledger.events(FeedCursor(0), usize::MAX).unwrap();
+    for (_, event) in events.iter().filter(|(_, event)| event.kind == kind) {
+        *count.entry(event.url.to_string()).or_default() += 1;
+    }
+    count
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn a_policy_that_is_taken_back_within_the_grace_time_removes_nothing() {
+    runtime().block_on(async {
+        let bench = Bench::new(RemovalGuardSettings::default());
+        bench.activate(&good()).await;
+        bench.activate(&bad()).await;
+        assert_eq!(bench.pending(RemovalCauseKind::Policy), URLS as u64);
+        bench.order(&bad()).await;
+        let record = bench.record(7);
+        assert_eq!(record.index_state, IndexState::Possible);
+        assert_eq!(record.status.0, CrawlStatus::Filter);
+        bench.manual_clock.advance(Duration::from_secs(1));
+        // Long after that, but before the sweep has examined a single URL.
+        bench.manual_clock.advance(DAY);
+        bench.order(&good()).await;
+        assert_eq!(removals(&bench.ledger), BTreeMap::new());
+        bench.activate(&good()).await;
+        assert_eq!(bench.pending(RemovalCauseKind::Policy), 0);
+        assert_eq!(bench.record(7).status.0, CrawlStatus::Accepted);
+        bench.order(&bad()).await;
+        assert_eq!(removals(&bench.ledger), BTreeMap::new());
+    });
+}
+
+#[test]
+fn removals_by_a_mistake_are_held_at_the_share_until_they_are_confirmed() {
+    runtime().block_on(async {
+        let bench = Bench::new(RemovalGuardSettings::default());
+        bench.activate(&bad()).await;
+        bench.manual_clock.advance(9 * MINUTE);
+        bench.order(&bad()).await;
+        assert_eq!(removals(&bench.ledger).len(), 0, "the grace time");
+        bench.manual_clock.advance(MINUTE);
+        bench.order(&bad()).await;
+        assert_eq!(removals(&bench.ledger).len(), 100);
+        let held = bench.scheduler.held();
+        assert_eq!(
+            (held.len(), held[0].count, held[0].held.limit),
+            (1, 1_900, 100)
+        );
+        let cause = format!("policy:{}", bad().revision());
+        assert_eq!(held[0].held.cause.to_string(), cause);
+
+        // Neither time, nor the same mistake in other words, nor a restart releases them.
+        bench.manual_clock.advance(2 * DAY);
+        bench.order(&bad()).await;
+        bench.activate(&still_bad()).await;
+        bench.order(&still_bad()).await;
+        let restarted = scheduler(RemovalGuardSettings::default(), &bench.clock);
+        let result = restarted
+            .order_due(&bench.ledger, &still_bad(), &bench.robots)
+            .await;
+        result.unwrap();
+        assert_eq!(restarted.held().len(), 1);
+        assert_eq!(removals(&bench.ledger).len(), 100);
+        assert_eq!(bench.scheduler.held()[0].count, 1_900);
+
+        let robots = RemovalAccount::RobotsTxt("h.test".into());
+        assert!(
+            bench
+                .scheduler
+                .confirm(&bench.ledger, Some(&robots))
+                .is_empty()
+        );
+        assert_eq!(bench.scheduler.confirm(&bench.ledger, None).len(), 1);
+        bench.order(&still_bad()).await;
+        let removed = removals(&bench.ledger);
+        assert_eq!(removed.len(), URLS);
+        assert!(removed.values().all(|count| *count == 1));
+        assert_eq!(bench.pending(RemovalCauseKind::Policy), 0);
+        bench.order(&still_bad()).await;
+        assert_eq!(
+            (bench.scheduler.held().len(), removals(&bench.ledger).len()),
+            (0, URLS)
+        );
+
+        // The policy is corrected: every URL is restored.
+        bench.activate(&good()).await;
+        bench.order(&good()).await;
+        let restored = count_events(&bench.ledger, LedgerEventKind::Restored);
+        assert_eq!(restored.len(), URLS);
+        assert!(restored.values().all(|count| *count == 1));
+        assert_eq!(removals(&bench.ledger), removed);
+        assert_eq!(bench.record(7).index_state, IndexState::Restored);
+    });
+}
+
+#[test]
+fn the_share_is_that_of_the_index() {
+    runtime().block_on(async {
+        let settings = RemovalGuardSettings {
+            hold: Some(20),
+            grace: Duration::ZERO,
+        };
+        let bench = Bench::new(settings);
+        bench.activate(&bad()).await;
+        bench.order(&bad()).await;
+        assert_eq!(removals(&bench.ledger).len(), URLS / 5);
+        assert_eq!(bench.scheduler.held()[0].count, URLS as u64 * 4 / 5);
+        // A policy that allows the rest ends the hold.
+        bench.activate(&good()).await;
+        bench.order(&good()).await;
+        assert_eq!(bench.scheduler.held(), []);
+    });
+}
+
+#[test]
+fn what_is_allowed_again_is_not_removed() {
+    runtime().block_on(async {
+        let bench = Bench::new(RemovalGuardSettings::default());
+        bench.activate(&good()).await;
+        for n in 0..3 {
+            bench.refuse_by_robots_txt(n, RemovalAction::Remove);
+        }
+        bench.ledger.flush().await;
+        assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 3);
+        // The policy does not know about robots.txt.
+        let since = bench.record(1).pending_removal.as_ref().unwrap().since;
+        assert_eq!(since, UnixMillis(START));
+        bench.manual_clock.advance(5 * MINUTE);
+        bench
+            .sweeper
+            .sweep(&bench.ledger, &good(), SweepMode::ForGood)
+            .await;
+        bench.refuse_by_robots_txt(0, RemovalAction::Remove);
+        bench.refuse_by_robots_txt(1, RemovalAction::Keep);
+        bench
+            .ledger
+            .record(observation("news", &url(2), START, page()));
+        bench.ledger.flush().await;
+        assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 1);
+        bench.manual_clock.advance(5 * MINUTE);
+        bench.order(&good()).await;
+        let removed: Vec<String> = removals(&bench.ledger).into_keys().collect();
+        assert_eq!(removed, [url(0)], "ten minutes after the first refusal");
+    });
+}
+
+/// The file that is known when the removal is due decides; it is read for the crawler's product token.
+#[test]
+fn a_removal_by_robots_txt_is_canceled_if_the_file_allows_the_url_by_then() {
+    runtime().block_on(async {
+        for (file, crawler, removed) in [
+            (Some(RobotsFetchOutcome::Absent), "news", 0),
+            (Some(RobotsFetchOutcome::Absent), "other", 1),
+            (None, "news", 1),
+        ] {
+            let mut bench = Bench::new(RemovalGuardSettings::default());
+            bench.robots.before_fetch =
+                file.map(|outcome| ScriptedState::Fresh(robots_state(outcome)));
+            let slug = crawlgate::model::rule_id::Slug::new(crawler).unwrap();
+            let crawler = Crawler::new(&slug).with_robots_agent("newsbot");
+            bench.scheduler = RemovalScheduler::new(
+                RemovalGuardSettings::default(),
+                1_000_000,
+                [crawler].into(),
+                bench.clock.clone(),
+            );
+            bench.refuse_by_robots_txt(0, RemovalAction::Remove);
+            bench.ledger.flush().await;
+            bench.manual_clock.advance(10 * MINUTE);
+            bench.order(&good()).await;
+            assert_eq!(removals(&bench.ledger).len(), removed);
+            assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 0);
+        }
+    });
+}
+
+/// Passes the directory to the process that is killed.
+const FOLDER: &str = "CRAWLGATE_TEST_REMOVALS";
+/// The number of times that the process is killed.
+const KILLS: usize = 10;
+/// Enough for a limit above the minimum, and for a sweep and orders of several commits.
+const KILLED_URLS: usize = 4_000;
+/// Everything is ordered, and counted.
+const WHOLE: RemovalGuardSettings = RemovalGuardSettings {
+    hold: Some(100),
+    grace: Duration::ZERO,
+};
+
+fn open(folder: &Path) -> Ledger {
+    let settings = LedgerSettings {
+        cache: 64 << 10,
+        removals: RemovalSchedule::Deferred,
+        ..LedgerSettings::default()
+    };
+    Ledger::open(folder, settings).unwrap()
+}
+
+/// Sweeps and orders, as after a start, until nothing is pending.
+fn remove_all(ledger: &Ledger, clock: &Clock) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let policy = bad();
+        let sweeper = LedgerSweeper::new(1_000_000, clock.clone());
+        let scheduler = scheduler(WHOLE, clock);
+        sweeper.resume(ledger, &policy).await;
+        ledger.flush().await;
+        let robots = ScriptedRobots::default();
+        while ledger.has_pending_removals() {
+            scheduler.order_due(ledger, &policy, &robots).await.unwrap();
+            ledger.flush().await;
+        }
+    });
+}
+
+#[test]
+#[ignore = "runs only as the process that is killed"]
+fn removes_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    remove_all(&open(Path::new(&folder)), &Clock::manual().0);
+}
+
+#[test]
+fn each_removal_is_ordered_once_over_kill_9() {
+    let folder = TempDir::new();
+    let ledger = open(folder.path());
+    for n in 0..KILLED_URLS {
+        ledger.record(observation("news", &url(n), START, page()));
+    }
+    drop(ledger);
+    for kill in 0..KILLS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "ledger::guarded::removes_until_it_is_killed",
+                "--exact",
+                "--ignored",
+            ])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Later each time: during the sweep, between it and the orders, and during these.
+        sleep(Duration::from_millis(
+            40 + 60 * kill as u64 + fastrand::u64(..60),
+        ));
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    let ledger = open(folder.path());
+    let (clock, _) = Clock::manual();
+    remove_all(&ledger, &clock);
+    let removed = removals(&ledger);
+    assert_eq!(removed.len(), KILLED_URLS);
+    let twice: Vec<_> = removed.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let now = UnixMillis(START);
+    let counted = ledger
+        .ordered_removals(&RemovalAccount::Policy, now)
+        .unwrap();
+    assert_eq!(counted, KILLED_URLS as u64, "each is counted once");
+}
