@@ -26,8 +26,8 @@ use super::log::line::{self, LogLine, LogOutcome, ShadowDifference};
 use super::log::{LineImportance, LineRecipients};
 use super::policy::PolicyMetrics;
 use super::record::{
-    CountMode, LossCause, RecordOutcome, RecordSubject, RequestRecord, ResponseProgress,
-    UrlRetention,
+    CountMode, LossCause, RecordOutcome, RecordSubject, RefusalDetail, RequestRecord,
+    ResponseProgress, UrlRetention,
 };
 use super::repeat::RepeatState;
 use super::series::increment;
@@ -318,6 +318,7 @@ impl RequestRecord {
     fn log(&self, result: &FinalResult, ended: Instant, recipients: LineRecipients) {
         let (url, host) = self.logged_target(result.target);
         let missing = self.recorder.log.missing_lines();
+        let detail = self.refusal_detail.as_deref();
         let id = self.id().to_text();
         let policy = self.policy.as_deref();
         let content_type = self
@@ -360,8 +361,8 @@ impl RequestRecord {
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),
-            robots_agent: self.refusal_detail.robots_agent(),
-            cause: self.refusal_detail.failure_cause(),
+            robots_agent: detail.and_then(RefusalDetail::robots_agent),
+            cause: detail.and_then(RefusalDetail::failure_cause),
             loss: result.loss.map(LossCause::as_str),
             repeat: result.target == LoggedTarget::RepeatedUrl,
             left_out: missing.left_out,

@@ -64,7 +64,7 @@ pub struct RequestRecord {
     pub(super) content_type: Option<HeaderValue>,
     pub(super) source: Option<HeaderValue>,
     /// The product token of a refusal by robots.txt, or the cause of a failure.
-    pub(super) refusal_detail: RefusalDetail,
+    pub(super) refusal_detail: Option<Box<RefusalDetail>>,
     pub(super) sent: Option<(u16, ResponseSource)>,
     pub(super) times: RequestTimes,
     received_bytes: u64,
@@ -105,7 +105,7 @@ impl RequestRecord {
             origin: None,
             content_type: None,
             source: None,
-            refusal_detail: RefusalDetail::None,
+            refusal_detail: None,
             sent: None,
             times: RequestTimes::default(),
             received_bytes: 0,
@@ -166,7 +166,7 @@ impl RequestRecord {
         self.matched_rules.clear();
         self.shadows = None;
         self.source = None;
-        self.refusal_detail = RefusalDetail::None;
+        self.refusal_detail = None;
     }
 
     /// Sets the rules that matched so far, at all stages, by their index in the policy; each is counted once.
@@ -278,12 +278,12 @@ impl RequestRecord {
 
     /// Sets the product token for which a line of robots.txt decided.
     pub fn set_robots_agent(&mut self, token: &str) {
-        self.refusal_detail = RefusalDetail::RobotsAgent(token.into());
+        self.refusal_detail = Some(Box::new(RefusalDetail::RobotsAgent(token.into())));
     }
 
     /// Sets a description of what failed between the proxy and the origin, for a refusal that replaces the answer.
     pub fn set_failure_cause(&mut self, cause: &str) {
-        self.refusal_detail = RefusalDetail::FailureCause(cause.into());
+        self.refusal_detail = Some(Box::new(RefusalDetail::FailureCause(cause.into())));
     }
 
     /// Sets the value of the policy's option `source`, which is shown in the log.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use http::response::Parts;
 
 use crate::metrics::record::{RequestRecord, UrlRetention};
@@ -49,7 +50,7 @@ pub struct Refusal {
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
     /// The status of the origin's response, if there was one.
-    pub received_status: Option<u16>,
+    pub received_status: Option<StatusCode>,
     /// The time for `Retry-After`, in whole seconds, if it is known.
     pub retry_after: Option<Duration>,
     /// The part that the host's robots.txt has in it.
@@ -137,7 +138,7 @@ impl Refusal {
     #[must_use]
     pub(crate) fn with_received_status(self, head: &Parts) -> Self {
         Self {
-            received_status: Some(head.status.as_u16()),
+            received_status: Some(head.status),
             ..self
         }
     }

@@ -335,9 +335,6 @@ impl<'a> Exchange<'a> {
             Err(LocalReply::Refused(refusal)) => return Err(refusal),
             Err(LocalReply::None) => return Ok(ExchangeOutcome::ClientLeft),
         };
-        if let Some(address) = permit.addresses().first() {
-            self.record.set_address(address);
-        }
         let call = self.build_upstream_request(&mut forwarded.evaluation);
         let result = service.upstream.send(permit, call, forwarded.sent_at).await;
         let response = match self.record_origin_response(result, &mut forwarded) {
@@ -375,6 +372,9 @@ impl<'a> Exchange<'a> {
                 Err(LocalReply::Response(Box::new(options_response())))
             }
             Ok(permit) => {
+                if let Some(address) = permit.addresses().first() {
+                    self.record.set_address(address);
+                }
                 let outcome_recorder = OutcomeRecorder::for_request(&evaluation);
                 let forwarded = ForwardedRequest {
                     evaluation,

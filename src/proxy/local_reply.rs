@@ -411,7 +411,7 @@ fn proxy_status(refusal: &Refusal) -> String {
     let row = refusal.reason.row();
     let error = refusal.error.unwrap_or(row.error);
     let mut member = format!("\"crawlgate\"; error={error}");
-    if let Some(status) = refusal.received_status {
+    if let Some(status) = refusal.received_status.map(|status| status.as_u16()) {
         member.push_str(&format!("; received-status={status}"));
     }
     let rule = refusal

@@ -377,27 +377,33 @@ fn a_lost_url_is_left_out_within_a_minute_of_a_line_with_it() {
 #[test]
 fn losses_are_told_from_what_the_policy_excludes() {
     let bench = LogBench::new(LogSettings::default());
+    let later = [
+        Reason::RobotsUnreachable,
+        Reason::RateLimited,
+        Reason::QueueFull,
+        Reason::HostBackoff,
+        Reason::Stopped,
+        Reason::Overloaded,
+        Reason::ShuttingDown,
+    ];
+    let failed = [
+        Reason::UpstreamDns,
+        Reason::UpstreamConnect,
+        Reason::UpstreamTls,
+        Reason::UpstreamTimeout,
+        Reason::UpstreamProtocol,
+        Reason::InternalError,
+    ];
     let mut expected = vec![];
     for reason in Reason::ALL {
         let mut record = bench.begin();
         record.set_target(&UrlTarget::parse("http://h.example/a").unwrap());
         record.set_rejected(reason, None, UrlRetention::Full);
         record.finish(bench.clock.now());
-        expected.push(match reason {
-            Reason::RobotsUnreachable
-            | Reason::RateLimited
-            | Reason::QueueFull
-            | Reason::HostBackoff
-            | Reason::Stopped
-            | Reason::Overloaded
-            | Reason::ShuttingDown => Some("later"),
-            Reason::UpstreamDns
-            | Reason::UpstreamConnect
-            | Reason::UpstreamTls
-            | Reason::UpstreamTimeout
-            | Reason::UpstreamProtocol
-            | Reason::InternalError => Some("failed"),
-            _ => None,
+        expected.push(if later.contains(&reason) {
+            Some("later")
+        } else {
+            failed.contains(&reason).then_some("failed")
         });
     }
     // Allowed: answered, failed, left by the client.

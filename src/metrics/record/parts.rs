@@ -67,7 +67,6 @@ impl LossCause {
 /// A detail of a refusal; no refusal has both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalDetail {
-    None,
     /// The product token by which robots.txt refuses the URL.
     RobotsAgent(Box<str>),
     /// A description of what failed between the proxy and the origin.
@@ -78,14 +77,14 @@ impl RefusalDetail {
     pub(crate) fn robots_agent(&self) -> Option<&str> {
         match self {
             Self::RobotsAgent(token) => Some(token),
-            Self::FailureCause(_) | Self::None => None,
+            Self::FailureCause(_) => None,
         }
     }
 
     pub(crate) fn failure_cause(&self) -> Option<&str> {
         match self {
             Self::FailureCause(cause) => Some(cause),
-            Self::RobotsAgent(_) | Self::None => None,
+            Self::RobotsAgent(_) => None,
         }
     }
 }
