@@ -759,7 +759,7 @@ mod tests {
     #[test]
     fn the_future_of_a_request_is_small_enough_to_move() {
         assert!(
-            size(ProxyService::handle_request) <= 3_104,
+            size(ProxyService::handle_request) <= 2_816,
             "{}",
             size(ProxyService::handle_request)
         );
