@@ -65,7 +65,8 @@ class Story:
         settings = {
             "crawlers": crawlers,
             "store": {"path": str(self._folder / "store")},
-            "ledger": {"sweep_rate": SWEEP_RATE},
+            # A third of the URLs leaves the index.
+            "ledger": {"sweep_rate": SWEEP_RATE, "removal_guard": {"hold": "50 %", "grace": "1s"}},
             "policy": {"path": str(self.policy), "watch": False},
             "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": dict.fromkeys(HOSTS, "127.0.0.1")},
         }
@@ -149,6 +150,7 @@ def divided(report: Report, story: Story) -> None:
     report.equal("those that moved are 761, those that nobody has 760", story.codes(), codes)
     once = {story.url(GOES, number): 1 for number in range(PAGES)}
     feed = lambda kind, wanted: differences(story.events(kind), wanted)
+    wait_for(lambda: story.events("removal") == once, 20)
     report.check("each of the latter is in the removal feed exactly once, and no other", feed("removal", once), PAGES)
     moved = {story.url(MOVES, number): 1 for number in range(PAGES)}
     report.check("the others are told of as moved, once", feed("moved", moved), PAGES)
