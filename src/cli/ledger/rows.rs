@@ -82,8 +82,12 @@ impl<W: Write> LedgerRowWriter<W> {
 /// Formats a URL as a line of text. The columns have the widths of the longest status and of a usual crawler name;
 /// longer values are not cut.
 fn row_text(url: &Json) -> String {
+    let pending = match text_cell(url, "pending_removal") {
+        "-" => String::new(),
+        cause => format!("  (leaves the index: {})", sanitize_text(cause)),
+    };
     format!(
-        "{}  {:<12}  {:<26}  {:>3}  {:>3}  {:<11}  {}\n",
+        "{}  {:<12}  {:<26}  {:>3}  {:>3}  {:<11}  {}{pending}\n",
         text_cell(url, "last_seen"),
         sanitize_text(text_cell(url, "crawler")),
         text_cell(url, "status"),
@@ -172,6 +176,13 @@ mod tests {
         ] {
             assert_eq!(error_cell(&row), cell);
         }
+    }
+
+    #[test]
+    fn a_pending_removal_is_shown_after_the_url() {
+        let row = json!({ "url": "http://a/", "pending_removal": "noindex:a" });
+        assert!(row_text(&row).ends_with("  http://a/  (leaves the index: noindex:a)\n"));
+        assert!(row_text(&json!({ "url": "http://a/" })).ends_with("  http://a/\n"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::ledger::observation::{
     BadOutcome, ObservationOutcome, ObservedRefusal, RefusalRecording, UrlObservation,
 };
 use crate::ledger::record::{LedgerRecord, UnixMillis};
-use crate::ledger::removal::RemovalSchedule;
+use crate::ledger::removal::{RemovalDecision, RemovalSchedule};
 use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::crawler::Crawler;
@@ -154,6 +154,13 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
     })
 }
 
+/// Returns the cancellation of a removal that is pending because of another policy; `None` if there is none.
+fn cancellation(record: &LedgerRecord) -> Option<ObservationOutcome> {
+    let pending = record.pending_removal.as_ref()?;
+    let cancel = || ObservationOutcome::PendingRemoval(pending.clone(), RemovalDecision::Cancel);
+    pending.cause.is_policy().then(cancel)
+}
+
 /// Returns the facts of a request for a URL as far as the ledger knows them.
 fn facts_of<'a>(record: &'a LedgerRecord, target: &'a UrlTarget) -> Facts<'a> {
     let address = record
@@ -252,7 +259,7 @@ fn to_observation(
                 refusal.rule.clone(),
             )
         }
-        SweepVerdict::Unknown => return None,
+        SweepVerdict::Unknown => (cancellation(record)?, None),
     };
     Some(UrlObservation {
         at,

@@ -197,6 +197,21 @@ fn a_policy_that_is_taken_back_within_the_grace_time_removes_nothing() {
     });
 }
 
+/// A policy that only refuses for now says nothing about the index, and leaves no removal of the one before it.
+#[test]
+fn a_policy_that_refuses_for_now_cancels_the_removals_of_another_one() {
+    runtime().block_on(async {
+        let bench = Bench::new(RemovalGuardSettings::default());
+        bench.activate(&bad()).await;
+        let later = policy("rules: [{ id: later, forbid: { host: h.test }, reject: later }]\n");
+        bench.activate(&later).await;
+        assert_eq!(bench.pending(RemovalCauseKind::Policy), 0);
+        bench.manual_clock.advance(DAY);
+        bench.order(&later).await;
+        assert_eq!(removals(&bench.ledger).len(), 0);
+    });
+}
+
 #[test]
 fn removals_by_a_mistake_are_held_at_the_share_until_they_are_confirmed() {
     runtime().block_on(async {
