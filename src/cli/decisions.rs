@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::load::Overrides;
-use crate::metrics::log::{LogDestination, LogLineFormat};
+use crate::metrics::log::{LogDestination, LogLineFormat, SampleRate};
 
 use super::Exit;
 use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
@@ -136,13 +136,22 @@ fn list_lost(args: &DecisionsArgs, input: &LogInput) -> Exit {
     let mut reader = DecisionLogReader::new(LostRequests::new(&args.filters), &[], since);
     let result = read_log(args, input, &mut reader);
     let mut ledger = None;
+    let mut logs_all = true;
     if result.is_ok() && args.log.is_none() && !reader.consumer.is_empty() {
-        ledger = find_ledger(args);
+        let overrides = Overrides {
+            config: args.config.clone(),
+            ..Overrides::default()
+        };
+        let settings = inputs::load_settings_quietly(&overrides).ok();
+        logs_all = settings
+            .as_ref()
+            .is_none_or(|settings| settings.logs.allow_sample == SampleRate::ALL);
+        ledger = settings.as_ref().and_then(LedgerSource::find);
         if let Some(ledger) = &ledger {
             reader.consumer.remove_answered(ledger);
         }
     }
-    let report = LostReport::new(&reader.consumer, ledger.is_some());
+    let report = LostReport::new(&reader.consumer, ledger.is_some(), logs_all);
     let result = result.and_then(|()| {
         let text = match args.format {
             OutputFormat::Text => report.to_text(ConsoleColors::for_stdout()),
@@ -151,16 +160,6 @@ fn list_lost(args: &DecisionsArgs, input: &LogInput) -> Exit {
         io::stdout().lock().write_all(text.as_bytes())
     });
     exit_after(&reader, result)
-}
-
-/// Returns the ledger of the configuration, if there is one.
-fn find_ledger(args: &DecisionsArgs) -> Option<LedgerSource> {
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = inputs::load_settings_quietly(&overrides).ok()?;
-    LedgerSource::find(&settings)
 }
 
 fn new_reader<'a, S: DecisionConsumer>(

@@ -227,7 +227,12 @@ impl Refusal {
     /// Records the refusal as the outcome of a request.
     pub fn record_in(&self, record: &mut RequestRecord) {
         record.set_rejected(self.reason, self.cause.map(|rule| rule.0), self.url_detail);
-        record.set_refusal_intent(self.intent());
+        // Of a host that is refused for now, a crawler that requests robots.txt still gets a file: it lost nothing.
+        if self.substitute_robots().is_none() {
+            record.set_refusal_intent(self.intent());
+        } else {
+            record.set_refusal_intent(None);
+        }
         if let Some(cause) = self.robots_cause() {
             record.set_robots_agent(&cause.agent);
         }

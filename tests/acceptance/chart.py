@@ -225,7 +225,7 @@ def walk(report: Report, gate: Gate, site: Site) -> None:
     for event in (*NORCONEX, *BESIDES):
         asked = " with " + event.headers[0][0] if event.headers else ""
         report.check(f"{event.outcome}: GET {event.path}{asked}", taken.take(event))
-    # Requests without a response, or refused before the fetch, are recorded, but not as known.
-    for path, known in (("/page", True), ("/missing", True), ("/filtered/x", False), ("/dies", False)):
+    # Requests that failed, or that were refused before the fetch, are recorded, but not as known.
+    for path, known in (("/page", True), ("/missing", False), ("/filtered/x", False), ("/dies", False)):
         record = taken.record(path)
         report.equal(f"{path} is {'' if known else 'not '}known to the ledger", record and record["known"], known)

@@ -38,6 +38,7 @@ QUIET = {
     ("crawlgate-fleet", "Panics"): "a request that panics would be a bug to mend, not traffic to make",
     ("crawlgate-ledger", "Lost looks"): "a ledger whose disk fails, or does not keep up, is not to be had beside one that works",
     ("crawlgate-ledger", "Waits, losses and failed commits"): "the same",
+    ("crawlgate-ledger", "Pending and held removals, by cause"): "a mistaken policy that empties an index is not traffic to make",
 }
 # Alerts without a `for` that this traffic must raise.
 RAISED = {"CrawlgateAddressAttempts", "CrawlgateBanSuspicion", "CrawlgateDecisionLogDrops"}

@@ -65,6 +65,7 @@ rules:
   - {{ id: half, when: {{ host: {HALF} }}, set: {{ tls: tunnel }} }}
   - {{ id: unread, when: {{ host: [{", ".join(FAILING + STRANGERS)}] }}, set: {{ robots: {{ obey: false }} }} }}
   - {{ id: remembered, when: {{ under: /again }}, set: {{ recrawl: {{ min_interval: 1h }} }} }}
+  - {{ id: deep, when: {{ under: /deep }}, set: {{ max_depth: 3 }} }}
   - {{ id: unverified, when: {{ host: {SKIP} }}, set: {{ verify: skip }} }}
 """
 NEW_RULE = "  - { id: new, forbid: { under: /pages/new } }\n"
@@ -313,9 +314,11 @@ class Watched:
         self._ask(self.first, self._url(CALM, f"/pages/left-{turn}"), SOURCES[turn % 3], seconds=0.1)
 
     def _remembered(self, turn: int) -> None:
-        """A page that is removed, one that is requested again too soon, and one that never existed."""
+        """A page that is removed, one that is requested again too soon, one that never existed, and one of unknown depth."""
         for path in (f"/gone/{turn}", f"/gone/{turn}", "/again", "/again", "/status/404"):
             self._ask(self.first, self._url(REMEMBERED, path))
+        stranger = {"Referer": self._url(REMEMBERED, f"/never-requested/{turn}")}
+        self._ask(self.first, self._url(REMEMBERED, f"/deep/{turn}"), headers=stranger)
 
     def _trouble(self, turn: int) -> None:
         urls = [

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
@@ -33,17 +33,22 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct LedgerForgetRequest {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_text")]
     url: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_text")]
     host: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_text")]
     prefix: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_text")]
     crawler: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_text")]
     after: Option<String>,
     dry_run: bool,
+}
+
+/// Reads a key that is present: null is no value.
+fn present_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// The records to delete.
@@ -82,8 +87,8 @@ impl LedgerApi {
         response
     }
 
-    /// Waits until the deletions are on disk. Returns `false` if that takes too long.
-    async fn flush(&self) -> bool {
+    /// Waits until the changes are on disk. Returns `false` if that takes too long.
+    pub(super) async fn flush(&self) -> bool {
         match self.ledger.get() {
             Some(ledger) => tokio::time::timeout(FLUSH_TIMEOUT, ledger.flush())
                 .await

@@ -66,6 +66,9 @@ impl LedgerApi {
                 "no such removals are held: see held_removals of GET /api/v1/ledger",
             );
         }
+        if !self.flush().await {
+            return super::ledger_unavailable();
+        }
         for cause in &causes {
             tracing::warn!(%cause, "the held removals are confirmed, and are ordered");
         }

@@ -19,19 +19,22 @@ pub(super) struct LostReport<'l> {
     missing: MissingLineTotals,
     /// The number of requests whose query is masked.
     redacted: usize,
-    /// `true` if the ledger was asked for later answers.
-    asked_ledger: bool,
+    /// `true` if later answers were looked up in the ledger.
+    has_ledger: bool,
+    /// `true` if the configuration has the log keep every allowed request.
+    logs_all: bool,
 }
 
 impl<'l> LostReport<'l> {
-    pub(super) fn new(lost: &'l LostRequests<'_>, asked_ledger: bool) -> Self {
+    pub(super) fn new(lost: &'l LostRequests<'_>, has_ledger: bool, logs_all: bool) -> Self {
         let requests = lost.sorted();
         Self {
             redacted: requests.iter().filter(|(key, _)| key.is_redacted()).count(),
             requests,
             without_url: lost.without_url(),
             missing: lost.missing_lines(),
-            asked_ledger,
+            has_ledger,
+            logs_all,
         }
     }
 
@@ -79,10 +82,10 @@ impl<'l> LostReport<'l> {
     /// Returns what the list may be missing, or may contain wrongly.
     fn remarks(&self) -> Vec<String> {
         let MissingLineTotals { left_out, dropped } = self.missing;
-        let ledger = if self.asked_ledger {
+        let ledger = if self.has_ledger {
             ""
         } else {
-            ", and no ledger was asked"
+            ", and no ledger was read"
         };
         let mut remarks = vec![];
         if dropped > 0 {
@@ -95,6 +98,11 @@ impl<'l> LostReport<'l> {
             remarks.push(format!(
                 "the log lacks {left_out} lines of allowed requests (logs.allows is below 1){ledger}: URLs that were \
                  answered later may be listed"
+            ));
+        }
+        if left_out == 0 && !self.logs_all && !self.requests.is_empty() {
+            remarks.push(format!(
+                "logs.allows is below 1{ledger}: URLs that were answered later may be listed"
             ));
         }
         if self.without_url > 0 {
@@ -123,7 +131,7 @@ impl<'l> LostReport<'l> {
             "without_url": self.without_url,
             "left_out": self.missing.left_out,
             "dropped": self.missing.dropped,
-            "ledger": self.asked_ledger,
+            "ledger": self.has_ledger,
         })
     }
 }

@@ -39,7 +39,7 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ),
     ConfigKey::new(
         "allows",
-        "The share of allowed requests that is logged; refusals always are.",
+        "The share of allowed requests that is logged; refusals and lost requests always are.",
         &ShareValue(|s: &mut Settings| &mut s.logs.allow_sample),
     ),
     ConfigKey::new(

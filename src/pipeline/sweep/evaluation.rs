@@ -23,8 +23,6 @@ use crate::policy::options::removal;
 use crate::policy::rule::{PolicyStage, Rule, RuleIndex};
 use crate::urls::target::UrlTarget;
 
-/// OmniFind's code for a URL that leaves the index.
-const REMOVED: u16 = 760;
 /// OmniFind's code for a URL that another crawler has.
 const MOVED: u16 = 761;
 
@@ -53,7 +51,7 @@ pub(super) struct SweepRefusal {
 impl SweepRefusal {
     /// Returns `true` if the URL leaves the index.
     pub(super) fn is_removal(&self) -> bool {
-        self.code == Some(REMOVED) || self.code.is_none() && self.removal == RemovalAction::Remove
+        self.removal == RemovalAction::Remove && !self.is_move()
     }
 
     /// Returns `true` if another crawler has the URL.
@@ -119,7 +117,12 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
         return SweepVerdict::Allowed;
     };
     if !record.is_known() {
-        return SweepVerdict::Allowed;
+        // One that has failed since its removal does not come back because the policy allows it.
+        return if record.is_removed_by_policy() {
+            SweepVerdict::Unknown
+        } else {
+            SweepVerdict::Allowed
+        };
     }
     let facts = facts_of(record, &target);
     let (mut trail, mut decision) = policy.decide_request(&facts);

@@ -37,6 +37,7 @@ impl RemovalCause {
                 host: url_host(url).into(),
             },
             Of::Filter
+            | Of::Import
             | Of::TooDeep
             | Of::Trap
             | Of::Budget
@@ -54,8 +55,7 @@ impl RemovalCause {
             | Of::Noncanonical
             | Of::NotFound
             | Of::BadStatus
-            | Of::Error
-            | Of::Import => Self::Page,
+            | Of::Error => Self::Page,
         }
     }
 }

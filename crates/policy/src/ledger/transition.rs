@@ -266,7 +266,11 @@ fn apply_response(
     // Other outcomes are neither good nor bad: for example 412.
     if is_accepted || response.crawl_status == CrawlStatus::Unmodified {
         record.kept_since = None;
-        record.pending_removal = None;
+        // A 304 or a redirect does not say that a page may be indexed again.
+        let has_document = response.document.is_some();
+        record.pending_removal.take_if(|pending| {
+            has_document || !matches!(pending.cause, RemovalCause::Noindex { .. })
+        });
     }
     let event = is_accepted
         .then(|| record_delivery(&mut record, context, response.document))
@@ -320,6 +324,10 @@ fn apply_failure(
 ) -> LedgerTransition {
     record.last_error = Some(context.at);
     record.error = Some(failure);
+    // The request was sent, so robots.txt allows the URL again.
+    record
+        .pending_removal
+        .take_if(|pending| matches!(pending.cause, RemovalCause::RobotsTxt { .. }));
     let is_final = match failure {
         FailureKind::Permanent => true,
         FailureKind::Temporary => {
@@ -335,7 +343,14 @@ fn apply_failure(
                     FailureKind::Permanent => LedgerEventReason::PermanentError,
                     FailureKind::Temporary => LedgerEventReason::TemporaryErrors,
                 };
-                remove_from_index(&mut record, context, RemovalCause::Page, reason)
+                // A rule that takes pages for errors may be as mistaken as one that excludes them.
+                let cause = match context.rule {
+                    Some(_) => RemovalCause::Policy {
+                        revision: context.revision.clone(),
+                    },
+                    None => RemovalCause::Page,
+                };
+                remove_from_index(&mut record, context, cause, reason)
             });
         if event.is_some() {
             record.visit_state = VisitState::Failed;
@@ -395,7 +410,7 @@ fn apply_refusal(
     record.code = refusal.code;
     record.refused_unasked = true;
     let has_moved = refusal.code == Some(MOVED_CODE)
-        && record.index_state == IndexState::Possible
+        && record.may_leave_index()
         && before.is_none_or(|before| before.code != Some(MOVED_CODE));
     let event = if has_moved {
         record.pending_removal = None;
@@ -1418,6 +1433,24 @@ mod tests {
         })
     }
 
+    fn not_modified() -> ObservationOutcome {
+        ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None))
+    }
+
+    #[test]
+    fn a_restored_url_of_another_crawler_has_moved() {
+        let removed = changed(Some(&changed(None, seen(1, page("a")))), seen(2, gone()));
+        let restored = changed(Some(&removed), seen(3, ObservationOutcome::Allowed));
+        assert_eq!(restored.index_state, IndexState::Restored);
+        let transition = apply_observation(
+            Some(&restored),
+            seen(4, moved()),
+            THREE,
+            RemovalSchedule::Immediate,
+        );
+        assert_eq!(transition.event.unwrap().kind, LedgerEventKind::Moved);
+    }
+
     #[test]
     fn a_deferred_removal_is_pending_until_its_cause_no_longer_applies() {
         use RemovalAction::{Keep, Remove};
@@ -1454,8 +1487,19 @@ mod tests {
                 vec![robots(Remove), noindex(Remove)],
                 Some(("noindex:h.test", 2)),
             ),
+            // It was requested, so robots.txt allowed it.
+            (
+                vec![robots(Remove), failed(503, FailureKind::Temporary)],
+                None,
+            ),
             (vec![noindex(Remove), noindex(Keep)], None),
             (vec![noindex(Remove), gone()], Some(("policy:2", 2))),
+            // A 304 has no document that could be free of noindex.
+            (
+                vec![noindex(Remove), not_modified()],
+                Some(("noindex:h.test", 1)),
+            ),
+            (vec![noindex(Remove), page("b")], None),
         ] {
             let record = pending_after(&[vec![page("a")], last.clone()].concat());
             assert_eq!(record.index_state, IndexState::Possible, "{last:?}");
@@ -1465,6 +1509,14 @@ mod tests {
             let expected = pending.map(|(cause, since)| (cause.to_owned(), since));
             assert_eq!(found, expected, "{last:?}");
         }
+        // An error that only a rule takes for one may be a mistake of the policy.
+        let indexed = pending_after(&[page("a")]);
+        let by_rule = UrlObservation {
+            rule: Some("soft-errors".into()),
+            ..seen(9, failed(404, FailureKind::Permanent))
+        };
+        let deferred = apply_observation(Some(&indexed), by_rule, THREE, RemovalSchedule::Deferred);
+        assert_eq!(deferred.event, None);
         // A page alone has no grace time.
         let before = pending_after(&[page("a"), gone()]);
         let removal = apply_observation(
