@@ -475,9 +475,9 @@ async fn pending_verifications_of_a_source_are_limited() {
         }
     }
     assert_eq!(wrong, 10);
-    // A check may end before the last ones arrive.
+    // A check may end before the last ones arrive, and a place is free a moment after its check has ended.
     assert!(
-        (100..=136).contains(&busy),
+        (100..=140).contains(&busy),
         "{busy} busy, {throttled} throttled"
     );
 }
