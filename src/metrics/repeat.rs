@@ -175,7 +175,7 @@ mod tests {
                 "{url}"
             );
         }
-        // A minute after the line, however often it was left out.
+        // A minute after the line; the repetitions since then do not extend it.
         control.advance(Duration::from_secs(1));
         assert_eq!(
             (first(), first()),

@@ -227,12 +227,9 @@ impl Refusal {
     /// Records the refusal as the outcome of a request.
     pub fn record_in(&self, record: &mut RequestRecord) {
         record.set_rejected(self.reason, self.cause.map(|rule| rule.0), self.url_detail);
-        // Of a host that is refused for now, a crawler that requests robots.txt still gets a file: it lost nothing.
-        if self.substitute_robots().is_none() {
-            record.set_refusal_intent(self.intent());
-        } else {
-            record.set_refusal_intent(None);
-        }
+        // A crawler that gets a robots.txt in place of the refusal has lost nothing, even if the host is refused for now.
+        let is_answered = self.substitute_robots().is_some();
+        record.set_refusal_intent(self.intent().filter(|_| !is_answered));
         if let Some(cause) = self.robots_cause() {
             record.set_robots_agent(&cause.agent);
         }

@@ -28,8 +28,8 @@ pub trait RobotsProvider {
     /// What came from a host whose certificate was not verified is only for requests that skip the verification, too.
     fn cached(&self, target: &UrlTarget, verify: CertificateVerification) -> Option<CachedRobots>;
 
-    /// Returns the state of the target's host in which its rules are known, however old: for requests that are not sent
-    /// to the host.
+    /// Returns the last state of the target's host in which its rules were known, even if it has expired: for requests
+    /// that are not sent to the host.
     fn last_known(
         &self,
         target: &UrlTarget,

@@ -10,6 +10,7 @@ mod crawl;
 mod laws;
 mod sites;
 
+use crate::support::wait::paused_runtime;
 use std::time::{Duration, Instant};
 
 use crawl::{Crawl, Scale};
@@ -40,13 +41,7 @@ fn seed() -> u64 {
 }
 
 fn simulate(scale: Scale, seed: u64) -> LawVerdict {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime
-        .expect("a runtime")
-        .block_on(Crawl::run(scale, seed))
+    paused_runtime().block_on(Crawl::run(scale, seed))
 }
 
 #[test]

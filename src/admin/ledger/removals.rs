@@ -26,13 +26,6 @@ struct ConfirmationRequest {
     confirm: String,
 }
 
-/// The removals to confirm.
-#[derive(Debug, PartialEq, Eq)]
-enum ConfirmedAccounts {
-    All,
-    Only(RemovalAccount),
-}
-
 impl LedgerApi {
     /// `POST /api/v1/ledger/removals` with `{"confirm"}`: 200 with the confirmed causes.
     pub(crate) async fn confirm_removals<B>(&self, body: B) -> Response<Full<Bytes>>
@@ -40,23 +33,19 @@ impl LedgerApi {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let accounts = match read_body(body, MAX_BODY_BYTES)
+        let only = match read_body(body, MAX_BODY_BYTES)
             .await
-            .and_then(|bytes| parse_accounts(&bytes))
+            .and_then(|bytes| parse_account(&bytes))
         {
-            Ok(accounts) => accounts,
+            Ok(only) => only,
             Err(error) => return error.into_response(),
         };
         let Some(ledger) = self.ledger.get() else {
             return super::no_ledger();
         };
-        let only = match &accounts {
-            ConfirmedAccounts::All => None,
-            ConfirmedAccounts::Only(account) => Some(account),
-        };
         let causes: Vec<String> = self
             .removals
-            .confirm(ledger, only)
+            .confirm(ledger, only.as_ref())
             .iter()
             .map(ToString::to_string)
             .collect();
@@ -80,7 +69,8 @@ fn confirmation_document(causes: &[String]) -> Json {
     json!({ "confirmed": causes })
 }
 
-fn parse_accounts(body: &[u8]) -> Result<ConfirmedAccounts, ApiRequestError> {
+/// Reads the account whose removals to confirm; `None` for all.
+fn parse_account(body: &[u8]) -> Result<Option<RemovalAccount>, ApiRequestError> {
     let request: ConfirmationRequest = serde_json::from_slice(body).map_err(|error| {
         let error = shorten_message(&error);
         ApiRequestError::Invalid(format!(
@@ -88,10 +78,10 @@ fn parse_accounts(body: &[u8]) -> Result<ConfirmedAccounts, ApiRequestError> {
         ))
     })?;
     if request.confirm == "all" {
-        return Ok(ConfirmedAccounts::All);
+        return Ok(None);
     }
     RemovalAccount::from_text(&request.confirm)
-        .map(ConfirmedAccounts::Only)
+        .map(Some)
         .ok_or_else(|| {
             ApiRequestError::Invalid(
                 "`confirm` is all, policy, robots_txt:HOST or noindex:HOST".into(),

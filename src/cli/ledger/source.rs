@@ -131,7 +131,7 @@ impl LedgerSource {
         }
     }
 
-    /// Returns the ledger of a running proxy, or else the files; `None` if there is none.
+    /// Returns the ledger of a running proxy, or else the files, if one of them exists.
     pub(in crate::cli) fn find(settings: &settings::Settings) -> Option<Self> {
         let request = AdminClientRequest::get("/api/v1/ledger");
         match admin_client::send(&settings.admin, &request) {
@@ -141,7 +141,7 @@ impl LedgerSource {
         }
     }
 
-    /// Returns the record of a URL; `None` if there is none, or if it cannot be read.
+    /// Returns the record of a URL; `None` if it does not exist or cannot be read.
     pub(in crate::cli) fn record_of(&self, crawler: &str, url: &str) -> Option<Json> {
         match self {
             Self::Proxy(admin) => {

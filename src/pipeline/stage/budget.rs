@@ -70,7 +70,7 @@ fn apply(
         hosts,
         ..
     } = *budget;
-    // A URL that failed is not known, but was asked for before.
+    // A URL that failed is not known, but it was requested before.
     let was_answered = evaluation
         .ledger_entry()
         .and_then(|entry| entry.record.as_ref())

@@ -98,7 +98,7 @@ pub(crate) async fn wait_before_robots<R: RobotsProvider>(
     .await
 }
 
-/// Returns the robots.txt in the cache, however old, for a request that reads it while a stop covers the request: nothing
+/// Returns the robots.txt in the cache, even an expired one, for a request that reads it while a stop covers the request: nothing
 /// is sent to the host, so there is nothing to wait for.
 pub(crate) fn robots_txt_while_stopped<R: RobotsProvider>(
     evaluation: &Evaluation,

@@ -7,7 +7,7 @@ use crate::ledger::observation::{
 };
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::removal::{RemovalDecision, RemovalSchedule};
-use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
+use crate::ledger::transition::{self, ErrorTolerance};
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
@@ -92,20 +92,17 @@ fn effect(record: &LedgerRecord, observation: &UrlObservation) -> SweepEffect {
         // A URL whose removal is pending already is not counted again.
         RemovalSchedule::Deferred,
     );
-    let after = match &transition.update {
-        RecordUpdate::Changed(changed) => changed,
-        RecordUpdate::Unchanged | RecordUpdate::Forgotten => record,
-    };
+    let after = transition.record.as_ref().unwrap_or(record);
     let is_removed = record.pending_removal.is_none() && after.pending_removal.is_some();
     let is_new = transition.event.is_some()
         || is_removed
         || after.code != record.code
         || after.status != record.status;
     SweepEffect {
-        change: match (&transition.update, is_new) {
-            (RecordUpdate::Unchanged, _) => RecordChange::None,
-            (_, true) => RecordChange::Outcome,
-            (_, false) => RecordChange::Other,
+        change: match (&transition.record, is_new) {
+            (None, _) => RecordChange::None,
+            (Some(_), true) => RecordChange::Outcome,
+            (Some(_), false) => RecordChange::Other,
         },
         status: after.status.0,
     }
@@ -157,7 +154,7 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
     })
 }
 
-/// Returns the cancellation of a removal that is pending because of another policy; `None` if there is none.
+/// Returns the cancellation of the removal that is pending because of a policy, if one is.
 fn cancellation(record: &LedgerRecord) -> Option<ObservationOutcome> {
     let pending = record.pending_removal.as_ref()?;
     let cancel = || ObservationOutcome::PendingRemoval(pending.clone(), RemovalDecision::Cancel);
@@ -216,7 +213,7 @@ pub(super) fn is_allowed_by_robots_txt<R: RobotsProvider>(
         && stage::robots::allows_again(policy, &trail, crawler, &target, robots)
 }
 
-/// Returns the effect of a sweep on a record, and the observation that has it; `None` if there is none.
+/// Returns the effect of a sweep on a record, and the observation that causes it, if any.
 pub(super) fn observe(
     policy: &Policy,
     record: &LedgerRecord,

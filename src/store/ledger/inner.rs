@@ -16,7 +16,7 @@ use crate::ledger::key::{ContentKey, LedgerKey};
 use crate::ledger::observation::{ObservationOutcome, UrlObservation};
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::removal::{RemovalAccount, RemovalCauseKind, RemovalDecision, RemovalSchedule};
-use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
+use crate::ledger::transition::{self, ErrorTolerance};
 use crate::model::crawl_status::CrawlStatus;
 
 use super::codec::record::{self, StoredRecord};
@@ -132,38 +132,30 @@ impl LedgerInner {
             self.tolerance,
             self.removals,
         );
-        let record = match &transition.update {
-            RecordUpdate::Unchanged => return Ok(()),
-            RecordUpdate::Forgotten => None,
-            RecordUpdate::Changed(record) => Some(record),
+        let Some(record) = &transition.record else {
+            return Ok(());
         };
         // A newly delivered document has a new content key; otherwise the record keeps its own.
         let old_key = before.as_ref().and_then(|entry| entry.content_key);
-        let new_key = record.and_then(|record| {
-            if document_at.is_some() && record.last_fetched == document_at {
-                update.content_key
-            } else {
-                old_key
-            }
-        });
+        let new_key = if document_at.is_some() && record.last_fetched == document_at {
+            update.content_key
+        } else {
+            old_key
+        };
         let count_change = (
             before
                 .as_ref()
                 .map(|entry| CountedRecord::from(&*entry.record)),
-            record.map(CountedRecord::from),
+            Some(CountedRecord::from(record)),
         );
         let removal_changes = RemovalChanges::new(
             update.key,
             before.as_ref().map(|entry| &*entry.record),
-            record,
+            Some(record),
             counted.filter(|_| transition.event.is_some()),
         );
         let dropped_key = dropped_content(before.as_ref(), new_key);
-        let write = |to: &mut Vec<u8>| {
-            if let Some(record) = record {
-                record::encode(record, new_key, to);
-            }
-        };
+        let write = |to: &mut Vec<u8>| record::encode(record, new_key, to);
         // Changes are queued in the order in which they take effect: the shard is still locked.
         self.memtable.put(&mut shard, update.key, write, |encoded| {
             let journal_change = JournalChange {

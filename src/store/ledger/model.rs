@@ -8,7 +8,7 @@ use crate::ledger::observation::{
     ObservedResponse, RefusalRecording,
 };
 use crate::ledger::removal::RemovalSchedule;
-use crate::ledger::transition::{self, RecordUpdate};
+use crate::ledger::transition;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 const TOLERANCE: ErrorTolerance = ErrorTolerance {
@@ -33,18 +33,14 @@ impl LedgerModel {
             TOLERANCE,
             RemovalSchedule::Immediate,
         );
-        match transition.update {
-            RecordUpdate::Unchanged => {}
-            RecordUpdate::Forgotten => drop(self.records.remove(&update.key)),
-            RecordUpdate::Changed(record) => {
-                let delivered = matches!(&update.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
-                let content = if delivered {
-                    update.content_key
-                } else {
-                    before.and_then(|(_, content)| content)
-                };
-                self.records.insert(update.key, (record, content));
-            }
+        if let Some(record) = transition.record {
+            let delivered = matches!(&update.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
+            let content = if delivered {
+                update.content_key
+            } else {
+                before.and_then(|(_, content)| content)
+            };
+            self.records.insert(update.key, (record, content));
         }
         self.events.extend(transition.event);
     }

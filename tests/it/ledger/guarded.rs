@@ -30,6 +30,7 @@ use crate::support::ledger::{delivered, observation};
 use crate::support::pipeline::{ScriptedRobots, ScriptedState, robots_state};
 use crate::support::policy::compile_policy;
 use crate::support::temp_dir::TempDir;
+use crate::support::wait::paused_runtime;
 
 const URLS: usize = 2_000;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -165,17 +166,9 @@ fn count_events(ledger: &Ledger, kind: LedgerEventKind) -> BTreeMap<String, usiz
     count
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-}
-
 #[test]
 fn a_policy_that_is_taken_back_within_the_grace_time_removes_nothing() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let bench = Bench::new(RemovalGuardSettings::default());
         bench.activate(&good()).await;
         bench.activate(&bad()).await;
@@ -200,7 +193,7 @@ fn a_policy_that_is_taken_back_within_the_grace_time_removes_nothing() {
 /// A policy that only refuses for now says nothing about the index, and leaves no removal of the one before it.
 #[test]
 fn a_policy_that_refuses_for_now_cancels_the_removals_of_another_one() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let bench = Bench::new(RemovalGuardSettings::default());
         bench.activate(&bad()).await;
         let later = policy("rules: [{ id: later, forbid: { host: h.test }, reject: later }]\n");
@@ -214,7 +207,7 @@ fn a_policy_that_refuses_for_now_cancels_the_removals_of_another_one() {
 
 #[test]
 fn removals_by_a_mistake_are_held_at_the_share_until_they_are_confirmed() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let bench = Bench::new(RemovalGuardSettings::default());
         bench.activate(&bad()).await;
         bench.manual_clock.advance(9 * MINUTE);
@@ -277,7 +270,7 @@ fn removals_by_a_mistake_are_held_at_the_share_until_they_are_confirmed() {
 
 #[test]
 fn the_share_is_that_of_the_index() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let settings = RemovalGuardSettings {
             hold: Some(20),
             grace: Duration::ZERO,
@@ -296,7 +289,7 @@ fn the_share_is_that_of_the_index() {
 
 #[test]
 fn what_is_allowed_again_is_not_removed() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let bench = Bench::new(RemovalGuardSettings::default());
         bench.activate(&good()).await;
         for n in 0..3 {
@@ -329,7 +322,7 @@ fn what_is_allowed_again_is_not_removed() {
 /// The file that is known when the removal is due decides; it is read for the crawler's product token.
 #[test]
 fn a_removal_by_robots_txt_is_canceled_if_the_file_allows_the_url_by_then() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         for (file, crawler, removed) in [
             (Some(RobotsFetchOutcome::Absent), "news", 0),
             (Some(RobotsFetchOutcome::Absent), "other", 1),

@@ -19,6 +19,7 @@ use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 use crate::support::ledger::observation;
 use crate::support::pipeline::snapshot_of;
 use crate::support::policy::compile_policy;
+use crate::support::wait::paused_runtime;
 
 use super::answered;
 use crate::support::temp_dir::TempDir;
@@ -69,22 +70,13 @@ fn counts(progress: &SweepProgress) -> (u64, u64, u64) {
     (progress.removed, progress.moved, progress.allowed)
 }
 
-/// Time advances only in the pauses of the sweep.
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-}
-
 fn third() -> u64 {
     URLS as u64 / 3
 }
 
 #[test]
 fn a_dry_run_counts_and_lists_without_changes() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
@@ -128,7 +120,7 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
     let policy = split();
     let ledger = open();
     crawled(&ledger);
-    runtime().block_on(ledger.flush());
+    paused_runtime().block_on(ledger.flush());
     // Ten records per second: parts of one URL.
     fn slow() -> LedgerSweeper {
         LedgerSweeper::new(10, Clock::system())
@@ -138,7 +130,7 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
     for stop_at in [70, 180] {
         let sweeper = slow();
         let broken_off = ledger.take().unwrap();
-        runtime().block_on(async {
+        paused_runtime().block_on(async {
             let watch = async {
                 while sweeper
                     .progress()
@@ -159,7 +151,7 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
     }
     let ledger = ledger.unwrap();
     let sweeper = slow();
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         sweeper.resume(&ledger, &policy).await;
         ledger.flush().await;
     });
@@ -192,7 +184,7 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
     drop(ledger);
     let ledger = open();
     let again = slow();
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         again.resume(&ledger, &policy).await;
         assert_eq!(again.progress().unwrap().state, SweepPhase::Done);
         LedgerSweeper::new(1_000_000, Clock::system())
@@ -208,7 +200,7 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
 
 #[test]
 fn a_dry_run_after_a_sweep_finds_nothing() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
@@ -235,7 +227,7 @@ fn a_dry_run_after_a_sweep_finds_nothing() {
 
 #[test]
 fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
@@ -306,7 +298,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
 
 #[test]
 fn an_aborted_sweep_starts_again() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
@@ -361,7 +353,7 @@ fn an_aborted_sweep_starts_again() {
 /// A crawler without a space: its URLs get their status, and leave the index if the rule says that they are gone.
 #[test]
 fn a_policy_without_spaces_is_swept_for() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
@@ -434,7 +426,7 @@ fn a_policy_without_spaces_is_swept_for() {
 /// A refusal that depends on the request is not one of the URL.
 #[test]
 fn a_rule_on_requests_does_not_refuse_in_a_sweep() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
@@ -457,7 +449,7 @@ fn a_rule_on_requests_does_not_refuse_in_a_sweep() {
 /// A closed ledger fails like one with a failing disk.
 #[test]
 fn an_unreadable_record_does_not_end_a_sweep() {
-    runtime().block_on(async {
+    paused_runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });

@@ -29,3 +29,12 @@ pub(crate) async fn wait_until_async(
         .await
         .unwrap();
 }
+
+/// Returns a runtime whose time advances only while all tasks sleep.
+pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+}

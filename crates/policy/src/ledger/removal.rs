@@ -499,8 +499,8 @@ mod tests {
         );
     }
 
-    /// Whatever is due when, no account orders more within 24 hours than its limit, and nothing that
-    /// is held is ordered without a confirmation.
+    /// No account orders more than its limit within 24 hours, and nothing that is held is ordered
+    /// without a confirmation.
     #[test]
     fn no_sequence_of_removals_exceeds_the_limit() {
         for seed in 0..300 {

@@ -53,7 +53,7 @@ impl CrawlerRule<'_> {
 impl Policy {
     /// Returns the enforced rules that may apply to a crawler, in document order. A rule is left out
     /// if it belongs to another space, or if its condition or that of a group around it excludes the
-    /// crawler, whatever the URL.
+    /// crawler for every URL.
     pub fn crawler_rules(&self, crawler: &str) -> Vec<CrawlerRule<'_>> {
         // Conditions on URLs are not evaluated, so any host will do.
         let Ok(host) = HostTarget::parse_authority("host.invalid:443") else {
@@ -90,7 +90,7 @@ impl Policy {
         found
     }
 
-    /// Returns `true` if the rule has no effect on any request of the crawler, whatever the URL.
+    /// Returns `true` if the rule has no effect on any request of the crawler.
     fn excludes(&self, rule: &Rule, facts: &Facts<'_>) -> bool {
         let always = matches!(&rule.body, RuleBody::Group(group) if matches!(group.guard, GroupGuard::Always));
         let truth = rule.condition().map_or(Truth::Unknown, |condition| {

@@ -61,7 +61,7 @@ impl Policy {
             && ([schema::NOINDEX, schema::NONCANONICAL]
                 .into_iter()
                 .any(|index| checks::read_action(self, trail, index) != CheckAction::Pass)
-                // Whether the links may be followed is known only then.
+                // The document also decides if its links may be followed.
                 || checks::read_action(self, trail, schema::DUPLICATE) == CheckAction::Links)
     }
 

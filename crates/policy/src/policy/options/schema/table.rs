@@ -488,7 +488,7 @@ const OMNIFIND: [(&str, &str); 10] = [
     ("error", KEEP),
 ];
 
-/// The words that stand for all values of a map of options.
+/// The words that set all values of a map of options.
 pub const PRESETS: &[MapPreset] = &[
     MapPreset {
         map: "removal",
