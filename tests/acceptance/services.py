@@ -51,13 +51,18 @@ class Gate:
         folder: pathlib.Path,
         settings: dict | None = None,
         environment: dict[str, str] | None = None,
+        prepare: str = "",
     ) -> None:
+        """`prepare`: lines of a shell that becomes crawlgate, so that its limits and its place are crawlgate's."""
         self.decisions = folder / "decisions.jsonl"
         self.lines: list[str] = []
         config = folder / "crawlgate.yaml"
         config.write_text(json.dumps(self._settings(policy) | (settings or {}), indent=2), encoding="utf-8")
+        command = [binary, "run", "--config", config]
+        if prepare:
+            command = ["/bin/sh", "-c", f'{prepare}\nexec "$0" "$@"', *command]
         self._process = subprocess.Popen(
-            [binary, "run", "--config", config],
+            command,
             cwd=folder,
             env=clean_environment(**(environment or {})),
             stdin=subprocess.DEVNULL,

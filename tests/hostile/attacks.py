@@ -738,19 +738,16 @@ class Runner:
 
     def _start(self, row: Row, folder: pathlib.Path) -> Gate | str:
         """A crawlgate that begins with the lines of the row's preparation."""
-        start = folder / "crawlgate"
-        text = f'#!/bin/sh\nexec {self._binary} "$@"\n'
-        start.write_text(text, encoding="utf-8")
-        start.chmod(0o755)
-        (folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
+        policy = folder / "policy.yaml"
+        policy.write_text(POLICY, encoding="utf-8")
         prepared: dict = {}
+        lines = ""
         if row.prepare:
             made = row.prepare(folder)
             if isinstance(made, str):
                 return made
             prepared, lines = made
-            start.write_text(text.replace("exec", f"{lines}\nexec"), encoding="utf-8")
-        return Gate(start, folder / "policy.yaml", folder, settings(folder, row, prepared))
+        return Gate(self._binary, policy, folder, settings(folder, row, prepared), prepare=lines)
 
     def _measure(self, row: Row, proxy: Gate | servers.Server, folder: pathlib.Path) -> tuple[Found, Figures]:
         pid, admin_port = proxy.pid, getattr(proxy, "admin_port", 0)
