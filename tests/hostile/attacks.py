@@ -118,7 +118,7 @@ class Found:
 
 
 # A preparation returns settings and lines of shell that run before the proxy, or why the row cannot run.
-Preparation = Callable[[pathlib.Path], tuple[dict, str] | str]
+Preparation = Callable[[pathlib.Path, pathlib.Path], tuple[dict, str] | str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -467,19 +467,19 @@ def _leaf(target: Target, name: str) -> str:
 # --- Preparations -----------------------------------------------------------------------------------------------------
 
 
-def passwords(folder: pathlib.Path) -> tuple[dict, str] | str:
+def passwords(binary: pathlib.Path, _: pathlib.Path) -> tuple[dict, str] | str:
     """Two crawlers, both with the password `right`."""
-    command = [str(folder / "crawlgate"), "password"]
+    command = [binary, "password"]
     made = subprocess.run(command, input="right", capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     crawlers = [{"name": name, "auth": {"user": name, "password_hash": made}} for name in ("news", "shop")]
     return {"crawlers": crawlers}, ""
 
 
-def descriptor_limit(_: pathlib.Path) -> tuple[dict, str] | str:
+def descriptor_limit(_: pathlib.Path, __: pathlib.Path) -> tuple[dict, str] | str:
     return {}, "ulimit -n 128"
 
 
-def fake_clock(folder: pathlib.Path) -> tuple[dict, str] | str:
+def fake_clock(_: pathlib.Path, folder: pathlib.Path) -> tuple[dict, str] | str:
     libraries = sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
     if not libraries:
         return "libfaketime"
@@ -503,14 +503,14 @@ def _small_disk(folder: pathlib.Path, size: str) -> pathlib.Path | str:
     return small if done.returncode == 0 else "a tmpfs (mount fails here), which"
 
 
-def small_log_disk(folder: pathlib.Path) -> tuple[dict, str] | str:
+def small_log_disk(_: pathlib.Path, folder: pathlib.Path) -> tuple[dict, str] | str:
     small = _small_disk(folder, "256k")
     if isinstance(small, str):
         return small
     return {"logs": {"decisions": str(small / "decisions.jsonl"), "on_full": "drop"}}, ""
 
 
-def small_ledger_disk(folder: pathlib.Path) -> tuple[dict, str] | str:
+def small_ledger_disk(_: pathlib.Path, folder: pathlib.Path) -> tuple[dict, str] | str:
     small = _small_disk(folder, "8m")
     if isinstance(small, str):
         return small
@@ -743,7 +743,7 @@ class Runner:
         prepared: dict = {}
         lines = ""
         if row.prepare:
-            made = row.prepare(folder)
+            made = row.prepare(self._binary, folder)
             if isinstance(made, str):
                 return made
             prepared, lines = made
