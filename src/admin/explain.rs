@@ -118,7 +118,7 @@ fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
 
 fn explanation_document(policy: &Policy, request: &ExplainRequest, profile: Profile) -> Json {
     let facts = &request.facts;
-    let evaluation = OfflineEvaluation::new(policy, facts, profile);
+    let evaluation = OfflineEvaluation::of_every_rule(policy, facts, profile);
     let answers = ProfileResponses::for_evaluation(&evaluation, facts);
     let mut document = explanation::to_json(&evaluation, facts, &answers);
     let members = json!({

@@ -83,7 +83,7 @@ impl ExplainedRequest {
     }
 
     fn evaluate(&self) -> OfflineEvaluation<'_> {
-        OfflineEvaluation::new(&self.policy, &self.facts, self.profile)
+        OfflineEvaluation::of_every_rule(&self.policy, &self.facts, self.profile)
     }
 
     /// Returns the crawler's product token. Without a User-Agent, it is known only if the policy or the crawler's

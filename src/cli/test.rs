@@ -98,7 +98,7 @@ impl PolicyTestRun {
         let mut coverage = Coverage::new(&policy);
         let mut results = Vec::with_capacity(cases.len());
         for case in cases {
-            let evaluation = OfflineEvaluation::new(&policy, &case.facts, case.profile);
+            let evaluation = OfflineEvaluation::of_every_rule(&policy, &case.facts, case.profile);
             coverage.record(&evaluation.trail);
             let mismatches = case.mismatches(
                 &policy,

@@ -29,7 +29,19 @@ pub struct OfflineEvaluation<'p> {
 impl<'p> OfflineEvaluation<'p> {
     /// Evaluates facts.
     pub fn new(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
-        let (trail, decision) = policy.decide(&facts.facts());
+        Self::from_decision(policy, policy.decide(&facts.facts()), profile)
+    }
+
+    /// Evaluates facts by every rule, so that the trail has the outcome of each: for explanations and coverage.
+    pub fn of_every_rule(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
+        Self::from_decision(policy, policy.decide_every_rule(&facts.facts()), profile)
+    }
+
+    fn from_decision(
+        policy: &'p Policy,
+        (trail, decision): (Trail, Decision),
+        profile: Profile,
+    ) -> Self {
         let refusal = Refusal::from_decision(policy, &trail, &decision);
         Self {
             policy,

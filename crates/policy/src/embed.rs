@@ -75,7 +75,7 @@ pub fn load_files(files: &dyn FileSystem, path: &str) -> Result<ValidPolicy, Pol
 
 /// Explains the decision on a request. [`Explanation`] implements [`Display`](fmt::Display).
 pub fn explain<'a>(policy: &'a Policy, facts: &'a Facts<'a>) -> Explanation<'a> {
-    let (trail, decision) = policy.decide(facts);
+    let (trail, decision) = policy.decide_every_rule(facts);
     Explanation {
         policy,
         facts,

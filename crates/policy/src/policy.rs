@@ -18,8 +18,10 @@ pub mod decide;
 pub mod explain;
 pub mod fact;
 pub mod field;
+pub(crate) mod index;
 pub(crate) mod lint;
 pub mod list;
+pub(crate) mod literals;
 pub mod options;
 pub mod pattern;
 pub mod rule;
@@ -54,6 +56,8 @@ pub struct Policy {
     pub(crate) spaces: Spaces,
     /// Named lists.
     pub(crate) lists: Box<[PolicyList]>,
+    /// The rules by what their conditions need.
+    pub(crate) index: index::PolicyIndex,
     /// Every option with its initial value: the built-in defaults and the document's `options`.
     pub(crate) options: OptionTable,
     /// The number of rules that `on_invalid_rule: disable` disabled, without their children.

@@ -13,7 +13,8 @@ fn the_cases_of_the_shipped_policies_cover_both_branches_of_every_rule() {
         let policy = &compiled.policy;
         let mut coverage = Coverage::new(policy);
         for case in &compiled.cases {
-            coverage.record(&OfflineEvaluation::new(policy, &case.facts, case.profile).trail);
+            coverage
+                .record(&OfflineEvaluation::of_every_rule(policy, &case.facts, case.profile).trail);
         }
         for covered in coverage.rule_coverage(policy) {
             for branch in covered.missed_branches() {

@@ -85,7 +85,8 @@ pub(crate) fn run(input: &[u8]) {
     let facts = bytes.facts();
     let document = bytes.document(&facts);
     let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
-    if let Ok(compiled) = compile::load(&files, "policy.yaml") {
+    if let Ok(mut compiled) = compile::load(&files, "policy.yaml") {
+        compiled.policy = compiled.policy.with_lists_indexed_from(1);
         judge_all(&compiled, &facts);
     }
 }
@@ -95,7 +96,8 @@ fn judge_all(compiled: &CompiledPolicy, facts: &Json) {
     let Ok(full) = CaseFacts::from_json(facts.as_object().unwrap()) else {
         return;
     };
-    let (trail, decision) = policy.decide(&full.facts());
+    let (trail, decision) = policy.decide_every_rule(&full.facts());
+    index(policy, &full.facts(), &trail, &decision);
     explain(policy, &full.facts(), &trail, &decision);
     shadows(policy, &full.facts());
     for case in &compiled.cases {
@@ -108,6 +110,14 @@ fn judge_all(compiled: &CompiledPolicy, facts: &Json) {
         early(policy, &full.facts(), &decision);
         tunnel(policy, facts, &decision);
     }
+}
+
+/// The index rules out only what has no effect.
+fn index(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decision) {
+    let (indexed, by_index) = policy.decide(facts);
+    assert_eq!(by_index, *decision);
+    assert_eq!(indexed.matched_rules(), trail.matched_rules());
+    assert_eq!(policy.options_json(&indexed), policy.options_json(trail));
 }
 
 /// Every part of an explanation can be rendered, and agrees with the decision.

@@ -24,6 +24,7 @@ use crate::diagnostics::problems::{Problems, SourceTexts};
 
 use super::Policy;
 use super::cases::Case;
+use super::index;
 use super::lint;
 use super::options::prepared::PreparedOption;
 use super::options::url_rewrite::UrlRewriter;
@@ -141,6 +142,7 @@ fn compile_policy(
     if needs::uses_depth(sources) {
         checks::check_depth_starts(source, drafts, problems);
     }
+    let lists = lists.into_lists();
     let url_rewriter = UrlRewriter::new(sources, replacements::compile_replacement);
     Policy {
         active_stages: active_stages(&rules),
@@ -157,7 +159,8 @@ fn compile_policy(
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled_rules: drafts.disabled_rules,
-        lists: lists.into_lists(),
+        index: index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST),
+        lists,
         rules,
         spaces,
         options,

@@ -77,7 +77,7 @@ impl Coverage {
     pub fn from_cases<'c>(policy: &Policy, cases: impl IntoIterator<Item = &'c Case>) -> Self {
         let mut coverage = Self::new(policy);
         for case in cases {
-            let (trail, _) = policy.decide(&case.facts.facts());
+            let (trail, _) = policy.decide_every_rule(&case.facts.facts());
             coverage.record(&trail);
         }
         coverage

@@ -1,7 +1,7 @@
 //! The evaluator: from facts to a decision.
 //!
-//! It walks the rules in document order, once per stage. It is simple on purpose: any faster
-//! evaluator must give the same verdict and the same cause.
+//! It walks the rules in document order, once per stage. Of long lists it visits only the rules that
+//! the index cannot rule out, which changes neither the verdict nor its cause.
 
 mod content;
 mod document_needs;
@@ -113,7 +113,15 @@ impl Policy {
         shadow: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
-        let mut trail = Trail::new(self, facts.crawler);
+        self.decide_request_from(Trail::new(self, facts.crawler), shadow, facts)
+    }
+
+    fn decide_request_from(
+        &self,
+        mut trail: Trail,
+        shadow: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
         let decision = self.decide_all_readings(shadow, &mut trail, PolicyStage::Request, facts);
         (trail, decision)
     }
@@ -173,10 +181,21 @@ impl Policy {
 
     /// Evaluates all stages for which the facts are known. The first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        self.decide_from(Trail::new(self, facts.crawler), facts)
+    }
+
+    /// Like [`Self::decide`], without the index: evaluates every rule, also those that cannot have an
+    /// effect, so that the trail has the outcome of each.
+    pub fn decide_every_rule(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        self.decide_from(Trail::new(self, facts.crawler).with_every_rule(), facts)
+    }
+
+    fn decide_from(&self, trail: Trail, facts: &Facts<'_>) -> (Trail, Decision) {
         if let EvaluationTarget::Tunnel(_) = facts.target {
             return self.decide_tunnel(None, facts);
         }
-        let (mut trail, mut decision) = self.decide_request(&facts_at(PolicyStage::Request, facts));
+        let request_facts = facts_at(PolicyStage::Request, facts);
+        let (mut trail, mut decision) = self.decide_request_from(trail, None, &request_facts);
         let later = [
             (PolicyStage::Destination, facts.address != Fact::Unknown),
             (
@@ -417,10 +436,7 @@ impl Policy {
 
     /// Marks the tunnel undecided if an option depends on what it hides.
     fn record_option_doubts(&self, trail: &mut Trail) {
-        let all = self.rules.iter().zip(0..).map(|(_, at)| RuleIndex(at));
-        let undecided: Vec<RuleIndex> = all
-            .filter(|rule| trail.state(*rule) == RuleState::Undecided)
-            .collect();
+        let undecided: Vec<RuleIndex> = trail.rules_in_state(RuleState::Undecided).collect();
         for index in HIDDEN_IN_TUNNELS {
             let hidden = if index == schema::ROBOTS_USAGE {
                 RobotsOption::new(self, trail).uses().next().is_some()

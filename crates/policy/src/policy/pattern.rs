@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
+use memchr::memmem;
 use regex::Regex;
 
 use crate::urls::target::normalise_text;
@@ -153,7 +154,7 @@ impl CaseSensitivity {
 
     fn contains(self, text: &str, value: &str) -> bool {
         match self {
-            Self::Sensitive => text.contains(value),
+            Self::Sensitive => memmem::find(text.as_bytes(), value.as_bytes()).is_some(),
             Self::Insensitive => {
                 value.is_empty()
                     || text

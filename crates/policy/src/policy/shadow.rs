@@ -14,10 +14,11 @@ use super::Policy;
 use super::condition::Truth;
 use super::decide::{Cause, Decision, Verdict};
 use super::fact::{EvaluationTarget, Fact, Facts};
+use super::index::FoundRules;
 use super::rule::{
     EnforcementMode, FilterKind, GroupGuard, PolicyStage, Rule, RuleBody, RuleIndex,
 };
-use super::trail::{RuleState, Trail};
+use super::trail::Trail;
 
 /// The decision before the stage at which a rule makes a difference.
 const INITIAL_DECISION: Decision = Decision {
@@ -77,9 +78,8 @@ impl ShadowDecisions {
     pub fn for_request(policy: &Policy, facts: &Facts<'_>) -> Self {
         let ambiguous = has_readings(facts);
         let decisions = policy
-            .shadow_rules
-            .iter()
-            .copied()
+            .shadow_candidates(facts)
+            .into_iter()
             .filter(|root| ambiguous || policy.may_apply(*root, PolicyStage::Request, facts))
             .map(|root| {
                 let (trail, decision) = policy.decide_request_with_shadow(Some(root), facts);
@@ -120,7 +120,7 @@ impl ShadowDecisions {
         before: &Trail,
     ) {
         let ambiguous = has_readings(facts);
-        for root in policy.shadow_rules.iter().copied() {
+        for root in self.roots(policy, facts) {
             let may_apply = || ambiguous || policy.may_apply(root, stage, facts);
             let Some(mut shadow) = self.take(root, before, may_apply) else {
                 continue;
@@ -144,7 +144,7 @@ impl ShadowDecisions {
     ) {
         let stage = PolicyStage::Destination;
         let ambiguous = has_readings(facts);
-        for root in policy.shadow_rules.iter().copied() {
+        for root in self.roots(policy, facts) {
             let holds = || {
                 ambiguous
                     || addresses.iter().any(|address| {
@@ -172,6 +172,15 @@ impl ShadowDecisions {
                 self.store(policy, shadow);
             }
         }
+    }
+
+    /// Returns the shadow rules that may make a difference, or have made one, in document order.
+    fn roots(&self, policy: &Policy, facts: &Facts<'_>) -> FoundRules {
+        let mut roots = policy.shadow_candidates(facts);
+        roots.extend(self.0.iter().map(|shadow| shadow.root));
+        roots.sort_unstable();
+        roots.dedup();
+        roots
     }
 
     /// Takes the state of a rule, or the live state if the rule begins to make a difference now.
@@ -238,7 +247,7 @@ impl ShadowDecision {
     /// live one.
     fn has_effect(&self, policy: &Policy) -> bool {
         let end = policy.rule(self.root).map_or(self.root, |rule| rule.end);
-        (self.root.0..end.0).any(|at| self.trail.state(RuleIndex(at)) != RuleState::Pending)
+        self.trail.has_state_within(self.root, end)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The state of the rules for one request, shared by the stages.
 //!
 //! A guard is evaluated once, and its result is used for nested rules at later stages. For an
-//! option only the rule that last assigned it is stored. Both are flat arrays of small numbers,
-//! stored inline for policies of usual size.
+//! option only the rule that last assigned it is stored. Both are small numbers, stored inline for
+//! the few rules that a request usually reaches.
 
 use smallvec::SmallVec;
 
@@ -19,8 +19,8 @@ use super::traps::Trap;
 /// The state of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleState {
-    /// The rule has not been reached: its stage has not been evaluated, or a group around it did
-    /// not apply.
+    /// The rule has not been reached: its stage has not been evaluated, a group around it did not
+    /// apply, or the index ruled it out.
     #[default]
     Pending,
     /// The group applied, or the filter matched.
@@ -36,7 +36,10 @@ pub enum RuleState {
 /// The state of one request under one policy.
 #[derive(Clone, Debug)]
 pub struct Trail {
-    states: SmallVec<[RuleState; 64]>,
+    states: RuleStates,
+    /// `true` if every rule is evaluated, also those that the index rules out, so that each has a
+    /// state.
+    pub(crate) every_rule: bool,
     /// For each option that rules assign: 0, or 1 + the index of the rule that assigned it last.
     set_by: SmallVec<[u32; 16]>,
     matched: SmallVec<[RuleIndex; 8]>,
@@ -73,10 +76,20 @@ impl Trail {
         Self::for_space(policy, policy.spaces.for_crawler(crawler))
     }
 
+    /// Records the state of every rule, also of those that the index rules out: for explanations and
+    /// coverage.
+    pub(crate) fn with_every_rule(self) -> Self {
+        Self {
+            every_rule: true,
+            ..self
+        }
+    }
+
     /// Creates the state before the first rule, for a space.
     pub(crate) fn for_space(policy: &Policy, space: Option<SpaceIndex>) -> Self {
         let mut trail = Self {
-            states: SmallVec::from_elem(RuleState::Pending, policy.rules.len()),
+            states: RuleStates::default(),
+            every_rule: false,
             set_by: SmallVec::from_elem(0, policy.options.assigned_count()),
             matched: SmallVec::new(),
             space,
@@ -97,10 +110,29 @@ impl Trail {
 
     /// The state of a rule.
     pub fn state(&self, rule: RuleIndex) -> RuleState {
-        self.states
-            .get(rule.0 as usize)
-            .copied()
-            .unwrap_or_default()
+        self.states.get(rule)
+    }
+
+    /// Forgets the outcomes of rules that no later stage needs: for a decision that is kept.
+    #[must_use]
+    pub fn without_outcomes(mut self) -> Self {
+        self.states = RuleStates::default();
+        self
+    }
+
+    /// The number of rules that are not pending.
+    pub fn evaluated_rules(&self) -> usize {
+        self.states.0.len()
+    }
+
+    /// The rules with this state, in document order.
+    pub(crate) fn rules_in_state(&self, state: RuleState) -> impl Iterator<Item = RuleIndex> {
+        self.states.iter_in(state)
+    }
+
+    /// Returns `true` if a rule in this range is not pending.
+    pub(crate) fn has_state_within(&self, from: RuleIndex, to: RuleIndex) -> bool {
+        self.states.has_any_within(from, to)
     }
 
     /// The rules that matched, in order.
@@ -253,9 +285,7 @@ impl Trail {
     }
 
     pub(crate) fn set_state(&mut self, rule: RuleIndex, state: RuleState) {
-        if let Some(slot) = self.states.get_mut(rule.0 as usize) {
-            *slot = state;
-        }
+        self.states.set(rule, state);
         if state == RuleState::Matched {
             self.matched.push(rule);
         }
@@ -263,11 +293,10 @@ impl Trail {
 
     /// Copies the states of a range of rules from another trail.
     pub(crate) fn copy_states(&mut self, other: &Self, range: RuleRange) {
-        let range = range.from as usize..range.to as usize;
-        if let (Some(states), Some(other)) =
-            (self.states.get_mut(range.clone()), other.states.get(range))
-        {
-            states.copy_from_slice(other);
+        for (rule, state) in other.states.iter() {
+            if range.contains(rule) {
+                self.states.set(rule, state);
+            }
         }
     }
 
@@ -295,6 +324,75 @@ impl Trail {
     pub(crate) fn record_doubt(&mut self, rule: RuleIndex) {
         self.first_doubt.get_or_insert(rule);
     }
+}
+
+/// The states of the rules that are not pending, sorted by rule.
+///
+/// An entry is a rule's index and, in the lowest bits, its state: the future of a request holds a
+/// trail, so its size matters.
+#[derive(Clone, Debug, Default)]
+struct RuleStates(SmallVec<[u32; 16]>);
+
+const STATE_BITS: u32 = 3;
+
+impl RuleStates {
+    fn get(&self, rule: RuleIndex) -> RuleState {
+        match self.find(rule) {
+            Ok(at) => self.0.get(at).map_or(RuleState::Pending, |e| unpack(*e).1),
+            Err(_) => RuleState::Pending,
+        }
+    }
+
+    fn set(&mut self, rule: RuleIndex, state: RuleState) {
+        let entry = rule.0 << STATE_BITS | state as u32;
+        match self.find(rule) {
+            Ok(at) => {
+                if let Some(slot) = self.0.get_mut(at) {
+                    *slot = entry;
+                }
+            }
+            Err(at) => self.0.insert(at, entry),
+        }
+    }
+
+    fn has_any_within(&self, from: RuleIndex, to: RuleIndex) -> bool {
+        let (Ok(at) | Err(at)) = self.find(from);
+        self.0.get(at).is_some_and(|entry| unpack(*entry).0 < to)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (RuleIndex, RuleState)> {
+        self.0.iter().copied().map(unpack)
+    }
+
+    fn iter_in(&self, state: RuleState) -> impl Iterator<Item = RuleIndex> {
+        self.iter()
+            .filter(move |(_, other)| *other == state)
+            .map(|(rule, _)| rule)
+    }
+
+    /// Returns the place of a rule, or the place where it is to be inserted.
+    fn find(&self, rule: RuleIndex) -> Result<usize, usize> {
+        match self.0.last() {
+            // Rules are mostly reached in document order.
+            Some(last) if *last >> STATE_BITS >= rule.0 => {
+                self.0.binary_search_by_key(&rule.0, |e| e >> STATE_BITS)
+            }
+            Some(_) | None => Err(self.0.len()),
+        }
+    }
+}
+
+fn unpack(entry: u32) -> (RuleIndex, RuleState) {
+    let states = [
+        RuleState::Pending,
+        RuleState::Matched,
+        RuleState::NoMatch,
+        RuleState::Skipped,
+        RuleState::Undecided,
+    ];
+    let state = entry & ((1 << STATE_BITS) - 1);
+    let found = states.into_iter().find(|other| *other as u32 == state);
+    (RuleIndex(entry >> STATE_BITS), found.unwrap_or_default())
 }
 
 /// The bit of a disposition in [`Trail::possible_dispositions`].

@@ -131,6 +131,14 @@ impl Generator {
         }
     }
 
+    /// Creates a generator of policies on requests alone.
+    pub(crate) fn requests(seed: u64) -> Self {
+        Self {
+            last: 0,
+            ..Self::new(seed)
+        }
+    }
+
     /// Creates a generator of policies that also have spaces and rules on documents.
     pub(crate) fn whole(seed: u64) -> Self {
         Self {
@@ -277,7 +285,7 @@ impl Generator {
     /// Generates a condition on facts of the request and on later facts, which the facts of the
     /// request may decide.
     fn mixed(&mut self) -> GeneratedCondition {
-        let later = self.rng.usize(1..=self.last);
+        let later = self.rng.usize(self.last.min(1)..=self.last);
         let parts = vec![
             GeneratedCondition::Test(self.test_at(0)),
             GeneratedCondition::Test(self.test_at(later)),

@@ -4,6 +4,7 @@
 use crate::policy::Policy;
 use crate::policy::condition::Truth;
 use crate::policy::fact::{Fact, Facts, ResponseFacts};
+use crate::policy::index::Candidates;
 use crate::policy::options::checks::{self, CheckAction};
 use crate::policy::options::schema;
 use crate::policy::rule::{EnforcementMode, PolicyStage, Rule, RuleBody, RuleIndex};
@@ -76,25 +77,35 @@ impl Policy {
         [Some(self.spaces.document_rules), space_rules]
             .into_iter()
             .flatten()
-            .any(|range| self.range_needs_document(range, trail, facts))
+            .any(|RuleRange { from, to }| {
+                let mut candidates =
+                    Candidates::new(self, PolicyStage::Document, facts, trail.every_rule);
+                let list = (RuleIndex(from), RuleIndex(to));
+                self.list_needs_document(&mut candidates, list, trail, facts)
+            })
     }
 
-    fn range_needs_document(
+    fn list_needs_document(
         &self,
-        RuleRange { from, to }: RuleRange,
+        candidates: &mut Candidates<'_>,
+        (from, to): (RuleIndex, RuleIndex),
         trail: &Trail,
         facts: &Facts<'_>,
     ) -> bool {
-        let mut at = from;
-        while at < to {
-            let Some(rule) = self.rules.get(at as usize) else {
-                return false;
+        let list = candidates.list(from, to);
+        let mut next = from;
+        while let Some((at, rule)) = candidates.next(list, next) {
+            next = rule.end;
+            let needs = match self.document_interest(at, rule, trail, facts) {
+                DocumentInterest::Yes => true,
+                DocumentInterest::No => false,
+                DocumentInterest::InChildren => {
+                    let children = (RuleIndex(at.0 + 1), rule.end);
+                    self.list_needs_document(candidates, children, trail, facts)
+                }
             };
-            let index = RuleIndex(at);
-            match self.document_interest(index, rule, trail, facts) {
-                DocumentInterest::Yes => return true,
-                DocumentInterest::No => at = rule.end.0.max(at + 1),
-                DocumentInterest::InChildren => at += 1,
+            if needs {
+                return true;
             }
         }
         false

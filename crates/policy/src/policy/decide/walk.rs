@@ -6,6 +6,7 @@ use crate::policy::Policy;
 use crate::policy::condition::{Condition, Truth};
 use crate::policy::fact::{EvaluationTarget, Fact, Facts};
 use crate::policy::field::Field;
+use crate::policy::index::Candidates;
 use crate::policy::options::{OptionValue, schema};
 use crate::policy::rule::{
     ChildOrder, EnforcementMode, FilterKind, FilterRule, GroupGuard, GroupRule, HeaderFields,
@@ -52,6 +53,8 @@ pub(super) struct Walk<'a> {
     selection: RuleSelection,
     /// A shadow rule that this walk enforces.
     shadow: Option<ShadowRule<'a>>,
+    /// The rules to visit.
+    candidates: Candidates<'a>,
 }
 
 /// A shadow rule with its children.
@@ -79,6 +82,7 @@ impl<'a> Walk<'a> {
         trail: &'a mut Trail,
     ) -> Self {
         Self {
+            candidates: Candidates::new(policy, stage, facts, trail.every_rule),
             policy,
             facts,
             stage,
@@ -126,7 +130,10 @@ impl<'a> Walk<'a> {
     /// Walks the rules in a range; the children of a rule are walked with it.
     fn walk_list(&mut self, from: RuleIndex, to: RuleIndex, mut liveness: Liveness) -> Flow {
         let mut flow = Flow::Continue;
-        for (at, rule) in siblings(self.policy, from, to) {
+        let list = self.candidates.list(from, to);
+        let mut next = from;
+        while let Some((at, rule)) = self.candidates.next(list, next) {
+            next = rule.end;
             if !self.takes_part(at, rule) || !self.may_act(at, rule) {
                 continue;
             }
@@ -280,7 +287,10 @@ impl<'a> Walk<'a> {
     /// Walks a `match: first` list: after a match the others are skipped.
     fn walk_first_match(&mut self, from: RuleIndex, to: RuleIndex, mut liveness: Liveness) -> Flow {
         let mut flow = Flow::Continue;
-        for (at, rule) in siblings(self.policy, from, to) {
+        let list = self.candidates.list(from, to);
+        let mut next = from;
+        while let Some((at, rule)) = self.candidates.next(list, next) {
+            next = rule.end;
             if !self.takes_part(at, rule) {
                 continue;
             }
@@ -498,19 +508,4 @@ impl<'a> Walk<'a> {
             (Fact::Unknown, _) => Truth::Unknown,
         }
     }
-}
-
-/// Returns the rules in a range without their children.
-fn siblings(
-    policy: &Policy,
-    from: RuleIndex,
-    to: RuleIndex,
-) -> impl Iterator<Item = (RuleIndex, &Rule)> {
-    let mut at = from;
-    std::iter::from_fn(move || {
-        let rule = policy.rules.get(at.0 as usize).filter(|_| at < to)?;
-        let here = at;
-        at = rule.end;
-        Some((here, rule))
-    })
 }

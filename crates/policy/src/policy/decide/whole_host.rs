@@ -45,14 +45,9 @@ impl Policy {
                 },
             )
             .intent;
-        let rules = self
-            .rules
-            .iter()
-            .zip(0..)
-            .map(|(rule, at)| (rule, RuleIndex(at)));
-        rules
-            .filter(|(_, at)| trail.state(*at) == RuleState::Undecided)
-            .filter_map(move |(rule, at)| match &rule.body {
+        trail
+            .rules_in_state(RuleState::Undecided)
+            .filter_map(move |at| match &self.rule(at)?.body {
                 RuleBody::Filter(filter) if at < filters_end => {
                     Some(filter.reject_intent.unwrap_or(by_options))
                 }

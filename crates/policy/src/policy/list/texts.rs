@@ -116,6 +116,11 @@ impl TextSet {
         self.find(text).is_ok()
     }
 
+    /// Returns the index of a text in [`Self::texts`]; of duplicates the first.
+    pub fn position(&self, text: &str) -> Option<usize> {
+        self.find(text).ok()
+    }
+
     /// The texts, including duplicates.
     pub fn texts(&self) -> &PackedTexts {
         &self.texts
@@ -130,8 +135,8 @@ impl TextSet {
         }
     }
 
-    /// Looks a text up. Returns the free slot at which the search ended if the text is missing.
-    fn find(&self, text: &str) -> Result<(), usize> {
+    /// Returns the index of a text, or the free slot at which the search ended if it is missing.
+    fn find(&self, text: &str) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
         let hash = self.hasher.hash_one(text.as_bytes());
         // The lower half of a hash suffices for the maximum number of slots.
@@ -139,7 +144,9 @@ impl TextSet {
         loop {
             match self.slots.get(slot) {
                 None | Some(0) => return Err(slot),
-                Some(number) if self.texts.get(*number as usize - 1) == Some(text) => return Ok(()),
+                Some(number) if self.texts.get(*number as usize - 1) == Some(text) => {
+                    return Ok(*number as usize - 1);
+                }
                 Some(_) => slot = (slot + 1) & mask,
             }
         }

@@ -39,7 +39,7 @@ pub(super) fn compiled(document: &Json) -> Result<Policy, PolicyError> {
 pub(super) fn evaluate(policy: &Policy, facts: &Json) -> Outcome {
     let facts =
         CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
-    let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
+    let (trail, decision) = facts.with_facts(|facts| policy.decide_every_rule(facts));
     Outcome::new(policy, &trail, &decision)
 }
 

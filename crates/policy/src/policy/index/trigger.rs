@@ -1,0 +1,274 @@
+//! Triggers: what a request must have so that a rule may have an effect on it.
+
+use std::cmp::Reverse;
+
+use crate::policy::condition::{Atom, AtomTest, Condition};
+use crate::policy::field::Field;
+use crate::policy::list::{ListItems, ListKind, PolicyList};
+use crate::policy::literals::{self, RequiredLiterals};
+use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+
+/// A fact that the index can look up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum IndexKey {
+    /// The URL's host is this one or a subdomain of it.
+    Host(Box<str>),
+    /// The URL in lower case contains this text.
+    Literal(Box<str>),
+    /// The crawler has this name.
+    Crawler(Box<str>),
+}
+
+/// A condition has a certain value only if one of these keys fits. Without keys it never has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trigger(pub(super) Vec<IndexKey>);
+
+/// The value of a condition that a trigger is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TriggerOutcome {
+    True,
+    False,
+}
+
+impl TriggerOutcome {
+    fn negate(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+        }
+    }
+}
+
+/// The largest number of keys in a trigger. A test with more values looks them up itself.
+const MAX_KEYS: usize = 64;
+
+/// Returns triggers, each of which suffices: whenever the condition has the outcome, or may have it
+/// because facts are unknown, one key of each trigger fits. Without any, the condition may have the
+/// outcome for every request.
+pub(super) fn triggers(
+    condition: &Condition,
+    outcome: TriggerOutcome,
+    lists: &[PolicyList],
+) -> Vec<Trigger> {
+    match (condition, outcome) {
+        (Condition::Always, TriggerOutcome::True) => Vec::new(),
+        (Condition::Always, TriggerOutcome::False) => vec![Trigger::default()],
+        (Condition::Not(part), _) => triggers(part, outcome.negate(), lists),
+        // Each part must have the outcome, so the triggers of any part will do.
+        (Condition::All(parts), TriggerOutcome::True)
+        | (Condition::Any(parts), TriggerOutcome::False) => parts
+            .iter()
+            .flat_map(|part| triggers(part, outcome, lists))
+            .collect(),
+        // One part suffices, so a trigger needs the keys of all.
+        (Condition::Any(parts), TriggerOutcome::True)
+        | (Condition::All(parts), TriggerOutcome::False) => {
+            let of_parts = parts
+                .iter()
+                .map(|part| best(triggers(part, outcome, lists)));
+            union(of_parts).into_iter().collect()
+        }
+        (Condition::Atom(atom), TriggerOutcome::True) => {
+            atom_trigger(atom, lists).into_iter().collect()
+        }
+        (Condition::Atom(_), TriggerOutcome::False) => Vec::new(),
+    }
+}
+
+/// Joins triggers of which one must fit; `None` if one is missing or there are too many keys.
+fn union(parts: impl Iterator<Item = Option<Trigger>>) -> Option<Trigger> {
+    let mut all = Trigger::default();
+    for part in parts {
+        all.0.append(&mut part?.0);
+        if all.0.len() > MAX_KEYS {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// Returns the trigger that probably fits the fewest requests.
+fn best(triggers: Vec<Trigger>) -> Option<Trigger> {
+    triggers
+        .into_iter()
+        .max_by_key(|trigger| (trigger.strength(), Reverse(trigger.0.len())))
+}
+
+impl Trigger {
+    /// A measure of how few requests it fits: that of its weakest key.
+    pub(super) fn strength(&self) -> usize {
+        self.0
+            .iter()
+            .map(IndexKey::strength)
+            .min()
+            .unwrap_or(usize::MAX)
+    }
+}
+
+impl IndexKey {
+    /// A measure of how few requests it fits.
+    fn strength(&self) -> usize {
+        match self {
+            // A name such as `com` is as frequent as a short text.
+            Self::Host(name) | Self::Crawler(name) => 2 * name.len(),
+            Self::Literal(text) => text.len(),
+        }
+    }
+}
+
+/// Returns the trigger for the case that a test of a field holds.
+fn atom_trigger(atom: &Atom, lists: &[PolicyList]) -> Option<Trigger> {
+    let keys: Option<Vec<IndexKey>> = match &atom.test {
+        AtomTest::Text(test) if test.form == TextForm::Canonical => text_keys(&atom.field, test),
+        AtomTest::InList(list) => list_keys(&atom.field, lists.get(*list)?),
+        AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) => None,
+    };
+    keys.filter(|keys| keys.len() <= MAX_KEYS).map(Trigger)
+}
+
+fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
+    if *field == Field::Crawler {
+        return match (&test.kind, test.case) {
+            (TextKind::Exact(values), CaseSensitivity::Sensitive) => {
+                keys(values, |name| Some(IndexKey::Crawler(name.into())))
+            }
+            _ => None,
+        };
+    }
+    // Every other field that is indexed is a part of the URL's text.
+    if !field.is_url_part() || matches!(field, Field::Param(_)) {
+        return None;
+    }
+    match &test.kind {
+        TextKind::Exact(values) if *field == Field::Host => keys(values, host),
+        TextKind::Domain(values) => keys(values, host),
+        TextKind::Surt(values) => keys(values, |surt| surt_host(surt).and_then(|h| host(&h))),
+        TextKind::Exact(values) | TextKind::Prefix(values) if *field == Field::Url => {
+            keys(values, url_key)
+        }
+        TextKind::Exact(_)
+        | TextKind::Prefix(_)
+        | TextKind::Suffix(_)
+        | TextKind::Contains(_)
+        | TextKind::Under(_)
+        | TextKind::Ext(_)
+        | TextKind::Regex(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => {
+            let literals = RequiredLiterals::of_test(test)?;
+            Some(
+                literals
+                    .iter()
+                    .map(|text| IndexKey::Literal(text.into()))
+                    .collect(),
+            )
+        }
+    }
+}
+
+fn list_keys(field: &Field, list: &PolicyList) -> Option<Vec<IndexKey>> {
+    let to_key: fn(&str) -> Option<IndexKey> = match (list.kind, field) {
+        (ListKind::Domains | ListKind::Hosts, Field::Host) => host,
+        (ListKind::Urls | ListKind::UrlPrefixes, Field::Url) => url_key,
+        (ListKind::Surts, Field::Url) => |surt| surt_host(surt).and_then(|h| host(&h)),
+        _ => return None,
+    };
+    let texts = match &list.items {
+        ListItems::Set(items) => items.texts(),
+        ListItems::Prefixes(items) => items.texts(),
+        ListItems::Networks(_) => return None,
+    };
+    if texts.len() > MAX_KEYS {
+        return None;
+    }
+    texts.iter().map(to_key).collect()
+}
+
+fn keys(values: &[Box<str>], key: impl Fn(&str) -> Option<IndexKey>) -> Option<Vec<IndexKey>> {
+    if values.len() > MAX_KEYS {
+        return None;
+    }
+    values.iter().map(|value| key(value)).collect()
+}
+
+fn host(name: &str) -> Option<IndexKey> {
+    (!name.is_empty()).then(|| IndexKey::Host(name.to_ascii_lowercase().into()))
+}
+
+fn literal(text: &str) -> Option<IndexKey> {
+    (text.len() >= literals::MIN_LENGTH)
+        .then(|| IndexKey::Literal(text.to_ascii_lowercase().into()))
+}
+
+/// Returns a key for URLs that begin with a text.
+fn url_key(prefix: &str) -> Option<IndexKey> {
+    let (_, rest) = prefix.split_once("://")?;
+    let whole_authority = rest.split_once('/');
+    match whole_authority {
+        // A path is rarer than its host.
+        Some((_, path)) if !path.is_empty() => literal(prefix),
+        Some((authority, _)) => host(authority_host(authority)),
+        None => literal(prefix),
+    }
+}
+
+fn authority_host(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, _)) if !authority.ends_with(']') => host,
+        Some(_) | None => authority,
+    }
+}
+
+/// Returns the host or domain of a SURT prefix: `com,example,www,)/` is `www.example.com`,
+/// `com,exam` is `com`.
+fn surt_host(surt: &str) -> Option<String> {
+    let (form, complete) = match surt.split_once(')') {
+        Some((form, _)) => (form, true),
+        None => (surt, false),
+    };
+    let Some((labels, _)) = form.rsplit_once(',') else {
+        // An address has no commas.
+        return complete.then(|| authority_host(form).to_owned());
+    };
+    Some(labels.rsplit(',').collect::<Vec<_>>().join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surts_name_a_host_or_a_domain() {
+        for (surt, expected) in [
+            ("com,example,www,)/a", Some("www.example.com")),
+            ("com,example,", Some("example.com")),
+            ("com,example,:8080)/", Some("example.com")),
+            ("com,exam", Some("com")),
+            ("com", None),
+            ("192.0.2.7)/", Some("192.0.2.7")),
+            ("192.0.2.7:81)/", Some("192.0.2.7")),
+            ("[::1]:81)/", Some("[::1]")),
+            ("[::1])/", Some("[::1]")),
+        ] {
+            assert_eq!(surt_host(surt).as_deref(), expected, "{surt}");
+        }
+    }
+
+    #[test]
+    fn prefixes_of_urls_name_a_host_or_a_text() {
+        let host = |name: &str| Some(IndexKey::Host(name.into()));
+        let literal = |text: &str| Some(IndexKey::Literal(text.into()));
+        for (prefix, expected) in [
+            ("http://a.test/", host("a.test")),
+            ("http://a.test:81/", host("a.test")),
+            ("http://[::1]:81/", host("[::1]")),
+            ("http://a.test/X", literal("http://a.test/x")),
+            ("http://a.te", literal("http://a.te")),
+            ("h", None),
+        ] {
+            assert_eq!(url_key(prefix), expected, "{prefix}");
+        }
+    }
+}

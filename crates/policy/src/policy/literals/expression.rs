@@ -1,0 +1,320 @@
+//! Required literals of a regular expression.
+
+use std::collections::BTreeSet;
+
+use regex_syntax::hir::{Class, Hir, HirKind, Literal, Repetition};
+
+use super::MIN_LENGTH;
+
+/// The maximum number of alternative literals.
+const MAX_COUNT: usize = 64;
+/// The length at which a text ends, in bytes. Longer texts take memory and distinguish no better.
+const MAX_LENGTH: usize = 64;
+/// The maximum number of characters in a class that counts as alternative texts.
+const MAX_CLASS: usize = 10;
+/// The number of repetitions that are analysed.
+const MAX_REPETITIONS: u32 = 8;
+/// The length beyond which a longer literal is not better.
+const ENOUGH_LENGTH: usize = 10;
+/// Texts that occur in many URLs.
+const COMMON: [&str; 6] = [
+    "https://www.",
+    "http://www.",
+    ".com/index.html",
+    ".com/index.php",
+    ".org/index.html",
+    ".net/index.html",
+];
+
+/// Alternative texts, in ASCII lower case.
+type Texts = BTreeSet<String>;
+
+/// Returns the best literals of an expression: long, few, and rare in URLs.
+pub(super) fn best_literals(hir: &Hir) -> Option<Texts> {
+    Analysis::of(hir).into_best()
+}
+
+/// The ASCII texts that an expression matches, as far as a few literals describe them.
+struct Analysis {
+    /// `true` if the expression matches the texts of `prefix` and no others. Then `suffix` is the
+    /// same.
+    is_exact: bool,
+    /// Each match begins with one of these.
+    prefix: Texts,
+    /// Each match ends with one of these.
+    suffix: Texts,
+    /// The best literals found so far: each match contains one of these.
+    best: Option<Texts>,
+}
+
+impl Analysis {
+    fn of(hir: &Hir) -> Self {
+        match hir.kind() {
+            HirKind::Empty | HirKind::Look(_) => Self::empty(),
+            HirKind::Literal(Literal(bytes)) => Self::of_literal(bytes),
+            HirKind::Class(class) => Self::of_class(class),
+            HirKind::Repetition(repetition) => Self::of_repetition(repetition),
+            HirKind::Capture(capture) => Self::of(&capture.sub),
+            HirKind::Concat(parts) => parts
+                .iter()
+                .map(Self::of)
+                .fold(Self::empty(), Self::followed_by),
+            HirKind::Alternation(parts) => parts
+                .iter()
+                .map(Self::of)
+                .fold(Self::exact(Texts::new()), Self::or),
+        }
+    }
+
+    /// The analysis of an expression that matches these texts only.
+    fn exact(texts: Texts) -> Self {
+        let is_short = texts.iter().all(|text| text.len() <= MAX_LENGTH);
+        if texts.len() <= MAX_COUNT && is_short {
+            return Self {
+                is_exact: true,
+                prefix: texts.clone(),
+                suffix: texts,
+                best: None,
+            };
+        }
+        if texts.len() > MAX_COUNT {
+            return Self::unlimited();
+        }
+        let beginning = |text: &String| text.get(..MAX_LENGTH).unwrap_or(text).to_owned();
+        let end = |text: &String| {
+            let from = text.len().saturating_sub(MAX_LENGTH);
+            text.get(from..).unwrap_or(text).to_owned()
+        };
+        let prefix: Texts = texts.iter().map(beginning).collect();
+        Self {
+            is_exact: false,
+            best: usable(&prefix),
+            prefix,
+            suffix: texts.iter().map(end).collect(),
+        }
+    }
+
+    /// The analysis of an expression that matches only the empty text.
+    fn empty() -> Self {
+        Self::exact([String::new()].into())
+    }
+
+    /// The analysis of an expression that may match any text.
+    fn unlimited() -> Self {
+        Self {
+            is_exact: false,
+            ..Self::empty()
+        }
+    }
+
+    fn of_literal(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if text.is_ascii() => Self::exact([text.to_ascii_lowercase()].into()),
+            // No ASCII text contains the literal.
+            Ok(_) | Err(_) => Self::exact(Texts::new()),
+        }
+    }
+
+    fn of_class(class: &Class) -> Self {
+        let ranges: Vec<(u32, u32)> = match class {
+            Class::Unicode(class) => class
+                .iter()
+                .map(|range| (range.start().into(), range.end().into()))
+                .collect(),
+            Class::Bytes(class) => class
+                .iter()
+                .map(|range| (range.start().into(), range.end().into()))
+                .collect(),
+        };
+        let texts: Texts = ranges
+            .into_iter()
+            .flat_map(|(from, to)| from..=to.min(0x7f))
+            .filter_map(char::from_u32)
+            .map(|c| c.to_ascii_lowercase().to_string())
+            .collect();
+        if texts.len() <= MAX_CLASS {
+            Self::exact(texts)
+        } else {
+            Self::unlimited()
+        }
+    }
+
+    fn of_repetition(repetition: &Repetition) -> Self {
+        let is_unlimited = repetition.max.is_none_or(|max| max > MAX_REPETITIONS);
+        if repetition.min == 0 && is_unlimited {
+            return Self::unlimited();
+        }
+        let part = Self::of(&repetition.sub);
+        if repetition.min == 0 {
+            return if repetition.max == Some(1) && part.is_exact {
+                Self::empty().or(part)
+            } else if repetition.max == Some(0) {
+                Self::empty()
+            } else {
+                Self::unlimited()
+            };
+        }
+        let count = repetition.min.min(MAX_REPETITIONS);
+        let mut all = Self::empty();
+        for _ in 0..count {
+            all = all.followed_by(Self::of(&repetition.sub));
+        }
+        if repetition.max == Some(count) {
+            return all;
+        }
+        // A longer match also begins and ends like `all`, but is not one of its texts.
+        if all.is_exact {
+            all.best = better(all.best, usable(&all.prefix));
+        }
+        Self {
+            is_exact: false,
+            ..all
+        }
+    }
+
+    fn followed_by(self, next: Self) -> Self {
+        let both = (self.is_exact && next.is_exact)
+            .then(|| joined(&self.prefix, &next.prefix))
+            .flatten();
+        if let Some(texts) = both {
+            return Self::exact(texts);
+        }
+        let across = joined(&self.suffix, &next.prefix);
+        let best = [
+            next.best,
+            usable(&self.suffix),
+            usable(&next.prefix),
+            across.as_ref().and_then(usable),
+        ]
+        .into_iter()
+        .fold(self.best, better);
+        let prefix = self
+            .is_exact
+            .then(|| joined(&self.prefix, &next.prefix))
+            .flatten();
+        let suffix = next
+            .is_exact
+            .then(|| joined(&self.suffix, &next.suffix))
+            .flatten();
+        Self {
+            is_exact: false,
+            prefix: prefix.unwrap_or(self.prefix),
+            suffix: suffix.unwrap_or(next.suffix),
+            best,
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        if self.is_exact && other.is_exact {
+            return Self::exact(&self.prefix | &other.prefix);
+        }
+        let limited = |texts: Texts| {
+            if texts.len() <= MAX_COUNT {
+                texts
+            } else {
+                [String::new()].into()
+            }
+        };
+        Self {
+            is_exact: false,
+            prefix: limited(&self.prefix | &other.prefix),
+            suffix: limited(&self.suffix | &other.suffix),
+            best: self
+                .into_best()
+                .zip(other.into_best())
+                .map(|(a, b)| &a | &b)
+                .filter(|all| all.len() <= MAX_COUNT),
+        }
+    }
+
+    fn into_best(self) -> Option<Texts> {
+        let ends = better(usable(&self.prefix), usable(&self.suffix));
+        better(self.best, ends)
+    }
+}
+
+/// Returns each text of the one followed by each text of the other, if these are not too many.
+fn joined(before: &Texts, after: &Texts) -> Option<Texts> {
+    if before.len() * after.len() > MAX_COUNT {
+        return None;
+    }
+    let all: Texts = before
+        .iter()
+        .flat_map(|head| after.iter().map(move |tail| format!("{head}{tail}")))
+        .collect();
+    all.iter()
+        .all(|text| text.len() <= MAX_LENGTH)
+        .then_some(all)
+}
+
+/// Returns these literals, or a part that all of them have in common if that is better. Returns
+/// `None` if one is too short.
+fn usable(texts: &Texts) -> Option<Texts> {
+    if texts.len() < 2 {
+        return Some(texts.clone()).filter(|texts| is_usable(texts));
+    }
+    let common = [common_beginning(texts), common_end(texts)];
+    let common = common.map(|text| Some(Texts::from([text])).filter(is_usable));
+    let all = Some(texts.clone()).filter(is_usable);
+    common.into_iter().fold(all, better)
+}
+
+fn is_usable(texts: &Texts) -> bool {
+    texts.iter().all(|text| text.len() >= MIN_LENGTH)
+}
+
+fn common_beginning(texts: &Texts) -> String {
+    let mut all = texts.iter().map(String::as_str);
+    let first = all.next().unwrap_or("");
+    let common = all.fold(first, |common, text| {
+        let same = common
+            .bytes()
+            .zip(text.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
+        common.get(..same).unwrap_or("")
+    });
+    common.to_owned()
+}
+
+fn common_end(texts: &Texts) -> String {
+    let reversed: Texts = texts
+        .iter()
+        .map(|text| text.chars().rev().collect())
+        .collect();
+    common_beginning(&reversed).chars().rev().collect()
+}
+
+/// Returns the literals that distinguish texts better.
+fn better(one: Option<Texts>, other: Option<Texts>) -> Option<Texts> {
+    match (one, other) {
+        (Some(one), Some(other)) if rank(&other) > rank(&one) => Some(other),
+        (Some(one), _) => Some(one),
+        (None, other) => other,
+    }
+}
+
+/// Estimates the rareness of literals, in bits: three for each character of the shortest, less those
+/// that tell the literals apart.
+fn rank(texts: &Texts) -> i64 {
+    let shortest = texts.iter().map(|text| useful_length(text)).min();
+    let count = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+    let Some((shortest, bits)) = shortest.zip(count.checked_ilog2()) else {
+        // No text at all passes.
+        return i64::MAX;
+    };
+    3 * shortest.min(ENOUGH_LENGTH) as i64 - 2 * i64::from(bits)
+}
+
+/// The length of a literal without the parts that many URLs have.
+fn useful_length(text: &str) -> usize {
+    if COMMON.iter().any(|common| common.contains(text)) {
+        return 1;
+    }
+    let without = ["https://", "http://", "://", "www."]
+        .into_iter()
+        .fold(text, |text, common| {
+            text.strip_prefix(common).unwrap_or(text)
+        });
+    without.len()
+}
