@@ -31,4 +31,5 @@ pub mod stage;
 pub mod stop_registry;
 pub mod sweep;
 pub mod tunnel;
+mod tunnel_decisions;
 pub mod tunnel_tls;

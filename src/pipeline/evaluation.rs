@@ -90,7 +90,7 @@ pub(crate) struct StageDecision {
 impl<F: EvaluationFacts> Evaluation<F> {
     /// Evaluates the policy and its shadows on the facts.
     pub(crate) fn new(facts: F, snapshot: Arc<PolicySnapshot>) -> Self {
-        let (trail, decision) = facts.decide(&snapshot.policy);
+        let (trail, decision) = facts.decide(&snapshot);
         let shadow = facts.decide_shadow(&snapshot);
         Self {
             facts,
@@ -265,7 +265,7 @@ impl Evaluation {
 
     /// Evaluates the rules of the request stage again, with the facts known by now.
     pub(crate) fn evaluate_again(&mut self) {
-        let (trail, decision) = self.facts.decide(&self.snapshot.policy);
+        let (trail, decision) = self.facts.decide(&self.snapshot);
         self.set_decision(StageDecision { trail, decision });
         self.shadow = self.facts.decide_shadow(&self.snapshot);
     }
@@ -471,8 +471,7 @@ impl TunnelEvaluation {
 
     /// Evaluates the policy with one of the host's addresses.
     pub(crate) fn decide_address(&self, address: IpAddr) -> StageDecision {
-        let facts = self.facts.policy_facts(Fact::Known(Some(address)));
-        let (trail, decision) = self.policy().decide(&facts);
+        let (trail, decision) = self.snapshot.decide_tunnel(&self.facts, Some(address));
         StageDecision { trail, decision }
     }
 

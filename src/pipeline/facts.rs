@@ -9,7 +9,6 @@ use http::{Method, request};
 
 use crate::model::crawler::{Crawler, CrawlerHint};
 use crate::pacing::queue::Priority;
-use crate::policy::Policy;
 use crate::policy::decide::Decision;
 use crate::policy::fact::{DEFAULT_YEAR, Fact, Facts, FetchDest, LedgerPresence};
 use crate::policy::trail::Trail;
@@ -47,7 +46,7 @@ pub trait EvaluationFacts: Debug {
     /// Returns the URL of a request or the host of a tunnel, by which a client that comes back is recognized.
     fn resource(&self) -> &str;
     /// Evaluates the policy as far as these facts reach.
-    fn decide(&self, policy: &Policy) -> (Trail, Decision);
+    fn decide(&self, snapshot: &PolicySnapshot) -> (Trail, Decision);
     /// Evaluates the shadow rules and the shadow policy; `None` if there are none.
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>>;
     /// Undoes the pipeline's changes to the facts, for a second evaluation.
@@ -244,8 +243,8 @@ impl EvaluationFacts for RequestFacts {
         self.target.as_str()
     }
 
-    fn decide(&self, policy: &Policy) -> (Trail, Decision) {
-        policy.decide_request(&self.policy_facts())
+    fn decide(&self, snapshot: &PolicySnapshot) -> (Trail, Decision) {
+        snapshot.policy.decide_request(&self.policy_facts())
     }
 
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>> {
@@ -301,8 +300,8 @@ impl EvaluationFacts for TunnelFacts {
         self.host.host()
     }
 
-    fn decide(&self, policy: &Policy) -> (Trail, Decision) {
-        policy.decide(&self.policy_facts(Fact::Unknown))
+    fn decide(&self, snapshot: &PolicySnapshot) -> (Trail, Decision) {
+        snapshot.decide_tunnel(self, None)
     }
 
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>> {

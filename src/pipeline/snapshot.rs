@@ -1,6 +1,7 @@
 //! The active policy: one immutable value that is replaced as a whole, so that each request is evaluated under one
 //! policy from end to end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -8,12 +9,16 @@ use tokio::sync::watch;
 
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
+use crate::policy::decide::Decision;
+use crate::policy::trail::Trail;
 
 use super::document_rewrite::RewriteNeed;
+use super::facts::TunnelFacts;
 use super::header_effects::HeaderEffects;
 use super::policy_source::PolicySource;
 use super::schedules::PolicySchedules;
 use super::shadow::ShadowPolicy;
+use super::tunnel_decisions::TunnelDecisions;
 
 /// A policy and what was resolved for it when it was loaded.
 #[derive(Debug)]
@@ -34,6 +39,8 @@ pub struct PolicySnapshot {
     pub source: Arc<PolicySource>,
     /// `true` if the policy needs the ledger. Otherwise requests do not look it up.
     pub uses_ledger: bool,
+    /// The policy's decisions on tunnels.
+    tunnels: TunnelDecisions,
     /// The policy, for records that are written after another policy may have become active.
     pub(crate) version: Arc<PolicyVersion>,
 }
@@ -70,6 +77,7 @@ impl PolicySnapshot {
             shadow: None,
             source: Arc::default(),
             uses_ledger: policy.needs_ledger(),
+            tunnels: TunnelDecisions::default(),
             version: Arc::new(version),
             policy,
         }
@@ -103,6 +111,15 @@ impl PolicySnapshot {
             version: Arc::new(version),
             ..self
         }
+    }
+
+    /// Evaluates the policy on a tunnel, or recalls its decision. `address` is `None` before the name is resolved.
+    pub(crate) fn decide_tunnel(
+        &self,
+        tunnel: &TunnelFacts,
+        address: Option<IpAddr>,
+    ) -> (Trail, Decision) {
+        self.tunnels.decide(&self.policy, tunnel, address)
     }
 
     /// Returns the uses of content that a decision, live or in shadow, may depend on.

@@ -31,7 +31,7 @@ pub enum TlsHandling {
 /// The option may be set only under conditions that a CONNECT can answer, so nothing inside the tunnel can change this.
 pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Option<TlsHandling> {
     let policy = &snapshot.policy;
-    let (trail, _) = tunnel_facts.decide(policy);
+    let (trail, _) = tunnel_facts.decide(snapshot);
     match trail.word(policy, TLS)? {
         "intercept" => Some(TlsHandling::Intercept),
         "tunnel" => Some(TlsHandling::Tunnel),
