@@ -12,7 +12,7 @@ use crate::clock::{Clock, utc_year};
 use crate::diagnostics::nearest::nearest;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
-use crate::pipeline::offline_evaluation::OfflineEvaluation;
+use crate::pipeline::offline_evaluation::{ExplanationScope, OfflineEvaluation};
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::report::response::ProfileResponses;
@@ -30,6 +30,7 @@ struct ExplainRequest {
     given: Map<String, Json>,
     facts: CaseFacts,
     profile: Option<Profile>,
+    scope: ExplanationScope,
 }
 
 impl PolicyApi {
@@ -80,6 +81,14 @@ impl ExplainRequest {
             None | Some(Json::Null) => None,
             Some(word) => Some(parse_profile(&word)?),
         };
+        let scope = match given.shift_remove("all_rules") {
+            None | Some(Json::Null | Json::Bool(false)) => ExplanationScope::Relevant,
+            Some(Json::Bool(true)) => ExplanationScope::All,
+            Some(_) => {
+                let message = "`all_rules` must be true or false".to_owned();
+                return Err(ApiRequestError::Invalid(message));
+            }
+        };
         let facts = CaseFacts::from_json(&given).map_err(|error| {
             ApiRequestError::Invalid(format!(
                 "the facts are invalid: {}",
@@ -90,6 +99,7 @@ impl ExplainRequest {
             given,
             facts: facts.with_default_year(utc_year(Clock::system().wall_time())),
             profile,
+            scope,
         })
     }
 
@@ -118,7 +128,7 @@ fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
 
 fn explanation_document(policy: &Policy, request: &ExplainRequest, profile: Profile) -> Json {
     let facts = &request.facts;
-    let evaluation = OfflineEvaluation::of_every_rule(policy, facts, profile);
+    let evaluation = OfflineEvaluation::for_explanation(policy, facts, profile, request.scope);
     let answers = ProfileResponses::for_evaluation(&evaluation, facts);
     let mut document = explanation::to_json(&evaluation, facts, &answers);
     let members = json!({

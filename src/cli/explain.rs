@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::clock::{Clock, utc_year};
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
-use crate::pipeline::offline_evaluation::OfflineEvaluation;
+use crate::pipeline::offline_evaluation::{ExplanationScope, OfflineEvaluation};
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
         OutputFormat::Text => request.to_text(args, ConsoleColors::for_stdout()),
         OutputFormat::Json => format!("{:#}\n", request.to_json(args)),
     };
-    let refused = request.evaluate().decision.verdict != Verdict::Admit;
+    let refused = request.evaluate(args).decision.verdict != Verdict::Admit;
     let exit = if args.exit_code && refused {
         Exit::Negative
     } else {
@@ -82,8 +82,13 @@ impl ExplainedRequest {
         &self.policy
     }
 
-    fn evaluate(&self) -> OfflineEvaluation<'_> {
-        OfflineEvaluation::of_every_rule(&self.policy, &self.facts, self.profile)
+    fn evaluate(&self, args: &ExplainArgs) -> OfflineEvaluation<'_> {
+        let scope = if args.all {
+            ExplanationScope::All
+        } else {
+            ExplanationScope::Relevant
+        };
+        OfflineEvaluation::for_explanation(&self.policy, &self.facts, self.profile, scope)
     }
 
     /// Returns the crawler's product token. Without a User-Agent, it is known only if the policy or the crawler's
@@ -104,14 +109,14 @@ impl ExplainedRequest {
         } else {
             OptionDetail::SetOnly
         };
-        let evaluation = self.evaluate();
+        let evaluation = self.evaluate(args);
         let agent = self.agent(args, &evaluation);
         let width = text::output_width();
         text_report::render(&evaluation, &self.facts, agent, detail, colors, width)
     }
 
     fn to_json(&self, args: &ExplainArgs) -> Json {
-        let evaluation = self.evaluate();
+        let evaluation = self.evaluate(args);
         let answers = ProfileResponses::for_evaluation(&evaluation, &self.facts);
         let mut document = explanation::to_json(&evaluation, &self.facts, &answers);
         let agent = self.agent(args, &evaluation);

@@ -6,6 +6,7 @@ use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, CaseFacts, CaseRefusal, Mismatch};
 use crate::policy::decide::{Cause, Decision};
+use crate::policy::explain::MAX_RULES;
 use crate::policy::options::robots::robots_agent;
 use crate::policy::trail::Trail;
 use crate::robots::agent::RobotsAgent;
@@ -26,6 +27,14 @@ pub struct OfflineEvaluation<'p> {
     pub profile: Profile,
 }
 
+/// The rules that an explanation has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExplanationScope {
+    /// Those that matter for the decision; in a small policy all.
+    Relevant,
+    All,
+}
+
 impl<'p> OfflineEvaluation<'p> {
     /// Evaluates facts.
     pub fn new(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
@@ -35,6 +44,24 @@ impl<'p> OfflineEvaluation<'p> {
     /// Evaluates facts by every rule, so that the trail has the outcome of each: for explanations and coverage.
     pub fn of_every_rule(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
         Self::from_decision(policy, policy.decide_every_rule(&facts.facts()), profile)
+    }
+
+    /// Evaluates facts for an explanation.
+    pub fn for_explanation(
+        policy: &'p Policy,
+        facts: &CaseFacts,
+        profile: Profile,
+        scope: ExplanationScope,
+    ) -> Self {
+        let every_rule = match scope {
+            ExplanationScope::All => true,
+            ExplanationScope::Relevant => policy.rules().len() <= MAX_RULES,
+        };
+        if every_rule {
+            Self::of_every_rule(policy, facts, profile)
+        } else {
+            Self::new(policy, facts, profile)
+        }
     }
 
     fn from_decision(

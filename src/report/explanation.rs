@@ -15,17 +15,18 @@ use crate::model::profile::Profile;
 use super::decision;
 use super::response::{PredictedResponse, ProfileResponses};
 
-/// Returns `url`, `rules`, `options`, `decision` as in `decide`, and `answer`, the one of `answers` for
+/// Returns `url`, `rules`, `rules_left_out`, `options`, `decision` as in `decide`, and `answer`, the one of `answers` for
 /// the evaluation's profile.
 pub fn to_json(
     evaluation: &OfflineEvaluation<'_>,
     facts: &CaseFacts,
     answers: &ProfileResponses<'_>,
 ) -> Json {
-    let rules: Vec<Json> = evaluation
-        .policy
-        .explain_rules(&evaluation.trail)
-        .map(|line| rule_json(evaluation, facts, &line))
+    let explained = evaluation.policy.explain_relevant_rules(&evaluation.trail);
+    let rules: Vec<Json> = explained
+        .rules
+        .iter()
+        .map(|line| rule_json(evaluation, facts, line))
         .collect();
     let options: Vec<Json> = evaluation
         .policy
@@ -35,6 +36,7 @@ pub fn to_json(
     json!({
         "url": facts.url(),
         "rules": rules,
+        "rules_left_out": explained.left_out,
         "options": options,
         "decision": decision::to_json(evaluation, facts),
         "answer": answer_json(answers, evaluation.profile),

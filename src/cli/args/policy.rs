@@ -99,7 +99,7 @@ pub(crate) struct ExplainArgs {
     /// Exit with 1 unless the URL is allowed
     #[arg(long)]
     pub exit_code: bool,
-    /// Also show options that have their built-in values
+    /// Show every rule, and the options that have their built-in values
     #[arg(long)]
     pub all: bool,
     /// Format of the explanation

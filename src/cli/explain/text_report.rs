@@ -9,7 +9,7 @@ use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, CaseTarget};
 use crate::policy::decide::Verdict;
 use crate::policy::explain::decisive_test::{DecisiveTest, ObservedValue};
-use crate::policy::explain::{OptionExplanation, RuleExplanation, RuleStatus};
+use crate::policy::explain::{ExplainedRules, OptionExplanation, RuleExplanation, RuleStatus};
 use crate::policy::fact::Fact;
 use crate::policy::options::{OptionSetter, OptionValue};
 use crate::policy::rule::{EnforcementMode, PolicyStage, RuleBody};
@@ -91,10 +91,10 @@ impl ExplanationText<'_> {
 
     fn write_rules(&mut self) {
         let evaluation = self.evaluation;
-        let rules: Vec<RuleExplanation<'_>> =
-            evaluation.policy.explain_rules(&evaluation.trail).collect();
+        let ExplainedRules { rules, left_out } =
+            evaluation.policy.explain_relevant_rules(&evaluation.trail);
         self.report.push_headline("Rules");
-        if rules.is_empty() {
+        if rules.is_empty() && left_out == 0 {
             self.report.push_line("  none");
         }
         let longest_name = rules.iter().map(|rule| indented_id(rule).len()).max();
@@ -105,6 +105,12 @@ impl ExplanationText<'_> {
         };
         for rule in &rules {
             self.write_rule(rule, columns);
+        }
+        if left_out > 0 {
+            let line =
+                format!("  {left_out} other rules have no effect on this URL; --all shows them");
+            let line = self.paint(Tone::Faint, &line);
+            self.report.push_line(&line);
         }
     }
 

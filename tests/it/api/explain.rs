@@ -138,3 +138,38 @@ async fn facts_that_cannot_be_read_are_a_problem() {
     let (_, problem) = explain(&bench, &words).await;
     assert!(problem["detail"].as_str().unwrap().len() < 300, "{problem}");
 }
+
+/// Of many rules, those that matched, those that the URL does not rule out, and the groups around
+/// them are explained.
+#[tokio::test]
+async fn of_a_big_policy_the_rules_that_matter_are_explained() {
+    let hosts: String = (0..300)
+        .map(|n| format!("  - {{ id: h{n}, forbid: {{ host: h{n}.example }} }}\n"))
+        .collect();
+    let group = "  - id: group\n    when: { method: GET }\n    rules:\n      \
+                 - { id: inner, forbid: { url: { contains: /x/ } } }\n      \
+                 - { id: param, forbid: { param.q: y } }\n";
+    let text =
+        format!("policy: 1\nname: big\noptions: {{ disposition: allow }}\nrules:\n{hosts}{group}");
+    let bench = ApiBench::new(&text).await;
+    let rules = |output: &Json| -> Vec<String> {
+        let rules = output["rules"].as_array().unwrap().iter();
+        rules
+            .map(|rule| rule["rule"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let url = "http://h7.example/";
+    let (status, output) = explain(&bench, &json!({ "url": url })).await;
+    assert_eq!(status, 200, "{output}");
+    assert_eq!(rules(&output), ["h7", "group", "inner", "param"]);
+    assert_eq!(output["rules_left_out"], 299);
+    assert_eq!(output["decision"]["rule"], "h7");
+    let (_, all) = explain(&bench, &json!({ "url": url, "all_rules": true })).await;
+    assert_eq!(
+        (rules(&all).len(), &all["rules_left_out"]),
+        (303, &json!(0))
+    );
+    assert_eq!(all["decision"], output["decision"]);
+    let (status, output) = explain(&bench, &json!({ "url": url, "all_rules": "yes" })).await;
+    assert_eq!(status, 400, "{output}");
+}

@@ -6,6 +6,8 @@
 pub mod decisive_test;
 pub mod test_description;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value as Json, json};
 
 use super::Policy;
@@ -49,6 +51,17 @@ impl RuleStatus {
     }
 }
 
+/// The number of rules up to which an explanation has all of them.
+pub const MAX_RULES: usize = 200;
+
+/// The rules of an explanation, in document order.
+#[derive(Clone, Debug)]
+pub struct ExplainedRules<'p> {
+    pub rules: Vec<RuleExplanation<'p>>,
+    /// The number of rules that are left out.
+    pub left_out: usize,
+}
+
 /// A rule in an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleExplanation<'p> {
@@ -73,18 +86,56 @@ impl Policy {
         &'p self,
         trail: &'p Trail,
     ) -> impl Iterator<Item = RuleExplanation<'p>> {
-        self.rules
+        self.rules.iter().enumerate().map(move |(at, rule)| {
+            let at = RuleIndex(u32::try_from(at).unwrap_or(u32::MAX));
+            self.explain_rule(trail, at, rule)
+        })
+    }
+
+    /// Returns the rules that matter for a decision: all if every rule was evaluated, else those that
+    /// matched, others that the index did not rule out, up to [`MAX_RULES`], and the groups around
+    /// them.
+    pub fn explain_relevant_rules<'p>(&'p self, trail: &'p Trail) -> ExplainedRules<'p> {
+        if trail.has_every_rule() {
+            return ExplainedRules {
+                rules: self.explain_rules(trail).collect(),
+                left_out: 0,
+            };
+        }
+        let others = trail
+            .rules_except(RuleState::Matched)
+            .take(MAX_RULES.saturating_sub(trail.matched_rules().len()));
+        let shown: BTreeSet<RuleIndex> = trail
+            .matched_rules()
             .iter()
-            .enumerate()
-            .map(move |(at, rule)| RuleExplanation {
-                rule,
-                depth: self.parents(rule).count(),
-                status: self.rule_status(
-                    trail,
-                    RuleIndex(u32::try_from(at).unwrap_or(u32::MAX)),
-                    rule,
-                ),
+            .copied()
+            .chain(others)
+            .flat_map(|at| {
+                let around = self.rule(at).map(|rule| self.parents(rule));
+                std::iter::once(at).chain(around.into_iter().flatten())
             })
+            .collect();
+        let rules: Vec<_> = shown
+            .into_iter()
+            .filter_map(|at| Some(self.explain_rule(trail, at, self.rule(at)?)))
+            .collect();
+        ExplainedRules {
+            left_out: self.rules.len() - rules.len(),
+            rules,
+        }
+    }
+
+    fn explain_rule<'p>(
+        &'p self,
+        trail: &Trail,
+        at: RuleIndex,
+        rule: &'p Rule,
+    ) -> RuleExplanation<'p> {
+        RuleExplanation {
+            rule,
+            depth: self.parents(rule).count(),
+            status: self.rule_status(trail, at, rule),
+        }
     }
 
     /// Returns all options with their values and setters.

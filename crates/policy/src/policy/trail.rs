@@ -125,6 +125,19 @@ impl Trail {
         self.states.0.len()
     }
 
+    /// Returns `true` if every rule was evaluated, also those that the index rules out.
+    pub fn has_every_rule(&self) -> bool {
+        self.every_rule
+    }
+
+    /// The rules with any state but this one and pending, in document order.
+    pub(crate) fn rules_except(&self, state: RuleState) -> impl Iterator<Item = RuleIndex> {
+        self.states
+            .iter()
+            .filter(move |(_, other)| *other != state)
+            .map(|(rule, _)| rule)
+    }
+
     /// The rules with this state, in document order.
     pub(crate) fn rules_in_state(&self, state: RuleState) -> impl Iterator<Item = RuleIndex> {
         self.states.iter_in(state)

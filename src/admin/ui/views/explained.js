@@ -38,7 +38,8 @@ const STATUS_MARKS = { matched: "warn", undecided: "undecided" };
 
 function rulesOf(found) {
   const rules = found.rules ?? [];
-  if (!rules.length) return h("section.panel", empty("This policy has no rules.", "The default applies."));
+  const leftOut = found.rules_left_out ?? 0;
+  if (!rules.length && !leftOut) return h("section.panel", empty("This policy has no rules.", "The default applies."));
   const matched = rules.filter((one) => one.status === "matched").length;
   return h(
     "section.panel",
@@ -46,8 +47,9 @@ function rulesOf(found) {
     h(
       "div.panel-head",
       h("h2", { id: "tree-title" }, "Rules, in order"),
-      h("span.quiet", `${matched} of ${rules.length} matched`),
+      h("span.quiet", `${matched} of ${rules.length + leftOut} matched`),
     ),
+    leftOut > 0 && h("p.quiet", `${leftOut} other rules have no effect on this URL.`),
     h(
       "ol.tree",
       rules.map((one) => ruleLine(one, found.decision)),
