@@ -16,6 +16,7 @@ pub mod coverage;
 pub mod crawler_rules;
 pub mod decide;
 pub mod explain;
+pub mod expression;
 pub mod fact;
 pub mod field;
 pub(crate) mod index;

@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 use memchr::memmem;
-use regex::Regex;
 
 use crate::urls::target::normalise_text;
+
+use super::expression::Expression;
 
 /// The case sensitivity of a text test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub enum TextKind {
     /// A substring.
     Contains(Box<[Box<str>]>),
     /// Regular expressions, including compiled globs.
-    Regex(Box<[Regex]>),
+    Regex(Box<[Expression]>),
     /// The host is a value or a subdomain of one (`domain`).
     Domain(Box<[Box<str>]>),
     /// The path ends in `.` and a value, regardless of case (`ext`).
@@ -98,7 +99,7 @@ impl TextKind {
             Self::Prefix(values) => values.iter().any(|v| case.starts_with(text, v)),
             Self::Suffix(values) => values.iter().any(|v| case.ends_with(text, v)),
             Self::Contains(values) => values.iter().any(|v| case.contains(text, v)),
-            Self::Regex(regexes) => regexes.iter().any(|r| r.is_match(text)),
+            Self::Regex(all) => all.iter().any(|expression| expression.is_match(text)),
             Self::Domain(values) => values.iter().any(|v| is_in_domain(text, v)),
             Self::Ext(values) => values.iter().any(|v| has_extension(text, v)),
             Self::Under(values) => values.iter().any(|v| is_under(text, v, case)),

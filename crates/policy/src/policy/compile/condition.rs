@@ -5,12 +5,12 @@ mod warnings;
 
 use std::net::Ipv4Addr;
 
-use ::regex::Regex;
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::policy::condition::{Atom, AtomTest, Condition, PatternSource};
+use crate::policy::expression::Expression;
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::ListKind;
 use crate::policy::pattern::{CaseSensitivity, Networks, Ranges, TextForm, TextKind, TextTest};
@@ -107,7 +107,7 @@ impl ConditionCompiler<'_> {
             atom.case
         };
         let mut texts: Vec<Box<str>> = Vec::new();
-        let mut regexes: Vec<Regex> = Vec::new();
+        let mut regexes: Vec<Expression> = Vec::new();
         let mut written: Vec<PatternSource> = Vec::new();
         for value in values {
             self.report_all(warnings::value_warnings(field, kind, value));
@@ -312,7 +312,7 @@ impl ConditionCompiler<'_> {
 /// A compiled value.
 enum CompiledText {
     Plain(Vec<Box<str>>),
-    Regex(Regex),
+    Regex(Expression),
 }
 
 /// Creates a test that needs no [`PatternSource`], since it contains its values as written.

@@ -7,15 +7,11 @@
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, Ast, ClassSet, ClassSetItem};
 
+use crate::policy::expression::{Expression, ExpressionError, NEST_LIMIT, SIZE_LIMIT};
 use crate::policy::pattern::CaseSensitivity;
 
 use super::canonical::InvalidValue;
 use super::escape::{UrlRegion, char_pattern};
-
-/// The maximum memory of one compiled expression, in bytes.
-const SIZE_LIMIT: usize = 2 << 20;
-/// The maximum nesting depth of an expression.
-const NEST_LIMIT: u32 = 64;
 
 /// The reason why an expression is invalid, and the offset of the error in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,25 +20,44 @@ pub(super) struct PatternError {
     pub(super) offset: Option<usize>,
 }
 
+impl PatternError {
+    /// Adds the offset to an error of the library.
+    fn new(error: InvalidValue, pattern: &str, rewritten: &str) -> Self {
+        // The library's offset is useful only if the expression was not rewritten.
+        let offset = (rewritten == pattern)
+            .then(|| translation_error_offset(pattern))
+            .flatten();
+        Self { error, offset }
+    }
+}
+
 /// Compiles a regular expression of a policy, not anchored.
 pub(super) fn compile(
     pattern: &str,
     region: Option<UrlRegion>,
     case: CaseSensitivity,
+) -> Result<Expression, PatternError> {
+    let rewritten = rewrite(pattern, region)?;
+    let expression = Expression::new(&rewritten, case);
+    expression.map_err(|error| PatternError::new(into_invalid(error), pattern, &rewritten))
+}
+
+/// Compiles a regular expression of a policy whose groups are used.
+pub(super) fn compile_with_groups(
+    pattern: &str,
+    region: Option<UrlRegion>,
 ) -> Result<Regex, PatternError> {
-    let tree = parse(pattern)?;
-    let mut rewriter = PatternRewriter {
-        region,
-        edits: Vec::new(),
-    };
-    rewriter.visit(&tree);
-    let rewritten = rewriter.apply(pattern);
-    build(&rewritten, case).map_err(|error| {
-        // The library's offset is useful only if the expression was not rewritten.
-        let at = (rewritten == pattern)
-            .then(|| translation_error_offset(pattern))
-            .flatten();
-        PatternError { error, offset: at }
+    let rewritten = rewrite(pattern, region)?;
+    let regex = RegexBuilder::new(&rewritten)
+        .size_limit(SIZE_LIMIT)
+        .nest_limit(NEST_LIMIT)
+        .build();
+    regex.map_err(|error| {
+        let error = match error {
+            regex::Error::CompiledTooBig(_) => ExpressionError::TooLarge,
+            other => ExpressionError::Syntax(other.to_string()),
+        };
+        PatternError::new(into_invalid(error), pattern, &rewritten)
     })
 }
 
@@ -50,8 +65,8 @@ pub(super) fn compile(
 pub(super) fn compile_generated(
     pattern: &str,
     case: CaseSensitivity,
-) -> Result<Regex, InvalidValue> {
-    build(pattern, case)
+) -> Result<Expression, InvalidValue> {
+    Expression::new(pattern, case).map_err(into_invalid)
 }
 
 /// Converts a glob to a regular expression for the whole field: `*` matches any run of characters,
@@ -75,6 +90,17 @@ pub(super) fn glob_to_pattern(glob: &str, mut escaped: impl FnMut(&str) -> Strin
     }
     pattern.push_str(&escaped(&literal));
     pattern + r")\z"
+}
+
+/// Rewrites an expression of the policy language to one of the library.
+fn rewrite(pattern: &str, region: Option<UrlRegion>) -> Result<String, PatternError> {
+    let tree = parse(pattern)?;
+    let mut rewriter = PatternRewriter {
+        region,
+        edits: Vec::new(),
+    };
+    rewriter.visit(&tree);
+    Ok(rewriter.apply(pattern))
 }
 
 fn parse(pattern: &str) -> Result<Ast, PatternError> {
@@ -116,28 +142,24 @@ fn translation_error_offset(pattern: &str) -> Option<usize> {
     }
 }
 
-fn build(pattern: &str, case: CaseSensitivity) -> Result<Regex, InvalidValue> {
-    let mut builder = RegexBuilder::new(pattern);
-    builder
-        .size_limit(SIZE_LIMIT)
-        .nest_limit(NEST_LIMIT)
-        .case_insensitive(case == CaseSensitivity::Insensitive);
-    builder.build().map_err(|error| {
-        if let regex::Error::CompiledTooBig(_) = error {
+fn into_invalid(error: ExpressionError) -> InvalidValue {
+    match error {
+        ExpressionError::TooLarge => {
             let message = format!(
                 "the regular expression takes more than {} MiB when compiled",
                 SIZE_LIMIT >> 20
             );
-            return InvalidValue::with_help(message, "use smaller repetition counts, or a list");
+            InvalidValue::with_help(message, "use smaller repetition counts, or a list")
         }
-        let text = error.to_string();
-        let last = text
-            .lines()
-            .last()
-            .unwrap_or("")
-            .trim_start_matches("error: ");
-        InvalidValue::new(format!("not a regular expression: {last}"))
-    })
+        ExpressionError::Syntax(text) => {
+            let last = text
+                .lines()
+                .last()
+                .unwrap_or("")
+                .trim_start_matches("error: ");
+            InvalidValue::new(format!("not a regular expression: {last}"))
+        }
+    }
 }
 
 /// Collects replacements in a pattern: byte ranges and their new texts.

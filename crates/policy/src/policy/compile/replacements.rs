@@ -9,7 +9,6 @@ use crate::diagnostics::problems::Problems;
 use crate::policy::field::Field;
 use crate::policy::options::url_rewrite::{RewriteScope, UrlReplacement};
 use crate::policy::options::{OptionValue, schema};
-use crate::policy::pattern::CaseSensitivity;
 use crate::policy::source::tree::SourceOption;
 
 use super::canonical;
@@ -17,11 +16,8 @@ use super::regex;
 
 /// Compiles one item; `None` if it is invalid.
 pub(super) fn compile_replacement(item: &OptionValue) -> Option<UrlReplacement> {
-    let compiled = regex::compile(
-        get_text(item, "regex")?,
-        canonical::url_region(&Field::Url),
-        CaseSensitivity::Sensitive,
-    );
+    let compiled =
+        regex::compile_with_groups(get_text(item, "regex")?, canonical::url_region(&Field::Url));
     Some(UrlReplacement {
         regex: compiled.ok()?,
         with: get_text(item, "with")?.into(),
@@ -50,11 +46,7 @@ fn check_replacement(option: &SourceOption, item: &OptionValue, problems: &mut P
     let (Some(pattern), Some(with)) = (get_text(item, "regex"), get_text(item, "with")) else {
         return;
     };
-    match regex::compile(
-        pattern,
-        canonical::url_region(&Field::Url),
-        CaseSensitivity::Sensitive,
-    ) {
+    match regex::compile_with_groups(pattern, canonical::url_region(&Field::Url)) {
         Err(invalid) => {
             let problem = Problem::error(&option.place, invalid.error.message).with_found(pattern);
             problems.push(match invalid.error.help {
