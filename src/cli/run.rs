@@ -62,7 +62,7 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
     if let Some(error) = settings.safety_errors().first() {
         return Err(report_invalid(error));
     }
-    let (result, files) = policy::open_and_test_watched(&settings.policy.origin);
+    let (result, files) = policy::open_and_test_watched(&settings.policy.origin, None);
     let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
     print_problems(&policy::unknown_crawlers(
@@ -87,7 +87,7 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
 
 /// Loads the policy of `policy.shadow`. At the start of the proxy, an error in it is fatal as well.
 fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPolicy, Exit> {
-    let (result, files) = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()));
+    let (result, files) = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()), None);
     let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
     print_problems(&policy::unknown_crawlers(

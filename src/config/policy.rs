@@ -45,15 +45,17 @@ fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Probl
     Err(compiled.problems)
 }
 
-/// Opens a policy like [`open_and_test`], for a running proxy: only from regular files, and with a time limit. Also returns the state of its files, to detect later changes.
+/// Opens a policy like [`open_and_test`], for a running proxy: only from regular files, and with a time limit. Takes
+/// over what has not changed since `previous`. Also returns the state of its files, to detect later changes.
 pub fn open_and_test_watched(
     origin: &PolicyOrigin,
+    previous: Option<&Policy>,
 ) -> (Result<CompiledPolicy, Vec<Problem>>, PathStamps) {
     match origin {
         PolicyOrigin::BuiltIn => (open_and_test(origin), PathStamps::default()),
         PolicyOrigin::Path(path) => {
             let files = RecordingFiles::new(PolicyFiles::for_proxy(path));
-            let compiled = compile::load(&files, &path.to_string_lossy());
+            let compiled = compile::load_again(&files, &path.to_string_lossy(), previous);
             (compiled.and_then(check_cases), files.into_stamps())
         }
     }

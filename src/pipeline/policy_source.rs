@@ -72,15 +72,10 @@ impl PolicySource {
             .texts
             .iter()
             .map(|(name, text)| source_file(&relative_path(name, root), text, &mut room));
-        let places = compiled.rule_places.iter();
-        let places = places.map(|place| SourceLocation {
-            file: relative_path(&place.file, root),
-            ..place.clone()
-        });
         Self {
             loaded_at: None,
             files: files.collect(),
-            rule_positions: places.collect(),
+            rule_positions: relative_places(&compiled.rule_places, root),
             previous: None,
         }
     }
@@ -126,6 +121,25 @@ fn source_file(path: &Arc<str>, text: &Arc<str>, room: &mut usize) -> PolicySour
         text: remaining.map(|_| Arc::clone(text)),
         digest,
     }
+}
+
+/// Returns the places with relative paths. Neighbours in the same file share the path.
+fn relative_places(places: &[SourceLocation], root: &Path) -> Box<[SourceLocation]> {
+    let mut last: Option<(&Arc<str>, Arc<str>)> = None;
+    let mut relative = Vec::with_capacity(places.len());
+    for place in places {
+        let file = match &last {
+            Some((name, path)) if Arc::ptr_eq(name, &place.file) => Arc::clone(path),
+            Some(_) | None => relative_path(&place.file, root),
+        };
+        last = Some((&place.file, Arc::clone(&file)));
+        relative.push(SourceLocation {
+            file,
+            line: place.line,
+            column: place.column,
+        });
+    }
+    relative.into()
 }
 
 /// Returns the path of a file relative to the policy's directory, if it is inside.

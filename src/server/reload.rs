@@ -16,6 +16,7 @@ use crate::config::timed_read::ReadTimeoutError;
 use crate::config::watch::{PathStamps, PolicyWatcher};
 use crate::console::print_problems;
 use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::heap;
 use crate::metrics::Metrics;
 use crate::metrics::labels::{RuleKind, RuleMode};
 use crate::metrics::policy::PolicyMetrics;
@@ -115,6 +116,8 @@ impl PolicyFileReloader {
             None => (None, PathStamps::default()),
         };
         let snapshot = ledger_opener.apply_keep_setting(live.into_snapshot(shadow));
+        // Reading a policy takes several times the memory that it has in the end.
+        heap::give_back();
         Self {
             ledger_opener,
             settings: settings.policy.clone(),
@@ -144,7 +147,14 @@ impl PolicyFileReloader {
         self.metrics.set_reload_start(Some(self.clock.wall_time()));
         let this = Arc::clone(&self);
         let read = run_on_thread(move || this.read_policies()).await;
+        let before = self.active_policy.load();
         let outcomes = self.apply(read.unwrap_or_else(|| self.panic_results()));
+        // A large policy is freed on a thread that does not serve requests.
+        run_on_thread(move || {
+            drop(before);
+            heap::give_back();
+        })
+        .await;
         self.metrics.set_reload_start(None);
         self.log_outcome(trigger, &outcomes.live);
         self.log_shadow_outcome(trigger, outcomes.shadow.as_ref());
@@ -172,10 +182,12 @@ impl PolicyFileReloader {
             PolicyOrigin::BuiltIn => return None,
             PolicyOrigin::Path(path) => path,
         };
-        let compiled = match self.read_at(&self.settings.origin, &self.watcher) {
-            Ok(compiled) => compiled,
-            Err(problems) => return Some(Err(problems)),
-        };
+        let active = self.active_policy.load();
+        let compiled =
+            match self.read_at(&self.settings.origin, &self.watcher, Some(&active.policy)) {
+                Ok(compiled) => compiled,
+                Err(problems) => return Some(Err(problems)),
+            };
         Some(match self.ledger_opener.ensure_open(&compiled.policy) {
             Ok(()) => Ok(compiled),
             Err(message) => Err(vec![file_problem(path, message)]),
@@ -184,11 +196,22 @@ impl PolicyFileReloader {
 
     fn read_shadow(&self) -> Option<CompileResult> {
         let path = self.settings.shadow.as_ref()?;
-        Some(self.read_at(&PolicyOrigin::Path(path.clone()), &self.shadow_watcher))
+        let active = self.active_policy.load();
+        let previous = active.shadow.as_ref().map(|shadow| &*shadow.policy);
+        Some(self.read_at(
+            &PolicyOrigin::Path(path.clone()),
+            &self.shadow_watcher,
+            previous,
+        ))
     }
 
-    fn read_at(&self, origin: &PolicyOrigin, watcher: &Mutex<PolicyWatcher>) -> CompileResult {
-        let (result, files) = policy::open_and_test_watched(origin);
+    fn read_at(
+        &self,
+        origin: &PolicyOrigin,
+        watcher: &Mutex<PolicyWatcher>,
+        previous: Option<&Policy>,
+    ) -> CompileResult {
+        let (result, files) = policy::open_and_test_watched(origin, previous);
         watcher.lock().set_loaded(files);
         let mut compiled = result?;
         compiled.problems.extend(policy::unknown_crawlers(

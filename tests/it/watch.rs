@@ -276,7 +276,7 @@ const SCENARIOS: &[Scenario] = &[
 
 /// Reads as `run` does. How many hosts the list has is seen by which of them is refused.
 fn read(path: &Path) -> (Read, PolicyWatcher) {
-    let (read, footprint) = open_and_test_watched(&PolicyOrigin::Path(path.to_owned()));
+    let (read, footprint) = open_and_test_watched(&PolicyOrigin::Path(path.to_owned()), None);
     let found = match &read {
         Ok(compiled) => Read::Hosts((0..10).filter(|at| refuses(compiled, *at)).count()),
         Err(_) => Read::Refused,

@@ -59,6 +59,8 @@ pub struct Policy {
     pub(crate) lists: Box<[PolicyList]>,
     /// The rules by what their conditions need.
     pub(crate) index: index::PolicyIndex,
+    /// The expressions, which the next policy takes over.
+    pub(crate) expressions: expression::table::ExpressionTable,
     /// Every option with its initial value: the built-in defaults and the document's `options`.
     pub(crate) options: OptionTable,
     /// The number of rules that `on_invalid_rule: disable` disabled, without their children.

@@ -1,5 +1,6 @@
 //! A collector of problems, so that one run reports all of them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::problem::{Excerpt, Problem};
@@ -90,6 +91,12 @@ impl Problems {
         self.problems
             .iter()
             .any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
+    }
+
+    /// Returns the rules that have an error.
+    pub fn rules_with_errors(&self) -> HashSet<&RuleId> {
+        let errors = self.problems.iter().filter(|problem| problem.is_error());
+        errors.filter_map(|problem| problem.rule.as_ref()).collect()
     }
 
     /// Returns the registered texts, for problems that are found later.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The character set rules out header injection. A rule without an explicit id gets its position,
 /// such as `rules.3.1`, which fits the same set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RuleId(Box<str>);
+pub struct RuleId(Arc<str>);
 
 impl RuleId {
     /// Validates the text. Returns `None` if it is empty, too long or contains another character.

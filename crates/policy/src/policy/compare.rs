@@ -77,9 +77,14 @@ fn diff_rules(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
         .iter()
         .filter_map(|rule| after.get(rule.id.as_str()).copied())
         .collect();
-    let in_order = longest_increasing_subsequence(&common);
+    let mut is_in_order = vec![false; new.rules.len()];
+    for at in longest_increasing_subsequence(&common) {
+        if let Some(is_in_order) = is_in_order.get_mut(at) {
+            *is_in_order = true;
+        }
+    }
     let mut changes = Vec::new();
-    for (at, rule) in new.rules.iter().enumerate() {
+    for (rule, is_in_order) in new.rules.iter().zip(is_in_order) {
         let kind = match before
             .get(rule.id.as_str())
             .and_then(|at| old.rules.get(*at))
@@ -87,7 +92,7 @@ fn diff_rules(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
             None => PolicyChangeKind::Added(rule_text(new, rule)),
             Some(old_rule) => match diff_aspects(old, old_rule, new, rule) {
                 aspects if !aspects.is_empty() => PolicyChangeKind::Changed(aspects),
-                _ if !in_order.contains(&at) => PolicyChangeKind::Moved,
+                _ if !is_in_order => PolicyChangeKind::Moved,
                 _ => continue,
             },
         };

@@ -24,6 +24,7 @@ use crate::diagnostics::problems::{Problems, SourceTexts};
 
 use super::Policy;
 use super::cases::Case;
+use super::expression::table::{ExpressionInterner, ExpressionTable};
 use super::index;
 use super::lint;
 use super::options::prepared::PreparedOption;
@@ -59,9 +60,22 @@ pub struct CompiledPolicy {
 /// # Errors
 /// Returns all problems, including warnings, sorted by location. At least one of them is an error.
 pub fn load(files: &dyn FileSystem, path: &str) -> Result<CompiledPolicy, Vec<Problem>> {
+    load_again(files, path, None)
+}
+
+/// Reads and compiles a policy like [`load`], and takes over from `previous` what has not changed: its
+/// expressions, compiled or not.
+///
+/// # Errors
+/// Returns all problems like [`load`].
+pub fn load_again(
+    files: &dyn FileSystem,
+    path: &str,
+    previous: Option<&Policy>,
+) -> Result<CompiledPolicy, Vec<Problem>> {
     let mut problems = Problems::new();
     match source::read_policy(files, path, &mut problems) {
-        Some(source) => compile(&source, problems),
+        Some(source) => compile(&source, previous, problems),
         None => Err(problems.into_vec()),
     }
 }
@@ -83,18 +97,26 @@ pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
     checks::check_cases(policy, cases, problems);
 }
 
-/// Compiles a policy; `problems` are those that were found while it was read.
+/// Compiles a policy. `problems` are those that were found while it was read, `previous` is a policy
+/// that has some of its expressions.
 ///
 /// # Errors
 /// Returns all problems like [`load`].
 pub fn compile(
     source: &SourcePolicy,
+    previous: Option<&Policy>,
     mut problems: Problems,
 ) -> Result<CompiledPolicy, Vec<Problem>> {
     let mut lists = ListTable::compile(&source.lists, &mut problems);
     let options = OptionCompiler::from_document(source, &mut problems);
-    let drafts = RuleDrafts::from_source(source, &mut lists, &mut problems);
-    let policy = compile_policy(source, &drafts, lists, options, &mut problems);
+    let mut expressions = ExpressionInterner::new(previous.map(|policy| &policy.expressions));
+    let mut drafts = RuleDrafts::from_source(source, &mut lists, &mut expressions, &mut problems);
+    let tables = PolicyTables {
+        lists,
+        options,
+        expressions: expressions.into_table(),
+    };
+    let policy = compile_policy(source, &mut drafts, tables, &mut problems);
     checks::check_cases(&policy, &source.cases, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
     for problem in lint::lint(&policy, &sources, &problems) {
@@ -116,15 +138,27 @@ pub fn compile(
     })
 }
 
+/// The parts of a policy that its rules refer to.
+struct PolicyTables {
+    lists: ListTable,
+    options: OptionCompiler,
+    expressions: ExpressionTable,
+}
+
 fn compile_policy(
     source: &SourcePolicy,
-    drafts: &RuleDrafts<'_>,
-    lists: ListTable,
-    mut options: OptionCompiler,
+    drafts: &mut RuleDrafts<'_>,
+    tables: PolicyTables,
     problems: &mut Problems,
 ) -> Policy {
+    let PolicyTables {
+        lists,
+        mut options,
+        expressions,
+    } = tables;
     let placements = stages::place_rules(drafts, problems);
     let classes = spaces::classify_rules(drafts);
+    spaces::check_global_rules(drafts, problems);
     let rules = rules::compile_rules(drafts, &placements, &classes, &mut options, problems);
     let spaces = spaces::compile_spaces(source, drafts, &mut options, problems);
     options.report_ineffective(problems);
@@ -161,6 +195,7 @@ fn compile_policy(
         disabled_rules: drafts.disabled_rules,
         index: index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST),
         lists,
+        expressions,
         rules,
         spaces,
         options,

@@ -8,6 +8,8 @@
 //! [`MAX_DEFERRED_STATES`] states is compiled when the policy is loaded, which also applies the limit
 //! of its memory.
 
+pub(crate) mod table;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -35,7 +37,7 @@ const MATCH_CACHE_LIMIT: usize = 256 << 10;
 pub struct Expression(Arc<ExpressionParts>);
 
 struct ExpressionParts {
-    pattern: Box<str>,
+    pattern: Arc<str>,
     case: CaseSensitivity,
     /// The automaton; empty until it is needed.
     compiled: OnceLock<Regex>,

@@ -1,5 +1,7 @@
 //! The tree: values with their locations.
 
+use std::sync::Arc;
+
 use crate::diagnostics::problem::SourceLocation;
 
 /// A value and its location.
@@ -40,7 +42,8 @@ pub struct MappingEntry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappingKey {
     pub place: SourceLocation,
-    pub text: Box<str>,
+    /// The key. Equal keys of a text share it.
+    pub text: Arc<str>,
 }
 
 impl Node {

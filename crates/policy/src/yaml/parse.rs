@@ -1,5 +1,6 @@
 //! The parser. No other file uses the YAML crate.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,9 +14,9 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 
 /// The largest accepted text, in bytes. Large data belongs in list files.
-const MAX_BYTES: usize = 64 << 20;
-/// The maximum number of keys and values in a text: enough for about 200,000 rules.
-const MAX_NODES: usize = 4_000_000;
+const MAX_BYTES: usize = 128 << 20;
+/// The maximum number of keys and values in a text: enough for about a million rules.
+const MAX_NODES: usize = 12_000_000;
 /// The maximum nesting depth. Conditions and rules nest, and code that reads the tree is recursive.
 const MAX_DEPTH: usize = 64;
 /// The stack of the parser thread, in bytes. [`MAX_DEPTH`] levels take an eighth of it in an
@@ -30,11 +31,9 @@ const MAX_ALIAS_EVENTS: usize = 1_000_000;
 /// so that the rest of the text can be checked as well.
 pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Node> {
     problems.add_text(file, text);
-    if text.len() > MAX_BYTES {
+    if let Some(place) = first_line_beyond(file, text, MAX_BYTES) {
         let message = format!("the file is larger than {} MiB", MAX_BYTES >> 20);
-        problems.push(
-            Problem::error(&SourceLocation::for_file(file), message).with_help(BIG_DATA_HELP),
-        );
+        problems.push(Problem::error(&place, message).with_help(BIG_DATA_HELP));
         return None;
     }
     let parsed =
@@ -49,13 +48,24 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
         .problems
         .into_iter()
         .for_each(|problem| problems.push(problem));
-    parsed
-        .tree
-        .map(|tree| NodeBuilder { file, text }.build_node(tree))
+    parsed.tree
+}
+
+/// Returns the line in which a text exceeds this number of bytes.
+fn first_line_beyond(file: &Arc<str>, text: &str, limit: usize) -> Option<SourceLocation> {
+    let accepted = text
+        .as_bytes()
+        .get(..limit)
+        .filter(|_| text.len() > limit)?;
+    let breaks = memchr::memchr_iter(b'\n', accepted).count();
+    Some(SourceLocation {
+        line: u32::try_from(breaks).unwrap_or(u32::MAX).saturating_add(1),
+        ..SourceLocation::for_file(file)
+    })
 }
 
 struct YamlParseResult {
-    tree: Option<Spanned<RawValue>>,
+    tree: Option<Node>,
     problems: Vec<Problem>,
 }
 
@@ -70,8 +80,14 @@ fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
         }
         other => other,
     };
+    let mut builder = NodeBuilder {
+        file,
+        text,
+        keys: HashSet::new(),
+    };
     let tree = tree
         .map_err(|error| problems.push(problem_from_error(file, &error)))
+        .map(|tree| builder.build_node(tree))
         .ok();
     YamlParseResult { tree, problems }
 }
@@ -93,7 +109,7 @@ fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Resu
 const BIG_DATA_HELP: &str =
     "move large data into list files (`lists: { name: { kind: domains, file: … } }`)";
 
-fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<RawValue>, Error> {
+fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<RawNode, Error> {
     serde_saphyr::from_str_with_options(text, parser_options(duplicates))
 }
 
@@ -114,15 +130,60 @@ fn parser_options(duplicates: DuplicateKeyPolicy) -> Options {
     }
 }
 
-/// The tree as the YAML crate produces it.
+/// The tree as the YAML crate produces it. It is as small as possible, since it exists beside the
+/// final tree for a moment.
+struct RawNode {
+    line: u32,
+    column: u32,
+    /// The first byte and the number of bytes in the text.
+    span: Option<(u32, u32)>,
+    value: RawValue,
+}
+
 enum RawValue {
     Null,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(Box<str>),
-    Sequence(Vec<Spanned<RawValue>>),
-    Mapping(Vec<(Spanned<String>, Spanned<RawValue>)>),
+    Sequence(Box<[RawNode]>),
+    Mapping(Box<[(RawKey, RawNode)]>),
+}
+
+struct RawKey {
+    line: u32,
+    column: u32,
+    text: Box<str>,
+}
+
+impl<'de> Deserialize<'de> for RawNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value, defined, .. } = Spanned::<RawValue>::deserialize(deserializer)?;
+        let span = defined.span();
+        let range = span.byte_offset().zip(span.byte_len());
+        Ok(Self {
+            line: saturating_u32(defined.line()),
+            column: saturating_u32(defined.column()),
+            span: range
+                .and_then(|(from, length)| Some((from.try_into().ok()?, length.try_into().ok()?))),
+            value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for RawKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value, defined, .. } = Spanned::<String>::deserialize(deserializer)?;
+        Ok(Self {
+            line: saturating_u32(defined.line()),
+            column: saturating_u32(defined.column()),
+            text: value.into(),
+        })
+    }
+}
+
+fn saturating_u32(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl<'de> Deserialize<'de> for RawValue {
@@ -171,7 +232,7 @@ impl<'de> Visitor<'de> for RawValueVisitor {
         while let Some(item) = items.next_element()? {
             all.push(item);
         }
-        Ok(RawValue::Sequence(all))
+        Ok(RawValue::Sequence(all.into()))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
@@ -179,54 +240,55 @@ impl<'de> Visitor<'de> for RawValueVisitor {
         while let Some(entry) = entries.next_entry()? {
             all.push(entry);
         }
-        Ok(RawValue::Mapping(all))
+        Ok(RawValue::Mapping(all.into()))
     }
 }
 
-/// The source of a tree: the file for locations, the text for the spelling of numbers.
+/// Converts the tree; has the file for locations, and the text for the spelling of numbers.
 struct NodeBuilder<'a> {
     file: &'a Arc<str>,
     text: &'a str,
+    /// The keys so far. Few of them differ.
+    keys: HashSet<Arc<str>>,
 }
 
 impl NodeBuilder<'_> {
-    fn build_node(&self, raw: Spanned<RawValue>) -> Node {
-        let at = raw.defined;
+    fn build_node(&mut self, raw: RawNode) -> Node {
+        let place = self.place(raw.line, raw.column);
         let value = match raw.value {
             RawValue::Null => YamlValue::Null,
             RawValue::Bool(value) => YamlValue::Bool(value),
-            RawValue::Int(number) => YamlValue::Int(
-                number,
-                self.spelling(&at).unwrap_or(&number.to_string()).into(),
-            ),
-            RawValue::Float(number) => YamlValue::Float(
-                number,
-                self.spelling(&at).unwrap_or(&number.to_string()).into(),
-            ),
+            RawValue::Int(number) => {
+                let spelling = self.spelling(raw.span);
+                YamlValue::Int(number, spelling.unwrap_or(&number.to_string()).into())
+            }
+            RawValue::Float(number) => {
+                let spelling = self.spelling(raw.span);
+                YamlValue::Float(number, spelling.unwrap_or(&number.to_string()).into())
+            }
             RawValue::Text(text) => YamlValue::Text(text),
             RawValue::Sequence(items) => YamlValue::Sequence(
                 items
+                    .into_vec()
                     .into_iter()
                     .map(|item| self.build_node(item))
                     .collect(),
             ),
             RawValue::Mapping(entries) => YamlValue::Mapping(
                 entries
+                    .into_vec()
                     .into_iter()
                     .map(|(key, value)| self.build_entry(key, value))
                     .collect(),
             ),
         };
-        Node {
-            place: place_at(self.file, &at),
-            value,
-        }
+        Node { place, value }
     }
 
-    fn build_entry(&self, key: Spanned<String>, value: Spanned<RawValue>) -> MappingEntry {
+    fn build_entry(&mut self, key: RawKey, value: RawNode) -> MappingEntry {
         let key = MappingKey {
-            place: place_at(self.file, &key.defined),
-            text: key.value.into(),
+            place: self.place(key.line, key.column),
+            text: self.shared_key(key.text),
         };
         MappingEntry {
             key,
@@ -234,9 +296,27 @@ impl NodeBuilder<'_> {
         }
     }
 
-    fn spelling(&self, at: &Location) -> Option<&str> {
-        let from = usize::try_from(at.span().byte_offset()?).ok()?;
-        let length = usize::try_from(at.span().byte_len()?).ok()?;
+    fn shared_key(&mut self, key: Box<str>) -> Arc<str> {
+        if let Some(known) = self.keys.get(&*key) {
+            return Arc::clone(known);
+        }
+        let key: Arc<str> = key.into();
+        self.keys.insert(Arc::clone(&key));
+        key
+    }
+
+    fn place(&self, line: u32, column: u32) -> SourceLocation {
+        SourceLocation {
+            file: Arc::clone(self.file),
+            line,
+            column,
+        }
+    }
+
+    fn spelling(&self, span: Option<(u32, u32)>) -> Option<&str> {
+        let (from, length) = span?;
+        let from = usize::try_from(from).ok()?;
+        let length = usize::try_from(length).ok()?;
         self.text
             .get(from..from.checked_add(length)?)
             .map(str::trim)
@@ -246,8 +326,8 @@ impl NodeBuilder<'_> {
 fn place_at(file: &Arc<str>, at: &Location) -> SourceLocation {
     SourceLocation {
         file: Arc::clone(file),
-        line: u32::try_from(at.line()).unwrap_or(u32::MAX),
-        column: u32::try_from(at.column()).unwrap_or(u32::MAX),
+        line: saturating_u32(at.line()),
+        column: saturating_u32(at.column()),
     }
 }
 

@@ -6,6 +6,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::node::{MappingEntry, MappingKey, Node, YamlValue};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -16,7 +18,8 @@ use crate::model::units;
 pub struct MapReader<'n> {
     place: &'n SourceLocation,
     entries: &'n [MappingEntry],
-    known_keys: Vec<&'static str>,
+    /// The keys requested so far. A rule has most: 19.
+    known_keys: SmallVec<[&'static str; 20]>,
 }
 
 impl<'n> MapReader<'n> {
@@ -26,7 +29,7 @@ impl<'n> MapReader<'n> {
             return Some(Self {
                 place: &node.place,
                 entries,
-                known_keys: Vec::new(),
+                known_keys: SmallVec::new(),
             });
         }
         problems.push(wrong_type(

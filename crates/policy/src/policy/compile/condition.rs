@@ -11,6 +11,7 @@ use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::policy::condition::{Atom, AtomTest, Condition, PatternSource};
 use crate::policy::expression::Expression;
+use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::ListKind;
 use crate::policy::pattern::{CaseSensitivity, Networks, Ranges, TextForm, TextKind, TextTest};
@@ -26,16 +27,17 @@ use super::regex::{self, PatternError};
 use super::surt;
 
 /// Compiles conditions one at a time.
-pub(super) struct ConditionCompiler<'a> {
+pub(super) struct ConditionCompiler<'a, 'p> {
     /// The lists that conditions may name.
     pub(super) lists: &'a mut ListTable,
+    pub(super) expressions: &'a mut ExpressionInterner<'p>,
     /// Errors that are reported regardless of `on_invalid_rule`.
     pub(super) problems: &'a mut Problems,
     /// Parts that cannot be compiled: `on_invalid_rule` determines their severity.
     pub(super) invalid: Vec<Problem>,
 }
 
-impl ConditionCompiler<'_> {
+impl ConditionCompiler<'_, '_> {
     /// Compiles a condition. An invalid part is reported and replaced by `always`.
     pub(super) fn compile(&mut self, source: &SourceCondition) -> Condition {
         match source {
@@ -148,14 +150,16 @@ impl ConditionCompiler<'_> {
     ) -> Option<CompiledText> {
         let text = &*value.value;
         let compiled = match kind {
-            TextTestKind::Regex => match regex::compile(text, canonical::url_region(field), case) {
-                Ok(regex) => return Some(CompiledText::Regex(regex)),
-                Err(error) => {
-                    self.report_invalid_pattern(value, error);
-                    return None;
+            TextTestKind::Regex => {
+                match regex::compile(text, canonical::url_region(field), case, self.expressions) {
+                    Ok(regex) => return Some(CompiledText::Regex(regex)),
+                    Err(error) => {
+                        self.report_invalid_pattern(value, error);
+                        return None;
+                    }
                 }
-            },
-            TextTestKind::Glob => self::compile_glob(field, case, form, text),
+            }
+            TextTestKind::Glob => self::compile_glob(field, case, form, text, self.expressions),
             TextTestKind::Site => canonical::site_prefixes(text).map(|sites| {
                 CompiledText::Plain(sites.into_iter().map(|site| site.text.into()).collect())
             }),
@@ -169,7 +173,7 @@ impl ConditionCompiler<'_> {
             | TextTestKind::Domain
             | TextTestKind::Ext
             | TextTestKind::Under => canonical::value(field, kind, case, form, text)
-                .and_then(|value| plain_or_regex(kind, value, case)),
+                .and_then(|value| plain_or_regex(kind, value, case, self.expressions)),
         };
         compiled
             .map_err(|error| self.problems.push(value_problem(value, error)))
@@ -360,6 +364,7 @@ fn plain_or_regex(
     kind: TextTestKind,
     value: EscapedText,
     case: CaseSensitivity,
+    expressions: &mut ExpressionInterner<'_>,
 ) -> Result<CompiledText, InvalidValue> {
     let Some(pattern) = value.pattern else {
         return Ok(CompiledText::Plain(vec![value.text.into()]));
@@ -377,7 +382,7 @@ fn plain_or_regex(
         | TextTestKind::Site
         | TextTestKind::Surt => pattern,
     };
-    regex::compile_generated(&anchored, case).map(CompiledText::Regex)
+    regex::compile_generated(&anchored, case, expressions).map(CompiledText::Regex)
 }
 
 fn compile_glob(
@@ -385,6 +390,7 @@ fn compile_glob(
     case: CaseSensitivity,
     form: TextForm,
     text: &str,
+    expressions: &mut ExpressionInterner<'_>,
 ) -> Result<CompiledText, InvalidValue> {
     let mut first_error = None;
     let pattern = regex::glob_to_pattern(text, |literal| {
@@ -400,7 +406,7 @@ fn compile_glob(
     });
     match first_error {
         Some(error) => Err(error),
-        None => regex::compile_generated(&pattern, case).map(CompiledText::Regex),
+        None => regex::compile_generated(&pattern, case, expressions).map(CompiledText::Regex),
     }
 }
 

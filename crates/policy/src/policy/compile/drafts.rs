@@ -3,6 +3,7 @@
 use crate::diagnostics::problem::{Problem, Severity};
 use crate::diagnostics::problems::Problems;
 use crate::policy::condition::Condition;
+use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::rule::{EnforcementMode, PolicyStage};
 use crate::policy::source::tree::{
     OnInvalidRule, SourceCondition, SourceGlobalSpace, SourceGuard, SourcePolicy, SourceRule,
@@ -49,6 +50,7 @@ impl<'s> RuleDrafts<'s> {
     pub(super) fn from_source(
         source: &'s SourcePolicy,
         lists: &mut ListTable,
+        expressions: &mut ExpressionInterner<'_>,
         problems: &mut Problems,
     ) -> Self {
         let mut builder = DraftBuilder {
@@ -57,6 +59,7 @@ impl<'s> RuleDrafts<'s> {
                 disabled_rules: 0,
             },
             lists,
+            expressions,
             problems,
             on_invalid: source.on_invalid_rule,
             scope: RuleScope::Document,
@@ -137,6 +140,11 @@ pub(super) fn saturating_u32(index: usize) -> u32 {
 }
 
 impl RuleDraft<'_> {
+    /// Moves the condition to the rule.
+    pub(super) fn take_condition(&mut self) -> Condition {
+        std::mem::replace(&mut self.condition, Condition::Always)
+    }
+
     /// Returns `true` if the rule is a `match: first` group.
     pub(super) fn is_first_match(&self) -> bool {
         matches!(&self.source.body, SourceRuleBody::Group(group) if group.match_first.is_some())
@@ -165,15 +173,16 @@ pub(super) fn rule_condition(rule: &SourceRule) -> Option<&SourceCondition> {
     }
 }
 
-struct DraftBuilder<'s, 'a> {
+struct DraftBuilder<'s, 'a, 'p> {
     drafts: RuleDrafts<'s>,
     lists: &'a mut ListTable,
+    expressions: &'a mut ExpressionInterner<'p>,
     problems: &'a mut Problems,
     on_invalid: OnInvalidRule,
     scope: RuleScope,
 }
 
-impl<'s> DraftBuilder<'s, '_> {
+impl<'s> DraftBuilder<'s, '_, '_> {
     fn add_rules(&mut self, rules: &'s [SourceRule], parent: Option<usize>, mode: EnforcementMode) {
         for rule in rules {
             self.add_rule(rule, parent, mode);
@@ -215,6 +224,7 @@ impl<'s> DraftBuilder<'s, '_> {
         };
         let mut conditions = ConditionCompiler {
             lists: &mut *self.lists,
+            expressions: &mut *self.expressions,
             problems: &mut *self.problems,
             invalid: Vec::new(),
         };

@@ -7,6 +7,7 @@
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, Ast, ClassSet, ClassSetItem};
 
+use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::expression::{Expression, ExpressionError, NEST_LIMIT, SIZE_LIMIT};
 use crate::policy::pattern::CaseSensitivity;
 
@@ -36,9 +37,10 @@ pub(super) fn compile(
     pattern: &str,
     region: Option<UrlRegion>,
     case: CaseSensitivity,
+    expressions: &mut ExpressionInterner<'_>,
 ) -> Result<Expression, PatternError> {
     let rewritten = rewrite(pattern, region)?;
-    let expression = Expression::new(&rewritten, case);
+    let expression = expressions.intern(&rewritten, case);
     expression.map_err(|error| PatternError::new(into_invalid(error), pattern, &rewritten))
 }
 
@@ -65,8 +67,9 @@ pub(super) fn compile_with_groups(
 pub(super) fn compile_generated(
     pattern: &str,
     case: CaseSensitivity,
+    expressions: &mut ExpressionInterner<'_>,
 ) -> Result<Expression, InvalidValue> {
-    Expression::new(pattern, case).map_err(into_invalid)
+    expressions.intern(pattern, case).map_err(into_invalid)
 }
 
 /// Converts a glob to a regular expression for the whole field: `*` matches any run of characters,
@@ -277,9 +280,17 @@ mod tests {
     use super::*;
 
     fn fits(pattern: &str, region: Option<UrlRegion>, text: &str) -> bool {
-        compile(pattern, region, CaseSensitivity::Sensitive)
-            .unwrap()
-            .is_match(text)
+        compile_alone(pattern, region).unwrap().is_match(text)
+    }
+
+    fn compile_alone(pattern: &str, region: Option<UrlRegion>) -> Result<Expression, PatternError> {
+        let mut expressions = ExpressionInterner::new(None);
+        compile(
+            pattern,
+            region,
+            CaseSensitivity::Sensitive,
+            &mut expressions,
+        )
     }
 
     #[test]
@@ -325,7 +336,7 @@ mod tests {
         ] {
             let pattern = glob_to_pattern(glob, regex_syntax::escape);
             assert_eq!(
-                compile_generated(&pattern, CaseSensitivity::Sensitive)
+                Expression::new(&pattern, CaseSensitivity::Sensitive)
                     .unwrap()
                     .is_match(text),
                 expected,
@@ -345,7 +356,7 @@ mod tests {
             (r"a\pX", Some(1), "Unicode"),
             (r"\w{1000}\w{1000}", None, "more than 2 MiB"),
         ] {
-            let found = compile(pattern, None, CaseSensitivity::Sensitive).unwrap_err();
+            let found = compile_alone(pattern, None).unwrap_err();
             assert_eq!(found.offset, at, "{pattern}");
             assert!(
                 found.error.message.contains(message),

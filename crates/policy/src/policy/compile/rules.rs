@@ -15,14 +15,14 @@ use super::options::OptionCompiler;
 use super::stages::RulePlacement;
 
 pub(super) fn compile_rules(
-    drafts: &RuleDrafts<'_>,
+    drafts: &mut RuleDrafts<'_>,
     placements: &[RulePlacement],
     classes: &[RuleClass],
     options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> Box<[Rule]> {
     let mut rules: Vec<Rule> = Vec::with_capacity(drafts.all.len());
-    for ((draft, placement), class) in drafts.all.iter().zip(placements).zip(classes) {
+    for ((draft, placement), class) in drafts.all.iter_mut().zip(placements).zip(classes) {
         let before = problems.enter_rule(Some(draft.source.name().clone()));
         let body = compile_body(draft, placement, options, problems);
         rules.push(build_rule(draft, placement, *class, body));
@@ -37,12 +37,13 @@ fn rule_index(index: usize) -> RuleIndex {
 }
 
 fn compile_body(
-    draft: &RuleDraft<'_>,
+    draft: &mut RuleDraft<'_>,
     placement: &RulePlacement,
     options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> RuleBody {
-    match &draft.source.body {
+    let source = draft.source;
+    match &source.body {
         SourceRuleBody::Group(group) => {
             RuleBody::Group(build_group(draft, group, placement, options, problems))
         }
@@ -77,7 +78,7 @@ fn build_rule(
 }
 
 fn build_group(
-    draft: &RuleDraft<'_>,
+    draft: &mut RuleDraft<'_>,
     group: &SourceGroup,
     placement: &RulePlacement,
     options: &mut OptionCompiler,
@@ -101,8 +102,8 @@ fn build_group(
     GroupRule {
         guard: match &group.guard {
             SourceGuard::Always => GroupGuard::Always,
-            SourceGuard::When(_) => GroupGuard::When(draft.condition.clone()),
-            SourceGuard::Unless(_) => GroupGuard::Unless(draft.condition.clone()),
+            SourceGuard::When(_) => GroupGuard::When(draft.take_condition()),
+            SourceGuard::Unless(_) => GroupGuard::Unless(draft.take_condition()),
         },
         assignments: assign,
         stop: group.stop,
@@ -112,10 +113,10 @@ fn build_group(
     }
 }
 
-fn build_filter(draft: &RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
+fn build_filter(draft: &mut RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
     FilterRule {
         kind: filter.sense,
-        condition: draft.condition.clone(),
+        condition: draft.take_condition(),
         log: filter.log,
         reject_intent: filter.reject,
         reject_status: filter.reject_status,

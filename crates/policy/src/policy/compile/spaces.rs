@@ -27,7 +27,6 @@ pub(super) fn compile_spaces(
     problems: &mut Problems,
 ) -> Spaces {
     check_unique(&source.spaces, problems);
-    check_global_rules(drafts, problems);
     let all = source.spaces.iter().enumerate().map(|(at, space)| Space {
         name: space.name.value.clone(),
         crawlers: space
@@ -119,7 +118,7 @@ fn check_unique(spaces: &[SourceSpace], problems: &mut Problems) {
 
 /// Checks that the global space contains only domain rules, which do nothing but allow or refuse a
 /// URL.
-fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
+pub(super) fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
     for draft in drafts
         .all
         .iter()

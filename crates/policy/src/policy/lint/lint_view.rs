@@ -80,6 +80,7 @@ impl<'p> LintView<'p> {
             Knowledge::Complete => &policy.lists,
             Knowledge::SoundRules => &[],
         };
+        let faulty = errors.rules_with_errors();
         let mut view = Self {
             policy,
             lists,
@@ -100,7 +101,7 @@ impl<'p> LintView<'p> {
                 Some(assumptions) => assumptions.with(rule_assertion(rule)),
                 None => Assumptions::new(rule_assertion(rule), lists),
             };
-            let has_error = knowledge == Knowledge::SoundRules && errors.has_errors_in(&rule.id);
+            let has_error = faulty.contains(&rule.id);
             let is_sound =
                 view.is_live(at) && parent.is_none_or(|parent| view.is_sound(parent)) && !has_error;
             if is_sound {

@@ -232,8 +232,13 @@ impl PolicyParts {
         }
         if let Some(rules) = map.take(RULES.name) {
             let first = self.rules.len() + 1;
-            self.rules
-                .extend(read_rules(rules, "rules", first, problems));
+            let mut read = read_rules(rules, "rules", first, problems);
+            // Not copied: a large policy is one file.
+            if self.rules.is_empty() {
+                self.rules = read;
+            } else {
+                self.rules.append(&mut read);
+            }
         }
         if let Some(all) = map.take(CASES.name) {
             let nodes = read::items(all, "`cases`", problems);
@@ -298,7 +303,7 @@ impl PolicyParts {
         for entry in read::entries(node, "`lists`", problems) {
             let name = Located {
                 place: entry.key.place.clone(),
-                value: entry.key.text.clone(),
+                value: (&*entry.key.text).into(),
             };
             if self.lists.iter().any(|list| list.name.value == name.value) {
                 problems.push(

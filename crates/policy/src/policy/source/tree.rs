@@ -204,7 +204,7 @@ pub struct SourceAtom {
     /// The location of its field.
     pub place: SourceLocation,
     /// The keyword by which the policy names the field or shortcut: `host`, `domain`.
-    pub word: Box<str>,
+    pub word: Arc<str>,
     /// `None` for `in: LIST`, which tests the field that the list's kind implies.
     pub field: Option<Field>,
     pub test: SourceTest,
