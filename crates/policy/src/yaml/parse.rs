@@ -110,14 +110,14 @@ const BIG_DATA_HELP: &str =
     "move large data into list files (`lists: { name: { kind: domains, file: … } }`)";
 
 fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<RawNode, Error> {
-    serde_saphyr::from_str_with_options(text, parser_options(duplicates))
+    serde_saphyr::from_str_with_options(text, parser_options(duplicates, MAX_NODES))
 }
 
-fn parser_options(duplicates: DuplicateKeyPolicy) -> Options {
+fn parser_options(duplicates: DuplicateKeyPolicy, max_nodes: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_nodes: MAX_NODES,
-            max_events: 3 * MAX_NODES,
+            max_nodes,
+            max_events: 3 * max_nodes,
             max_depth: MAX_DEPTH,
             max_documents: 1,
             max_recorded_anchor_events: MAX_ALIAS_EVENTS,
@@ -489,6 +489,32 @@ mod tests {
             assert_eq!(problems.len(), 1);
             assert!(problems[0].starts_with(expected), "{text} → {problems:?}");
         }
+    }
+
+    #[test]
+    fn a_text_that_is_too_large_is_refused_at_the_first_line_beyond_the_limit() {
+        let line = format!("- {}\n", "x".repeat(1021));
+        let text = line.repeat((MAX_BYTES >> 10) + 2);
+        let (node, problems) = parse_text(&text);
+        assert!(node.is_none());
+        assert_eq!(
+            problems,
+            [
+                "p:131073: error: the file is larger than 128 MiB; move large data into list files \
+                 (`lists: { name: { kind: domains, file: … } }`)"
+            ]
+        );
+        let place = |limit| first_line_beyond(&"p".into(), "a\nb\n", limit).map(|place| place.line);
+        assert_eq!([0, 1, 2, 3, 4].map(place), [Some(1), Some(1), Some(2), Some(2), None]);
+    }
+
+    #[test]
+    fn too_many_values_are_refused_where_they_are() {
+        let options = parser_options(DuplicateKeyPolicy::Error, 9);
+        let parsed = serde_saphyr::from_str_with_options::<RawNode>("- a: 1\n- a: 1\n- a: 1\n- a: 1\n", options);
+        let problem = problem_from_error(&"p".into(), &parsed.err().unwrap());
+        assert_eq!(problem.location.line, 3, "{problem}");
+        assert!(problem.message.contains("12000000 values and keys"), "{problem}");
     }
 
     #[test]

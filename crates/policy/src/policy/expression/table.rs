@@ -69,3 +69,57 @@ impl<'p> ExpressionInterner<'p> {
         self.table
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::policy::compile;
+    use crate::policy::fact::Facts;
+    use crate::policy::source::MemoryFileSystem;
+    use crate::urls::target::UrlTarget;
+
+    fn load(rules: &str, previous: Option<&Policy>) -> Policy {
+        let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}");
+        let files = MemoryFileSystem::new().with_file("p", text);
+        compile::load_again(&files, "p", previous).unwrap().policy
+    }
+
+    fn expression<'p>(policy: &'p Policy, pattern: &str) -> &'p Expression {
+        let found = policy.expressions.get(pattern, CaseSensitivity::Sensitive);
+        found.unwrap_or_else(|| panic!("{pattern}"))
+    }
+
+    const OLD_RULES: &str = "  - { id: a, forbid: { path: { regex: '^/a+$' } } }\n  \
+                             - { id: b, forbid: { path: { regex: '^/b+$' } } }\n  \
+                             - { id: c, forbid: { path: { regex: '^/c+$' }, host: c.example } }\n";
+
+    #[test]
+    fn a_reload_takes_over_the_expressions_of_unchanged_rules() {
+        let old = load(OLD_RULES, None);
+        let url = UrlTarget::parse("http://b.example/bb").unwrap();
+        old.decide(&Facts::for_url(&url));
+        assert!(expression(&old, "^/b+$").is_compiled());
+        let new = load(&OLD_RULES.replace("/a+", "/d+"), Some(&old));
+        for pattern in ["^/b+$", "^/c+$"] {
+            let (old, new) = (expression(&old, pattern), expression(&new, pattern));
+            assert!(new.shares_automaton_with(old), "{pattern}");
+            assert_eq!(new.is_compiled(), pattern == "^/b+$", "{pattern}");
+        }
+        assert!(old.expressions.get("^/d+$", CaseSensitivity::Sensitive).is_none());
+        assert!(new.expressions.get("^/a+$", CaseSensitivity::Sensitive).is_none());
+        let (_, decision) = new.decide(&Facts::for_url(&UrlTarget::parse("http://b.example/dd").unwrap()));
+        assert!(matches!(decision.verdict, crate::policy::decide::Verdict::Reject(_)));
+    }
+
+    #[test]
+    fn equal_expressions_share_an_automaton_if_their_case_sensitivity_is_equal() {
+        let mut expressions = ExpressionInterner::new(None);
+        let mut intern = |case| expressions.intern("a+", case).unwrap();
+        let first = intern(CaseSensitivity::Sensitive);
+        assert!(first.shares_automaton_with(&intern(CaseSensitivity::Sensitive)));
+        let folded = intern(CaseSensitivity::Insensitive);
+        assert!(!first.shares_automaton_with(&folded));
+        assert!(folded.is_match("A") && !first.is_match("A"));
+    }
+}
