@@ -106,3 +106,35 @@ fn domains_in_a_list(bencher: divan::Bencher<'_, '_>, count: usize) {
             .1
     });
 }
+
+/// Values in one rule instead of one rule each.
+#[divan::bench(
+    args = ["domain", "prefix", "under", "contains", "suffix", "regex"],
+    consts = [10, 1_000, 10_000],
+    max_time = 3,
+)]
+fn values_in_a_rule<const COUNT: usize>(bencher: divan::Bencher<'_, '_>, kind: &str) {
+    let values: String = (0..COUNT)
+        .map(|n| match kind {
+            "domain" => format!("site{n}.example.org,"),
+            "prefix" => format!("'http://www{n}.example.net/',"),
+            "under" => format!("/private{n},"),
+            "regex" => format!("'^https?://[a-z]+/item{n}/(a|b)\\.html',"),
+            _ => format!("'key{n}=',"),
+        })
+        .collect();
+    let condition = match kind {
+        "domain" | "under" => format!("{kind}: [{values}]"),
+        _ => format!("url: {{ {kind}: [{values}] }}"),
+    };
+    let policy = policy(
+        &format!("  - {{ id: r, forbid: {{ {condition} }} }}\n"),
+        "  none: { kind: hosts, items: [a.b] }",
+    );
+    let target = UrlTarget::parse(URL).expect("a URL");
+    bencher.bench(|| {
+        policy
+            .decide_request(&Facts::for_url(divan::black_box(&target)))
+            .1
+    });
+}

@@ -3,7 +3,7 @@
 use super::fact::{EvaluationTarget, Fact, Facts};
 use super::field::{Field, ValueType};
 use super::list::{ListItems, ListKind, PolicyList};
-use super::pattern::{CaseSensitivity, Networks, Ranges, TextKind, TextTest, to_surt};
+use super::pattern::{Networks, Ranges, TextKind, TextTest, to_surt};
 use super::rule::PolicyStage;
 use crate::urls::target::HostTarget;
 
@@ -255,16 +255,14 @@ impl Atom {
         let Some(base) = self.tunnel_url_prefix(target) else {
             return Truth::Unknown;
         };
-        if let TextKind::Prefix(values) = &test.kind {
-            return evaluate_prefixes(values, &base, test.case);
+        if let TextKind::Prefix(_) = &test.kind {
+            return evaluate_prefixes(test, &base);
         }
-        if let (TextKind::Surt(values), Some(base)) = (&test.kind, to_surt(&base)) {
-            return evaluate_prefixes(values, &base, test.case);
+        if let (TextKind::Surt(_), Some(base)) = (&test.kind, to_surt(&base)) {
+            return evaluate_prefixes(test, &base);
         }
-        let impossible = matches!(
-            &test.kind,
-            TextKind::Exact(values) if !values.iter().any(|value| starts_with(value, &base, test.case))
-        );
+        let impossible =
+            matches!(&test.kind, TextKind::Exact(_) if !test.has_value_starting_with(&base));
         if impossible {
             Truth::No
         } else {
@@ -286,25 +284,12 @@ impl Atom {
 }
 
 /// Evaluates a test for one of several prefixes, when only the beginning of the text is known.
-fn evaluate_prefixes(prefixes: &[Box<str>], known: &str, case: CaseSensitivity) -> Truth {
-    if prefixes
-        .iter()
-        .any(|prefix| starts_with(known, prefix, case))
-    {
+fn evaluate_prefixes(test: &TextTest, known: &str) -> Truth {
+    if test.has_prefix_of(known) {
         Truth::Yes
-    } else if prefixes
-        .iter()
-        .any(|prefix| starts_with(prefix, known, case))
-    {
+    } else if test.has_value_starting_with(known) {
         Truth::Unknown
     } else {
         Truth::No
     }
-}
-
-fn starts_with(text: &str, prefix: &str, case: CaseSensitivity) -> bool {
-    text.get(..prefix.len()).is_some_and(|head| match case {
-        CaseSensitivity::Sensitive => head == prefix,
-        CaseSensitivity::Insensitive => head.eq_ignore_ascii_case(prefix),
-    })
 }

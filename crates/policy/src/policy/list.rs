@@ -137,17 +137,11 @@ impl ListItems {
         }
     }
 
-    /// Returns `true` if the host is an item or a subdomain of one. Takes one lookup per label.
+    /// Returns `true` if the host is an item or a subdomain of one.
     pub fn has_parent_of(&self, host: &str) -> bool {
-        let mut rest = host;
-        loop {
-            if self.contains(rest) {
-                return true;
-            }
-            match rest.split_once('.') {
-                Some((_, parent)) => rest = parent,
-                None => return false,
-            }
+        match self {
+            Self::Set(set) => set.has_parent_of(host),
+            Self::Prefixes(_) | Self::Networks(_) => false,
         }
     }
 

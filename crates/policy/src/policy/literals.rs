@@ -158,7 +158,7 @@ mod tests {
     fn values_are_their_own_literals() {
         let of = |kind: TextKind, form: TextForm| {
             let case = CaseSensitivity::Sensitive;
-            let found = RequiredLiterals::of_test(&TextTest { kind, case, form })?;
+            let found = RequiredLiterals::of_test(&TextTest::new(kind, case, form))?;
             Some(found.iter().map(str::to_owned).collect::<Vec<_>>())
         };
         let values = |all: &[&str]| all.iter().map(|text| (*text).into()).collect();

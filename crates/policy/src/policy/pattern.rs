@@ -2,7 +2,10 @@
 //!
 //! The values are in canonical form already: `compile` converts them to the form of the fields.
 
+mod value_index;
+
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use memchr::memmem;
@@ -10,6 +13,7 @@ use memchr::memmem;
 use crate::urls::target::normalise_text;
 
 use super::expression::Expression;
+use value_index::{ValueIndex, folded};
 
 /// The case sensitivity of a text test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub struct TextTest {
     /// The case sensitivity. Regular expressions and globs include it in the expression.
     pub case: CaseSensitivity,
     pub form: TextForm,
+    /// The index of the values, if there are many.
+    index: Option<Arc<ValueIndex>>,
 }
 
 /// The kinds of text tests. A test with several values holds if any of them matches.
@@ -67,11 +73,60 @@ pub enum TextKind {
 }
 
 impl TextTest {
+    /// Creates a test, with an index if it has many values.
+    pub fn new(kind: TextKind, case: CaseSensitivity, form: TextForm) -> Self {
+        let index = ValueIndex::new(&kind, case).map(Arc::new);
+        Self {
+            kind,
+            case,
+            form,
+            index,
+        }
+    }
+
     /// Returns `true` if the text passes the test.
     pub fn matches(&self, text: &str) -> bool {
         match self.form {
-            TextForm::Canonical => self.kind.matches(text, self.case),
-            TextForm::Normalised => self.kind.matches(&normalise_text(text), self.case),
+            TextForm::Canonical => self.matches_form(text),
+            TextForm::Normalised => self.matches_form(&normalise_text(text)),
+        }
+    }
+
+    fn matches_form(&self, text: &str) -> bool {
+        match &self.index {
+            Some(index) => index.matches(&self.kind, self.case, text),
+            None => self.kind.matches(text, self.case),
+        }
+    }
+
+    /// Returns the index of the first value that the text matches.
+    pub fn first_matching_value(&self, text: &str) -> Option<usize> {
+        match self.form {
+            TextForm::Canonical => self.kind.first_match(text, self.case),
+            TextForm::Normalised => self.kind.first_match(&normalise_text(text), self.case),
+        }
+    }
+
+    /// Returns `true` if a text begins with a value of a test with plain texts.
+    pub(crate) fn has_prefix_of(&self, text: &str) -> bool {
+        match self.index.as_deref().and_then(ValueIndex::prefixes) {
+            Some(values) => values.has_prefix_of(&folded(text, self.case)),
+            None => {
+                let mut values = self.kind.texts().iter();
+                values.any(|value| self.case.starts_with(text, value))
+            }
+        }
+    }
+
+    /// Returns `true` if a value of a test with plain texts begins with this text. Of a test of the
+    /// beginning, a value does not count if the text begins with another, shorter one.
+    pub(crate) fn has_value_starting_with(&self, text: &str) -> bool {
+        match self.index.as_deref().and_then(ValueIndex::prefixes) {
+            Some(values) => values.has_any_starting_with(&folded(text, self.case)),
+            None => {
+                let mut values = self.kind.texts().iter();
+                values.any(|value| self.case.starts_with(value, text))
+            }
         }
     }
 }
@@ -93,23 +148,60 @@ impl TextKind {
         }
     }
 
+    /// The values that are plain texts; empty for other tests.
+    pub(crate) fn texts(&self) -> &[Box<str>] {
+        match self {
+            Self::Exact(values)
+            | Self::Prefix(values)
+            | Self::Suffix(values)
+            | Self::Contains(values)
+            | Self::Domain(values)
+            | Self::Ext(values)
+            | Self::Under(values)
+            | Self::Surt(values) => values,
+            Self::Regex(_)
+            | Self::Length(_)
+            | Self::Segments(_)
+            | Self::Repeats(_)
+            | Self::Params(_) => &[],
+        }
+    }
+
+    /// Compares a text with the values one after the other.
     fn matches(&self, text: &str, case: CaseSensitivity) -> bool {
         match self {
-            Self::Exact(values) => values.iter().any(|v| case.equals(text, v)),
-            Self::Prefix(values) => values.iter().any(|v| case.starts_with(text, v)),
-            Self::Suffix(values) => values.iter().any(|v| case.ends_with(text, v)),
-            Self::Contains(values) => values.iter().any(|v| case.contains(text, v)),
-            Self::Regex(all) => all.iter().any(|expression| expression.is_match(text)),
-            Self::Domain(values) => values.iter().any(|v| is_in_domain(text, v)),
-            Self::Ext(values) => values.iter().any(|v| has_extension(text, v)),
-            Self::Under(values) => values.iter().any(|v| is_under(text, v, case)),
+            Self::Length(ranges)
+            | Self::Segments(ranges)
+            | Self::Repeats(ranges)
+            | Self::Params(ranges) => self.count(text).is_some_and(|n| ranges.contains(n)),
+            Self::Exact(_)
+            | Self::Prefix(_)
+            | Self::Suffix(_)
+            | Self::Contains(_)
+            | Self::Regex(_)
+            | Self::Domain(_)
+            | Self::Ext(_)
+            | Self::Under(_)
+            | Self::Surt(_) => self.first_match(text, case).is_some(),
+        }
+    }
+
+    /// Returns the index of the first value that a text matches; `None` for tests of a count.
+    fn first_match(&self, text: &str, case: CaseSensitivity) -> Option<usize> {
+        match self {
+            Self::Exact(values) => values.iter().position(|v| case.equals(text, v)),
+            Self::Prefix(values) => values.iter().position(|v| case.starts_with(text, v)),
+            Self::Suffix(values) => values.iter().position(|v| case.ends_with(text, v)),
+            Self::Contains(values) => values.iter().position(|v| case.contains(text, v)),
+            Self::Regex(all) => all.iter().position(|expression| expression.is_match(text)),
+            Self::Domain(values) => values.iter().position(|v| is_in_domain(text, v)),
+            Self::Ext(values) => values.iter().position(|v| has_extension(text, v)),
+            Self::Under(values) => values.iter().position(|v| is_under(text, v, case)),
             Self::Surt(values) => {
-                to_surt(text).is_some_and(|s| values.iter().any(|v| s.starts_with(&**v)))
+                let surt = to_surt(text)?;
+                values.iter().position(|v| surt.starts_with(&**v))
             }
-            Self::Length(ranges) => ranges.contains(text.chars().count() as u64),
-            Self::Segments(ranges) => ranges.contains(segments(text).count() as u64),
-            Self::Repeats(ranges) => ranges.contains(max_segment_repeats(text)),
-            Self::Params(ranges) => ranges.contains(count_params(text)),
+            Self::Length(_) | Self::Segments(_) | Self::Repeats(_) | Self::Params(_) => None,
         }
     }
 }
@@ -274,12 +366,7 @@ mod tests {
         case: CaseSensitivity,
         text: &str,
     ) -> bool {
-        TextTest {
-            kind: kind([value.into()].into()),
-            case,
-            form: TextForm::Canonical,
-        }
-        .matches(text)
+        TextTest::new(kind([value.into()].into()), case, TextForm::Canonical).matches(text)
     }
 
     #[test]
@@ -316,12 +403,7 @@ mod tests {
     fn counts() {
         let counted = |kind: fn(Ranges) -> TextKind, n: u64, text: &str| {
             let kind = kind(Ranges([(n, n)].into()));
-            TextTest {
-                kind,
-                case: CaseSensitivity::Sensitive,
-                form: TextForm::Canonical,
-            }
-            .matches(text)
+            TextTest::new(kind, CaseSensitivity::Sensitive, TextForm::Canonical).matches(text)
         };
         assert!(counted(TextKind::Length, 2, "/é"), "characters, not bytes");
         assert!(counted(TextKind::Segments, 2, "//a/b/"));

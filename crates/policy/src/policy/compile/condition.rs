@@ -329,7 +329,10 @@ fn plain_atom(field: Field, test: AtomTest) -> Atom {
 }
 
 fn text_atom(field: &Field, kind: TextKind, case: CaseSensitivity, form: TextForm) -> Atom {
-    plain_atom(field.clone(), AtomTest::Text(TextTest { kind, case, form }))
+    plain_atom(
+        field.clone(),
+        AtomTest::Text(TextTest::new(kind, case, form)),
+    )
 }
 
 fn atom_condition(atom: Atom) -> Condition {

@@ -157,15 +157,10 @@ fn explain_match(
         .into_iter()
         .find(|text| test.matches(text))
         .unwrap_or_default();
-    let matching = (0..count_values(&test.kind))
-        .map(|at| {
-            let test = TextTest {
-                kind: with_only_value(&test.kind, at),
-                ..test.clone()
-            };
-            (at, test)
-        })
-        .find(|(_, test)| test.matches(&text));
+    let matching = test.first_matching_value(&text).map(|at| {
+        let kind = with_only_value(&test.kind, at);
+        (at, TextTest::new(kind, test.case, test.form))
+    });
     let description = match matching {
         None => describe_test(atom, lists),
         Some((at, test)) => {
@@ -216,25 +211,6 @@ fn field_texts(field: &Field, facts: &Facts<'_>) -> Option<Vec<String>> {
         false
     });
     (known != Fact::Unknown).then_some(all)
-}
-
-/// The number of alternative values of a text test.
-fn count_values(kind: &TextKind) -> usize {
-    match kind {
-        TextKind::Exact(all)
-        | TextKind::Prefix(all)
-        | TextKind::Suffix(all)
-        | TextKind::Contains(all)
-        | TextKind::Domain(all)
-        | TextKind::Ext(all)
-        | TextKind::Under(all)
-        | TextKind::Surt(all) => all.len(),
-        TextKind::Regex(all) => all.len(),
-        TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => 0,
-    }
 }
 
 /// Returns the test with only one of its values.

@@ -422,11 +422,7 @@ fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Pol
         Some((path, _)) => TextKind::Exact([path.into()].into()),
         None => TextKind::Prefix([path.into()].into()),
     };
-    let test = TextTest {
-        kind,
-        case: CaseSensitivity::Sensitive,
-        form: TextForm::Canonical,
-    };
+    let test = TextTest::new(kind, CaseSensitivity::Sensitive, TextForm::Canonical);
     let prefix = Atom {
         field: Field::Path,
         test: AtomTest::Text(test),

@@ -121,6 +121,21 @@ impl TextSet {
         self.find(text).ok()
     }
 
+    /// Returns `true` if a host is in the set or a subdomain of one that is. Takes one lookup per
+    /// label.
+    pub fn has_parent_of(&self, host: &str) -> bool {
+        let mut rest = host;
+        loop {
+            if self.contains(rest) {
+                return true;
+            }
+            match rest.split_once('.') {
+                Some((_, parent)) => rest = parent,
+                None => return false,
+            }
+        }
+    }
+
     /// The texts, including duplicates.
     pub fn texts(&self) -> &PackedTexts {
         &self.texts
