@@ -16,6 +16,7 @@ use crate::model::reason::Reason;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
+use crate::policy::exact::ExactCheck;
 use crate::policy::fact::Facts;
 use crate::server::ledger::LEDGER_REQUIRED;
 use crate::urls::target::HostTarget;
@@ -28,7 +29,10 @@ use super::text::pluralize;
 use crate::console::{ConsoleColors, Tone};
 
 pub(super) fn run(args: &CheckArgs) -> Exit {
-    let mut report = CheckReport::default();
+    let mut report = CheckReport {
+        exact: args.exact.then(ExactTotals::default),
+        ..CheckReport::default()
+    };
     for path in &args.paths {
         match CheckInputKind::detect(path) {
             CheckInputKind::Policy => report.check_policy(&PolicyOrigin::Path(path.clone())),
@@ -98,6 +102,16 @@ struct CheckReport {
     problems: Vec<Problem>,
     /// The checked policies, so that none is checked twice.
     policies: Vec<CheckedPolicy>,
+    /// The answers of the exact analysis; `None` without `--exact`.
+    exact: Option<ExactTotals>,
+}
+
+/// The numbers of answers of the exact analysis.
+#[derive(Default)]
+struct ExactTotals {
+    proved: usize,
+    refuted: usize,
+    undecided: usize,
 }
 
 /// A checked policy.
@@ -210,6 +224,13 @@ impl CheckReport {
                     policy.rules().len(),
                     compiled.cases.len()
                 ));
+                if let Some(totals) = &mut self.exact {
+                    let exact = ExactCheck::new(&compiled);
+                    totals.proved += exact.proved;
+                    totals.refuted += exact.refuted;
+                    totals.undecided += exact.undecided;
+                    self.problems.extend(exact.problems);
+                }
                 self.problems.append(&mut compiled.problems);
                 self.problems.extend(failures);
                 Some(compiled)
@@ -254,7 +275,9 @@ impl CheckReport {
     }
 
     fn exit(&self, args: &CheckArgs) -> Exit {
+        let undecided = self.exact.as_ref().map_or(0, |exact| exact.undecided);
         match (self.count(Severity::Error), self.count(Severity::Warning)) {
+            (0, 0) if args.strict && undecided > 0 => Exit::Negative,
             (0, 0) => Exit::Success,
             (0, _) if args.strict => Exit::Negative,
             (0, _) => Exit::Success,
@@ -270,6 +293,12 @@ impl CheckReport {
             .collect();
         let errors = self.count(Severity::Error);
         let warnings = self.count(Severity::Warning);
+        if let Some(exact) = &self.exact {
+            text.push_str(&format!(
+                "exact analysis: {} proved, {} refuted by a URL, {} not decided\n",
+                exact.proved, exact.refuted, exact.undecided
+            ));
+        }
         let tone = match (errors, warnings) {
             (0, 0) => Tone::Good,
             (0, _) => Tone::Warning,
@@ -286,11 +315,18 @@ impl CheckReport {
     }
 
     fn to_json(&self) -> Json {
-        json!({
+        let mut report = json!({
             "errors": self.count(Severity::Error),
             "warnings": self.count(Severity::Warning),
             "problems": self.problems.iter().map(Problem::to_json).collect::<Vec<_>>(),
-        })
+        });
+        if let (Some(exact), Json::Object(keys)) = (&self.exact, &mut report) {
+            let counts = json!({
+                "proved": exact.proved, "refuted": exact.refuted, "undecided": exact.undecided,
+            });
+            keys.insert("exact".into(), counts);
+        }
+        report
     }
 }
 

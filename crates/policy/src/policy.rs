@@ -15,6 +15,7 @@ pub mod condition;
 pub mod coverage;
 pub mod crawler_rules;
 pub mod decide;
+pub mod exact;
 pub mod explain;
 pub mod expression;
 pub mod fact;

@@ -14,9 +14,12 @@ pub(crate) struct CheckArgs {
     /// Policies and configurations [default: the configuration that `run` would use, and its policy]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Exit with 1 if there are warnings
+    /// Exit with 1 if there are warnings, or questions that --exact does not decide
     #[arg(long)]
     pub strict: bool,
+    /// Prove by automata which rules can never decide, and give an example for each that nearly never does
+    #[arg(long)]
+    pub exact: bool,
     /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,

@@ -8,10 +8,10 @@
 //! [`logic`] derives implications between conditions, [`lint_view`] the order in which rules are
 //! met; [`dead`] and [`late_allow`] combine them.
 
-mod dead;
-mod late_allow;
-mod lint_view;
-mod logic;
+pub(crate) mod dead;
+pub(crate) mod late_allow;
+pub(crate) mod lint_view;
+pub(crate) mod logic;
 mod overlap;
 mod text_logic;
 mod tunnels;
@@ -68,7 +68,7 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
 /// The remaining work, limited so that a policy with many thousand rules loads quickly. When it is
 /// used up, nothing more is reported.
 #[derive(Debug)]
-struct WorkBudget(Cell<usize>);
+pub(crate) struct WorkBudget(Cell<usize>);
 
 impl Default for WorkBudget {
     fn default() -> Self {

@@ -11,7 +11,7 @@ use super::lint_view::LintView;
 
 /// The reason for which a rule can never decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DeadReason {
+pub(crate) enum DeadReason {
     /// Its condition cannot hold.
     Contradiction,
     /// Its condition cannot hold together with those of the groups around it.
@@ -28,7 +28,7 @@ pub(super) enum DeadReason {
 
 impl DeadReason {
     /// The other rule that is the cause, if there is one.
-    pub(super) fn cause(self) -> Option<usize> {
+    pub(crate) fn cause(self) -> Option<usize> {
         match self {
             Self::Contradiction | Self::ContradictsParents => None,
             Self::AfterStop(by)
@@ -40,7 +40,7 @@ impl DeadReason {
 }
 
 /// Options without effect on a request that a filter refuses.
-const ADMITTED_ONLY_OPTIONS: [OptionIndex; 4] = [
+pub(crate) const ADMITTED_ONLY_OPTIONS: [OptionIndex; 4] = [
     schema::DISPOSITION,
     schema::HTML_ONLY,
     schema::option_index("index"),
@@ -56,7 +56,7 @@ pub(super) fn find_reason(
     let rule = view.rule(at)?;
     // Other rules in such a list may take their stage from this one, and would run at another stage
     // without it.
-    if view.is_in_first_match(at) && sets_sibling_stages(view, at) {
+    if !can_be_dead(view, at) {
         return None;
     }
     contradiction(view, at)
@@ -144,25 +144,29 @@ fn after_stop(
     rule: &Rule,
     budget: &WorkBudget,
 ) -> Option<DeadReason> {
-    if view.first_stage(at) != Some(rule.stage) {
-        return None;
-    }
     view.stops()
         .iter()
         .copied()
         .take_while(|stop| *stop < at && budget.try_visit(1))
-        .filter(|stop| {
-            view.rule(*stop)
-                .is_some_and(|stop| stop.stage == rule.stage)
-                && view.share_list(*stop, at)
-                && !view.is_nested(*stop, at)
-        })
+        .filter(|stop| may_stop(view, *stop, at, rule))
         .find(|stop| {
             budget.try_compare()
                 && view.is_reached_with(*stop, at)
                 && view.applies_wherever(*stop, at)
         })
         .map(DeadReason::AfterStop)
+}
+
+/// Returns `true` if a stop keeps the rule from having any effect wherever the stop applies and is
+/// reached.
+fn may_stop(view: &LintView<'_>, stop: usize, at: usize, rule: &Rule) -> bool {
+    view.first_stage(at) == Some(rule.stage)
+        && stop < at
+        && view
+            .rule(stop)
+            .is_some_and(|stop| stop.stage == rule.stage)
+        && view.share_list(stop, at)
+        && !view.is_nested(stop, at)
 }
 
 /// `C` comes before `R` in the same `match: first` list, both run at the stage of the list, and `C`
@@ -173,35 +177,50 @@ fn after_sibling(
     rule: &Rule,
     budget: &WorkBudget,
 ) -> Option<DeadReason> {
-    let parent = view.rule(rule.parent?.0 as usize)?;
-    let RuleBody::Group(GroupRule {
-        order: ChildOrder::First(stage),
-        ..
-    }) = &parent.body
-    else {
-        return None;
-    };
+    let stage = first_match_stage(view, rule)?;
     let assumptions = view.assumptions(at)?;
-    let content_only = view.is_content_only(at);
     siblings(view, at)
         .take_while(|other| *other < at && budget.try_visit(1))
         .find(|other| {
-            let Some(cause) = view.rule(*other) else {
-                return false;
-            };
-            cause.stage == *stage
-                && rule.stage == *stage
-                && view.is_sound(*other)
-                && view.has_fixed_stage(*other)
-                && view.has_fixed_stage(at)
-                && view.have_same_class(*other, at)
-                && (content_only || !cause.content_only)
+            may_match_first(view, *other, at, rule, stage)
                 && budget.try_compare()
                 && view
                     .assertion(*other)
                     .is_none_or(|assertion| assumptions.entail(assertion))
         })
         .map(DeadReason::AfterSibling)
+}
+
+/// Returns the stage of the `match: first` list that a rule is in.
+fn first_match_stage(view: &LintView<'_>, rule: &Rule) -> Option<PolicyStage> {
+    match &view.rule(rule.parent?.0 as usize)?.body {
+        RuleBody::Group(GroupRule {
+            order: ChildOrder::First(stage),
+            ..
+        }) => Some(*stage),
+        RuleBody::Group(_) | RuleBody::Filter(_) => None,
+    }
+}
+
+/// Returns `true` if a sibling in a `match: first` list precedes the rule wherever it applies.
+fn may_match_first(
+    view: &LintView<'_>,
+    other: usize,
+    at: usize,
+    rule: &Rule,
+    stage: PolicyStage,
+) -> bool {
+    let Some(cause) = view.rule(other) else {
+        return false;
+    };
+    other < at
+        && cause.stage == stage
+        && rule.stage == stage
+        && view.is_sound(other)
+        && view.has_fixed_stage(other)
+        && view.has_fixed_stage(at)
+        && view.have_same_class(other, at)
+        && (view.is_content_only(at) || !cause.content_only)
 }
 
 /// `C` matches wherever `R` would decide, and not later; a match is final.
@@ -211,28 +230,37 @@ fn filtered(
     rule: &Rule,
     budget: &WorkBudget,
 ) -> Option<DeadReason> {
-    if view.is_in_first_match(at) || !view.is_leaf(at) || !is_void_after_filter(rule) {
+    if !can_be_filtered(view, at, rule) {
         return None;
     }
-    let first = view.first_stage(at)?;
     view.candidate_causes(at, budget)
         .into_iter()
         .find(|other| {
-            let Some(cause) = view.rule(*other) else {
-                return false;
-            };
-            let RuleBody::Filter(filter) = &cause.body else {
-                return false;
-            };
-            *other != at
-                && decides_in_time(*other, cause, at, rule, first)
-                && is_log_covered(rule, filter.log)
+            may_filter(view, *other, at, rule)
                 && budget.try_compare()
-                && !view.is_nested(*other, at)
                 && view.is_reached_with(*other, at)
                 && view.applies_wherever(*other, at)
         })
         .map(DeadReason::Filtered)
+}
+
+fn can_be_filtered(view: &LintView<'_>, at: usize, rule: &Rule) -> bool {
+    !view.is_in_first_match(at) && view.is_leaf(at) && is_void_after_filter(rule)
+}
+
+/// Returns `true` if a filter keeps the rule from having any effect wherever the filter matches
+/// and is reached.
+fn may_filter(view: &LintView<'_>, other: usize, at: usize, rule: &Rule) -> bool {
+    let (Some(cause), Some(first)) = (view.rule(other), view.first_stage(at)) else {
+        return false;
+    };
+    let RuleBody::Filter(filter) = &cause.body else {
+        return false;
+    };
+    other != at
+        && decides_in_time(other, cause, at, rule, first)
+        && is_log_covered(rule, filter.log)
+        && !view.is_nested(other, at)
 }
 
 /// Returns `true` for a filter, and for a group that has no effect after a filter has matched.
@@ -282,24 +310,76 @@ fn overwritten(
     rule: &Rule,
     budget: &WorkBudget,
 ) -> Option<DeadReason> {
-    let RuleBody::Group(group) = &rule.body else {
-        return None;
-    };
-    if group.stop || group.assignments.is_empty() || !view.is_leaf(at) || view.is_in_first_match(at)
-    {
+    if !can_be_overwritten(view, at, rule) {
         return None;
     }
     view.candidate_causes(at, budget)
         .into_iter()
-        .filter(|other| *other > at)
         .find(|other| {
-            view.rule(*other)
-                .is_some_and(|cause| cause.stage == rule.stage && assigns_all(cause, group))
+            may_overwrite(view, *other, at, rule)
                 && budget.try_compare()
                 && applies_after(view, *other, at)
                 && view.applies_wherever(*other, at)
         })
         .map(DeadReason::Overwritten)
+}
+
+fn can_be_overwritten(view: &LintView<'_>, at: usize, rule: &Rule) -> bool {
+    match &rule.body {
+        RuleBody::Group(group) => {
+            !group.stop
+                && !group.assignments.is_empty()
+                && view.is_leaf(at)
+                && !view.is_in_first_match(at)
+        }
+        RuleBody::Filter(_) => false,
+    }
+}
+
+/// Returns `true` if a later group assigns every option that the rule assigns, at the same stage.
+fn may_overwrite(view: &LintView<'_>, other: usize, at: usize, rule: &Rule) -> bool {
+    let RuleBody::Group(group) = &rule.body else {
+        return false;
+    };
+    other > at
+        && view
+            .rule(other)
+            .is_some_and(|cause| cause.stage == rule.stage && assigns_all(cause, group))
+}
+
+/// Returns `true` if a rule may be dead at all: its removal does not change the stage of others.
+pub(crate) fn can_be_dead(view: &LintView<'_>, at: usize) -> bool {
+    !(view.is_in_first_match(at) && sets_sibling_stages(view, at))
+}
+
+/// Returns the reason for which a rule has no effect wherever another rule applies, if there is
+/// one. Several other rules may together apply wherever the rule does.
+pub(crate) fn reason_where_applied(
+    view: &LintView<'_>,
+    at: usize,
+    other: usize,
+) -> Option<DeadReason> {
+    let rule = view.rule(at)?;
+    if let Some(stage) = first_match_stage(view, rule)
+        && view.rule(other)?.parent == rule.parent
+        && may_match_first(view, other, at, rule, stage)
+    {
+        return Some(DeadReason::AfterSibling(other));
+    }
+    if !view.is_comparable(other, at) {
+        return None;
+    }
+    let reaches = || view.is_reached_with(other, at);
+    if view.stops().contains(&other) && may_stop(view, other, at, rule) && reaches() {
+        return Some(DeadReason::AfterStop(other));
+    }
+    if can_be_filtered(view, at, rule) && may_filter(view, other, at, rule) && reaches() {
+        return Some(DeadReason::Filtered(other));
+    }
+    (can_be_overwritten(view, at, rule)
+        && may_overwrite(view, other, at, rule)
+        && applies_after(view, other, at))
+    .then_some(DeadReason::Overwritten(other))
 }
 
 /// Returns `true` if a rule assigns every option that a group assigns.

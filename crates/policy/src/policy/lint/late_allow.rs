@@ -87,7 +87,7 @@ fn stays_refused(
 }
 
 /// Returns whether a group's disposition allows; `None` if the rule does not set it.
-pub(super) fn allows(rule: &Rule) -> Option<bool> {
+pub(crate) fn allows(rule: &Rule) -> Option<bool> {
     let RuleBody::Group(group) = &rule.body else {
         return None;
     };

@@ -15,7 +15,7 @@ use super::WorkBudget;
 use super::logic::{Assertion, Assumptions, Polarity};
 
 /// A policy with indexes for lint. Rules are identified by their position.
-pub(super) struct LintView<'p> {
+pub(crate) struct LintView<'p> {
     policy: &'p Policy,
     /// The lists; empty if they may be wrong.
     lists: &'p [PolicyList],
@@ -33,7 +33,7 @@ pub(super) struct LintView<'p> {
 
 /// The part of a policy that is as written, without placeholders for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
+pub(crate) enum Knowledge {
     /// The whole policy.
     Complete,
     /// The rules without errors.
@@ -69,7 +69,7 @@ enum RuleOwner {
 }
 
 impl<'p> LintView<'p> {
-    pub(super) fn new(policy: &'p Policy, errors: &Problems) -> Self {
+    pub(crate) fn new(policy: &'p Policy, errors: &Problems) -> Self {
         // If the policy has errors, its lists and options may be wrong.
         let knowledge = if errors.has_errors() {
             Knowledge::SoundRules
@@ -118,17 +118,22 @@ impl<'p> LintView<'p> {
         view
     }
 
-    pub(super) fn policy(&self) -> &'p Policy {
+    /// Creates the view of a policy without errors.
+    pub(crate) fn without_errors(policy: &'p Policy) -> Self {
+        Self::new(policy, &Problems::new())
+    }
+
+    pub(crate) fn policy(&self) -> &'p Policy {
         self.policy
     }
 
-    pub(super) fn rule(&self, at: usize) -> Option<&'p Rule> {
+    pub(crate) fn rule(&self, at: usize) -> Option<&'p Rule> {
         self.policy.rules.get(at)
     }
 
     /// Returns `true` if a rule is enforced and may decide requests. Rules of the global space do
     /// not.
-    pub(super) fn is_live(&self, at: usize) -> bool {
+    pub(crate) fn is_live(&self, at: usize) -> bool {
         self.owner(at).is_some()
             && self
                 .rule(at)
@@ -149,19 +154,27 @@ impl<'p> LintView<'p> {
             .map(RuleOwner::Space)
     }
 
+    /// Returns the number of the space that a rule belongs to.
+    pub(crate) fn space_of(&self, at: usize) -> Option<usize> {
+        match self.owner(at)? {
+            RuleOwner::Document => None,
+            RuleOwner::Space(space) => Some(space),
+        }
+    }
+
     /// Returns `true` if a rule belongs to the space with this number.
-    pub(super) fn belongs_to_space(&self, at: usize, space: usize) -> bool {
+    pub(crate) fn belongs_to_space(&self, at: usize, space: usize) -> bool {
         self.owner(at) == Some(RuleOwner::Space(space))
     }
 
     /// Returns `true` if two rules have the same owner, so that a stop ends the list for both.
-    pub(super) fn share_list(&self, at: usize, other: usize) -> bool {
+    pub(crate) fn share_list(&self, at: usize, other: usize) -> bool {
         self.owner(at) == self.owner(other)
     }
 
     /// Returns `true` if two rules have the same class, or if classes do not matter because the
     /// policy has no spaces.
-    pub(super) fn have_same_class(&self, at: usize, other: usize) -> bool {
+    pub(crate) fn have_same_class(&self, at: usize, other: usize) -> bool {
         self.policy.spaces().all().is_empty()
             || self.rule(at).map(|rule| rule.class) == self.rule(other).map(|rule| rule.class)
     }
@@ -172,36 +185,36 @@ impl<'p> LintView<'p> {
     }
 
     /// Returns `true` if a rule is enforced, and it and the groups around it have no errors.
-    pub(super) fn is_sound(&self, at: usize) -> bool {
+    pub(crate) fn is_sound(&self, at: usize) -> bool {
         self.sound.get(at).copied().unwrap_or(false)
     }
 
-    pub(super) fn lists(&self) -> &'p [PolicyList] {
+    pub(crate) fn lists(&self) -> &'p [PolicyList] {
         self.lists
     }
 
-    pub(super) fn knowledge(&self) -> Knowledge {
+    pub(crate) fn knowledge(&self) -> Knowledge {
         self.knowledge
     }
 
     /// The conditions under which a rule applies or matches.
-    pub(super) fn assumptions(&self, at: usize) -> Option<&Assumptions<'p>> {
+    pub(crate) fn assumptions(&self, at: usize) -> Option<&Assumptions<'p>> {
         self.assumptions.get(at)
     }
 
     /// The groups around a rule from the outside in, and the rule itself.
-    pub(super) fn path(&self, at: usize) -> &[usize] {
+    pub(crate) fn path(&self, at: usize) -> &[usize] {
         self.paths.get(at).map_or(&[], Vec::as_slice)
     }
 
     /// The condition of a rule, with the value for which it applies or matches.
-    pub(super) fn assertion(&self, at: usize) -> Option<Assertion<'p>> {
+    pub(crate) fn assertion(&self, at: usize) -> Option<Assertion<'p>> {
         self.rule(at).and_then(rule_assertion)
     }
 
     /// Returns `true` if the stage of a rule and of the groups around it does not depend on
     /// response headers.
-    pub(super) fn has_fixed_stage(&self, at: usize) -> bool {
+    pub(crate) fn has_fixed_stage(&self, at: usize) -> bool {
         self.path(at).iter().all(|at| {
             self.rule(*at)
                 .is_some_and(|rule| rule.header_stages.is_none())
@@ -209,13 +222,13 @@ impl<'p> LintView<'p> {
     }
 
     /// Returns `true` if a rule has no children.
-    pub(super) fn is_leaf(&self, at: usize) -> bool {
+    pub(crate) fn is_leaf(&self, at: usize) -> bool {
         self.rule(at)
             .is_some_and(|rule| rule.end.0 as usize == at + 1)
     }
 
     /// Returns `true` if a rule is in a `match: first` list.
-    pub(super) fn is_in_first_match(&self, at: usize) -> bool {
+    pub(crate) fn is_in_first_match(&self, at: usize) -> bool {
         let parent = self.rule(at).and_then(|rule| rule.parent);
         parent
             .and_then(|parent| self.rule(parent.0 as usize))
@@ -226,14 +239,14 @@ impl<'p> LintView<'p> {
     }
 
     /// Returns `true` if a rule or a group around it matches only 2xx with content.
-    pub(super) fn is_content_only(&self, at: usize) -> bool {
+    pub(crate) fn is_content_only(&self, at: usize) -> bool {
         self.path(at)
             .iter()
             .any(|at| self.rule(*at).is_some_and(|rule| rule.content_only))
     }
 
     /// The first stage at which a rule or one of its children may have an effect.
-    pub(super) fn first_stage(&self, at: usize) -> Option<PolicyStage> {
+    pub(crate) fn first_stage(&self, at: usize) -> Option<PolicyStage> {
         let active = self.rule(at)?.active_stages;
         PolicyStage::ALL
             .into_iter()
@@ -241,7 +254,7 @@ impl<'p> LintView<'p> {
     }
 
     /// The groups around a rule that are not around another, and the rule itself.
-    pub(super) fn unshared_path(&self, at: usize, other: usize) -> &[usize] {
+    pub(crate) fn unshared_path(&self, at: usize, other: usize) -> &[usize] {
         let path = self.path(at);
         let shared = path
             .iter()
@@ -252,40 +265,43 @@ impl<'p> LintView<'p> {
     }
 
     /// Returns `true` if one of two rules contains the other.
-    pub(super) fn is_nested(&self, at: usize, other: usize) -> bool {
+    pub(crate) fn is_nested(&self, at: usize, other: usize) -> bool {
         self.path(at).contains(&other) || self.path(other).contains(&at)
     }
 
     /// Returns `true` if `cause` applies or matches wherever `rule` does, provided that it is met.
     /// Stops are not considered.
-    pub(super) fn applies_wherever(&self, cause: usize, rule: usize) -> bool {
-        let comparable = self.is_sound(cause)
-            && self.has_fixed_stage(cause)
-            && self.has_fixed_stage(rule)
-            && self.runs_with(cause, rule)
-            && self.have_same_class(cause, rule);
-        if !comparable {
-            return false;
-        }
+    pub(crate) fn applies_wherever(&self, cause: usize, rule: usize) -> bool {
         let Some(assumptions) = self.assumptions(rule) else {
             return false;
         };
-        let content_only = self.is_content_only(rule);
-        self.unshared_path(cause, rule).iter().all(|at| {
-            let matches_status =
-                content_only || !self.rule(*at).is_some_and(|rule| rule.content_only);
-            matches_status
-                && !self.is_in_first_match(*at)
-                && self
-                    .assertion(*at)
+        self.is_comparable(cause, rule)
+            && self.unshared_path(cause, rule).iter().all(|at| {
+                self.assertion(*at)
                     .is_none_or(|assertion| assumptions.entail(assertion))
-        })
+            })
+    }
+
+    /// Returns `true` if `cause` applies or matches where `rule` does and the conditions of
+    /// `cause` hold, provided that it is met.
+    pub(crate) fn is_comparable(&self, cause: usize, rule: usize) -> bool {
+        let content_only = self.is_content_only(rule);
+        self.is_sound(cause)
+            && self.has_fixed_stage(cause)
+            && self.has_fixed_stage(rule)
+            && self.runs_with(cause, rule)
+            && self.have_same_class(cause, rule)
+            && self.unshared_path(cause, rule).iter().all(|at| {
+                let matches_status =
+                    content_only || !self.rule(*at).is_some_and(|rule| rule.content_only);
+                matches_status && !self.is_in_first_match(*at)
+            })
     }
 
     /// Returns `true` if no stop keeps `cause` from being reached where `rule` is reached: no stop comes
     /// before it, or both are reached at one stage only, `cause` first, so that a stop before `cause`
     /// also stops `rule`.
-    pub(super) fn is_reached_with(&self, cause: usize, rule: usize) -> bool {
+    pub(crate) fn is_reached_with(&self, cause: usize, rule: usize) -> bool {
         let path = self.path(cause);
         let mut stops_before = self.stops.iter().take_while(|stop| **stop < cause);
         stops_before.all(|stop| path.contains(stop)) || self.are_reached_together(cause, rule)
@@ -307,7 +323,7 @@ impl<'p> LintView<'p> {
     }
 
     /// Returns `true` if a rule has effects at its own stage only. A filter may be decided earlier.
-    pub(super) fn acts_at_one_stage(&self, at: usize) -> bool {
+    pub(crate) fn acts_at_one_stage(&self, at: usize) -> bool {
         let Some(rule) = self.rule(at) else {
             return false;
         };
@@ -319,7 +335,7 @@ impl<'p> LintView<'p> {
 
     /// Returns `true` if a stop between `at` and `cause`, or around `at`, may keep the later group
     /// `cause` from being met.
-    pub(super) fn has_stop_between(&self, at: usize, cause: usize) -> bool {
+    pub(crate) fn has_stop_between(&self, at: usize, cause: usize) -> bool {
         let path = self.path(cause);
         let first = self.stops.partition_point(|stop| *stop < at);
         let mut between = self
@@ -336,7 +352,7 @@ impl<'p> LintView<'p> {
 
     /// Returns the rules that may apply wherever a rule does, in document order: all except those
     /// for other hosts. Returns none if the budget is used up.
-    pub(super) fn candidate_causes(&self, at: usize, budget: &WorkBudget) -> Vec<usize> {
+    pub(crate) fn candidate_causes(&self, at: usize, budget: &WorkBudget) -> Vec<usize> {
         let hosts = self
             .assumptions(at)
             .into_iter()
@@ -361,7 +377,7 @@ impl<'p> LintView<'p> {
     }
 
     /// The enforced groups that stop.
-    pub(super) fn stops(&self) -> &[usize] {
+    pub(crate) fn stops(&self) -> &[usize] {
         &self.stops
     }
 }

@@ -21,7 +21,7 @@ const MAX_BRANCHES: usize = 8;
 
 /// The asserted value of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Polarity {
+pub(crate) enum Polarity {
     Yes,
     No,
 }
@@ -37,14 +37,14 @@ impl Polarity {
 
 /// The assertion that a condition has a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Assertion<'p> {
-    pub(super) condition: &'p Condition,
-    pub(super) polarity: Polarity,
+pub(crate) struct Assertion<'p> {
+    pub(crate) condition: &'p Condition,
+    pub(crate) polarity: Polarity,
 }
 
 /// Assertions that hold together.
 #[derive(Clone, Debug)]
-pub(super) struct Assumptions<'p> {
+pub(crate) struct Assumptions<'p> {
     lists: &'p [PolicyList],
     atoms: Vec<(&'p Atom, Polarity)>,
     /// For each of these, at least one part has the value.

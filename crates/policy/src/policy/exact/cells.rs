@@ -1,0 +1,340 @@
+//! The facts of a request besides its URL, in the combinations that tests distinguish.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::model::crawler::Crawler;
+use crate::policy::fact::{FetchDest, UsagePreference};
+use crate::policy::field::Field;
+
+use super::automaton::{Progress, TextAutomaton};
+use super::formula::TestIndex;
+use super::tests::{ExactTest, TestTable};
+
+/// The maximum number of combinations of facts.
+const MAX_CELLS: usize = 4_096;
+/// The maximum number of states in the search for the texts of one field.
+const MAX_STATES: usize = 50_000;
+
+/// The values of tests, and a fact with which they have these values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FactCell {
+    values: HashMap<TestIndex, bool>,
+    /// The facts as in a case, without those that are absent.
+    pub(super) facts: Map<String, Json>,
+}
+
+impl FactCell {
+    pub(super) fn value(&self, test: TestIndex) -> Option<bool> {
+        self.values.get(&test).copied()
+    }
+
+    /// Adds the values and facts of another cell.
+    fn join(&self, other: &Self) -> Self {
+        let mut joined = self.clone();
+        joined.values.extend(&other.values);
+        for (key, value) in &other.facts {
+            match (joined.facts.get_mut(key), value) {
+                (Some(Json::Object(object)), Json::Object(more)) => object.extend(more.clone()),
+                (_, value) => {
+                    joined.facts.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        joined
+    }
+}
+
+/// Returns the cells for the tests of a formula that are not tests of the URL. The first has the
+/// facts of a GET by an anonymous crawler. The error is the reason why they are not enumerated.
+///
+/// With [`CountTests::Free`], tests that count parts of the URL are such tests, too.
+pub(super) fn fact_cells(
+    table: &TestTable,
+    tests: &[TestIndex],
+    counts: CountTests,
+) -> Result<Vec<FactCell>, &'static str> {
+    let mut by_field: Vec<(Field, Vec<TestIndex>)> = Vec::new();
+    let mut cells = vec![FactCell::default()];
+    for test in tests {
+        let free = match table.get(*test) {
+            Some(ExactTest::Url(url)) => url.counts && counts == CountTests::Free,
+            Some(ExactTest::Text(field, _) | ExactTest::Number(field, _)) => {
+                add_to_group(&mut by_field, field, *test);
+                false
+            }
+            Some(ExactTest::Address(_)) => {
+                add_to_group(&mut by_field, &Field::Address, *test);
+                false
+            }
+            Some(ExactTest::Free(_)) | None => true,
+        };
+        if free {
+            cells = product(&cells, &[free_cell(*test, false), free_cell(*test, true)])?;
+        }
+    }
+    for (field, tests) in &by_field {
+        cells = product(&cells, &field_cells(table, field, tests)?)?;
+    }
+    Ok(cells)
+}
+
+/// The treatment of tests that count parts of the URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountTests {
+    /// They count the URL that is searched.
+    Exact,
+    /// They count another URL, of which the one that is searched is a reading.
+    Free,
+}
+
+fn add_to_group(groups: &mut Vec<(Field, Vec<TestIndex>)>, field: &Field, test: TestIndex) {
+    match groups.iter_mut().find(|(other, _)| other == field) {
+        Some((_, tests)) => tests.push(test),
+        None => groups.push((field.clone(), vec![test])),
+    }
+}
+
+fn free_cell(test: TestIndex, value: bool) -> FactCell {
+    FactCell {
+        values: HashMap::from([(test, value)]),
+        facts: Map::new(),
+    }
+}
+
+fn product(cells: &[FactCell], others: &[FactCell]) -> Result<Vec<FactCell>, &'static str> {
+    if cells.len() * others.len() > MAX_CELLS {
+        return Err("too many combinations of facts");
+    }
+    let joined = cells
+        .iter()
+        .flat_map(|cell| others.iter().map(|other| cell.join(other)));
+    Ok(joined.collect())
+}
+
+fn field_cells(
+    table: &TestTable,
+    field: &Field,
+    tests: &[TestIndex],
+) -> Result<Vec<FactCell>, &'static str> {
+    let words: Option<Vec<&str>> = match field {
+        Field::Dest => Some(vec![
+            "",
+            FetchDest::Navigation.as_str(),
+            FetchDest::Embed.as_str(),
+        ]),
+        Field::Usage(_) => Some(UsagePreference::ALL.map(UsagePreference::as_str).to_vec()),
+        _ => None,
+    };
+    let mut cells = DistinctCells {
+        table,
+        tests,
+        field,
+        cells: Vec::new(),
+    };
+    if *field == Field::Address {
+        cells.add_addresses();
+    } else if let Some(words) = words {
+        words.into_iter().for_each(|word| cells.add_text(word));
+    } else if tests
+        .iter()
+        .any(|test| matches!(table.get(*test), Some(ExactTest::Number(..))))
+    {
+        cells.add_numbers();
+    } else {
+        cells.add_texts()?;
+    }
+    Ok(cells.cells)
+}
+
+/// Collects one cell for each combination of values.
+struct DistinctCells<'t> {
+    table: &'t TestTable,
+    tests: &'t [TestIndex],
+    field: &'t Field,
+    cells: Vec<FactCell>,
+}
+
+impl DistinctCells<'_> {
+    fn add(&mut self, value: impl Fn(&ExactTest) -> bool, fact: Option<Json>) {
+        let values: HashMap<TestIndex, bool> = self
+            .tests
+            .iter()
+            .filter_map(|test| Some((*test, value(self.table.get(*test)?))))
+            .collect();
+        if self.cells.iter().any(|cell| cell.values == values) {
+            return;
+        }
+        let facts = fact
+            .map(|fact| fact_entry(self.field, fact))
+            .into_iter()
+            .collect();
+        self.cells.push(FactCell { values, facts });
+    }
+
+    fn add_text(&mut self, text: &str) {
+        let passes = |test: &ExactTest| match test {
+            ExactTest::Text(_, automaton) => automaton.accepts(text),
+            ExactTest::Url(_)
+            | ExactTest::Number(..)
+            | ExactTest::Address(_)
+            | ExactTest::Free(_) => false,
+        };
+        self.add(passes, (!text.is_empty()).then(|| text.into()));
+    }
+
+    /// Adds a cell for each combination of values of tests of any text.
+    fn add_texts(&mut self) -> Result<(), &'static str> {
+        match self.field {
+            Field::Crawler => self.add_text(Crawler::ANONYMOUS),
+            Field::Method => self.add_text("GET"),
+            _ => self.add_text(""),
+        }
+        let automata: Vec<&TextAutomaton> = self
+            .tests
+            .iter()
+            .filter_map(|test| match self.table.get(*test)? {
+                ExactTest::Text(_, automaton) => Some(automaton),
+                ExactTest::Url(_)
+                | ExactTest::Number(..)
+                | ExactTest::Address(_)
+                | ExactTest::Free(_) => None,
+            })
+            .collect();
+        for text in distinct_texts(&automata)? {
+            match String::from_utf8(text) {
+                Ok(text) => self.add_text(&text),
+                Err(_) => return Err("texts of characters beyond ASCII"),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_numbers(&mut self) {
+        let limits = match self.field {
+            Field::Status => 100..=999,
+            _ => 0..=u64::MAX,
+        };
+        self.add(|_| false, None);
+        let mut numbers = vec![*limits.start()];
+        for test in self.tests {
+            if let Some(ExactTest::Number(_, ranges)) = self.table.get(*test) {
+                let ends = ranges.0.iter();
+                numbers.extend(ends.flat_map(|(from, to)| [*from, to.saturating_add(1)]));
+            }
+        }
+        numbers.sort_unstable();
+        for number in numbers.into_iter().filter(|number| limits.contains(number)) {
+            let contains = |test: &ExactTest| match test {
+                ExactTest::Number(_, ranges) => ranges.contains(number),
+                ExactTest::Url(_)
+                | ExactTest::Text(..)
+                | ExactTest::Address(_)
+                | ExactTest::Free(_) => false,
+            };
+            self.add(contains, Some(number.into()));
+        }
+    }
+
+    fn add_addresses(&mut self) {
+        self.add(|_| false, None);
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        for test in self.tests {
+            if let Some(ExactTest::Address(networks)) = self.table.get(*test) {
+                for network in networks {
+                    addresses.push(network.network());
+                    addresses.extend(next_address(network.broadcast()));
+                }
+            }
+        }
+        addresses.sort_unstable();
+        for address in addresses {
+            let contains = |test: &ExactTest| match test {
+                ExactTest::Address(networks) => networks.iter().any(|n| n.contains(&address)),
+                ExactTest::Url(_)
+                | ExactTest::Text(..)
+                | ExactTest::Number(..)
+                | ExactTest::Free(_) => false,
+            };
+            self.add(contains, Some(address.to_string().into()));
+        }
+    }
+}
+
+fn next_address(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(address) => Some(address.to_bits().checked_add(1)?).map(|bits| {
+            IpAddr::V4(std::net::Ipv4Addr::from_bits(bits))
+        }),
+        IpAddr::V6(address) => Some(address.to_bits().checked_add(1)?).map(|bits| {
+            IpAddr::V6(std::net::Ipv6Addr::from_bits(bits))
+        }),
+    }
+}
+
+/// Returns the entry of a fact in a case.
+fn fact_entry(field: &Field, value: Json) -> (String, Json) {
+    match field {
+        Field::Header(name) => ("headers".into(), json!({ &**name: value })),
+        Field::Usage(name) => ("usage".into(), json!({ &**name: value })),
+        _ => (field.keyword().to_owned(), value),
+    }
+}
+
+/// Returns a text for each combination of results of automata.
+fn distinct_texts(automata: &[&TextAutomaton]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let bytes = distinct_bytes(automata);
+    let start: Vec<Progress> = automata.iter().map(|automaton| automaton.start()).collect();
+    let mut states: HashMap<Vec<Progress>, ()> = HashMap::from([(start.clone(), ())]);
+    let mut results: Vec<(Vec<bool>, Vec<u8>)> = Vec::new();
+    let mut queue = VecDeque::from([(start, Vec::new())]);
+    while let Some((state, text)) = queue.pop_front() {
+        let result: Vec<bool> = automata
+            .iter()
+            .zip(&state)
+            .map(|(automaton, progress)| match progress {
+                Progress::Decided(result) => *result,
+                Progress::State(state) => automaton.finish(*state),
+            })
+            .collect();
+        if results.iter().all(|(other, _)| *other != result) {
+            results.push((result, text.clone()));
+        }
+        if states.len() > MAX_STATES {
+            return Err("too many texts of one field");
+        }
+        for byte in &bytes {
+            let next: Vec<Progress> = automata
+                .iter()
+                .zip(&state)
+                .map(|(automaton, progress)| match progress {
+                    Progress::Decided(_) => *progress,
+                    Progress::State(state) => automaton.step(*state, *byte),
+                })
+                .collect();
+            if states.insert(next.clone(), ()).is_none() {
+                let mut longer = text.clone();
+                longer.push(*byte);
+                queue.push_back((next, longer));
+            }
+        }
+    }
+    Ok(results.into_iter().map(|(_, text)| text).collect())
+}
+
+fn distinct_bytes(automata: &[&TextAutomaton]) -> Vec<u8> {
+    let letters = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'A'..=b'Z');
+    let mut classes: Vec<Vec<u16>> = Vec::new();
+    let mut bytes = Vec::new();
+    // Other control characters do not occur in facts.
+    for byte in letters.chain(b' '..=0xff) {
+        let class: Vec<u16> = automata.iter().map(|a| a.byte_class(byte)).collect();
+        if byte != 0x7f && !classes.contains(&class) {
+            classes.push(class);
+            bytes.push(byte);
+        }
+    }
+    bytes
+}

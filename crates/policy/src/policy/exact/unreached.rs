@@ -1,0 +1,134 @@
+//! Rules that can never decide, because of one or several other rules.
+//!
+//! The proof is refined by examples: a request that the rule applies to is evaluated; the rules
+//! that applied to it instead, and for certain keep the rule from any effect, are excluded from
+//! the next search. If nothing is left, they are the cause together. If the rule decides, the
+//! request is the example for it.
+
+use crate::policy::decide::{Cause, Decision};
+use crate::policy::lint::dead::{self, ADMITTED_ONLY_OPTIONS, DeadReason};
+use crate::policy::options::OptionSetter;
+use crate::policy::rule::{RuleBody, RuleIndex};
+use crate::policy::trail::{RuleState, Trail};
+
+use super::formula::Formula;
+use super::question::{Answer, Example, Solver};
+use super::regions::AnalysedPolicy;
+
+/// The maximum number of examples for one rule.
+const MAX_ROUNDS: usize = 24;
+
+/// The requests about which a rule decides.
+#[derive(Clone, Debug)]
+pub(super) enum Reach {
+    /// It decides about this request. The other rules are those that decide about earlier
+    /// examples.
+    Decides(Box<Example>, Vec<usize>),
+    /// There is no such request, for these reasons: one for each rule that is a cause, or a
+    /// contradiction.
+    Never(Vec<DeadReason>),
+    Undecided(&'static str),
+}
+
+impl AnalysedPolicy<'_> {
+    /// Searches a request about which a rule decides.
+    pub(super) fn reach(&self, solver: &mut Solver, at: usize, within: &Formula) -> Reach {
+        let region = Formula::all([self.region(solver, at), within.clone()]);
+        let mut causes: Vec<DeadReason> = Vec::new();
+        let mut left = region;
+        // Set if an excluded rule is not a certain cause.
+        let mut doubt = None;
+        for _ in 0..MAX_ROUNDS {
+            let confirms = |facts: &crate::policy::cases::CaseFacts| self.holds(at, facts);
+            let example = match solver.solve(&left, &confirms) {
+                Answer::Example(example) => example,
+                Answer::Never => {
+                    return match doubt {
+                        Some(reason) => Reach::Undecided(reason),
+                        None if causes.is_empty() => Reach::Never(vec![self.contradiction(solver, at)]),
+                        None => Reach::Never(causes),
+                    };
+                }
+                Answer::Undecided(reason) => return Reach::Undecided(doubt.unwrap_or(reason)),
+            };
+            let (trail, decision) = self.policy.decide(&example.facts.facts());
+            if self.takes_effect(at, &trail, &decision) {
+                let others = causes.iter().filter_map(|cause| cause.cause()).collect();
+                return Reach::Decides(example, others);
+            }
+            let excluded = self.certain_causes(at, &trail);
+            let mut covers = Vec::new();
+            for reason in excluded {
+                if let Some(cause) = reason.cause() {
+                    let path = self.view.unshared_path(cause, at);
+                    covers.push(self.assertions(solver, path));
+                    causes.push(reason);
+                }
+            }
+            if covers.is_empty() {
+                doubt = Some("it depends on the order of stages, stops or later rules");
+                covers.push(solver.table.exact(&crate::policy::field::Field::Url, &example.url));
+            }
+            left = Formula::all([left, Formula::any(covers).negate()]);
+        }
+        Reach::Undecided("too many other rules apply")
+    }
+
+    /// Returns the rules that matched and keep a rule from any effect wherever they apply.
+    fn certain_causes(&self, at: usize, trail: &Trail) -> Vec<DeadReason> {
+        let Some(first) = self.view.first_stage(at) else {
+            return Vec::new();
+        };
+        let matched = trail.matched_rules().iter().map(|rule| rule.0 as usize);
+        let matched = matched.filter(|other| *other != at);
+        let known = matched.filter(|other| {
+            // When the rule has an effect, it is known whether the other one applies.
+            self.view.unshared_path(*other, at).iter().all(|at| {
+                self.view.rule(*at).and_then(|rule| rule.condition()).is_none_or(|condition| {
+                    condition.stage().is_none_or(|stage| stage <= first)
+                })
+            })
+        });
+        known
+            .filter_map(|other| dead::reason_where_applied(&self.view, at, other))
+            .take(1)
+            .collect()
+    }
+
+    fn contradiction(&self, solver: &mut Solver, at: usize) -> DeadReason {
+        let own = self.assertions(solver, &[at]);
+        match solver.solve(&own, &|_| false) {
+            Answer::Never => DeadReason::Contradiction,
+            Answer::Example(_) | Answer::Undecided(_) => DeadReason::ContradictsParents,
+        }
+    }
+
+    /// Returns `true` if a rule has an effect on a request.
+    fn takes_effect(&self, at: usize, trail: &Trail, decision: &Decision) -> bool {
+        let Some((index, rule)) = u32::try_from(at).ok().map(RuleIndex).zip(self.view.rule(at)) else {
+            return true;
+        };
+        let RuleBody::Group(group) = &rule.body else {
+            return decision.cause == Cause::Rule(index);
+        };
+        if trail.state(index) != RuleState::Matched {
+            return false;
+        }
+        if group.stop || !self.view.is_leaf(at) || self.view.is_in_first_match(at) {
+            return true;
+        }
+        let is_refused = trail.first_filter.is_some();
+        group.assignments.iter().any(|assignment| {
+            let matters = !is_refused || !ADMITTED_ONLY_OPTIONS.contains(&assignment.index);
+            matters && trail.set_by(self.policy, assignment.index) == OptionSetter::Rule(index)
+        })
+    }
+
+    /// Returns `true` if a rule refuses at most what another one refuses.
+    pub(super) fn is_within(&self, solver: &mut Solver, at: usize, other: usize) -> bool {
+        let inside = self.region(solver, at);
+        let outside = self.region(solver, other).negate();
+        let left = Formula::all([inside, outside]);
+        matches!(solver.solve(&left, &|_| false), Answer::Never)
+    }
+}

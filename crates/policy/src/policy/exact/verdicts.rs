@@ -1,0 +1,230 @@
+//! Requests that get a verdict.
+
+use crate::model::disposition::Disposition;
+use crate::policy::cases::CaseFacts;
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::field::Field;
+use crate::policy::lint::late_allow::allows;
+use crate::policy::options::{OptionSetter, OptionValue, schema};
+use crate::policy::rule::{EnforcementMode, PolicyStage, Rule, RuleBody};
+
+use super::formula::Formula;
+use super::question::{Answer, Solver};
+use super::regions::AnalysedPolicy;
+
+/// The maximum number of examples for one source of a verdict.
+const MAX_ROUNDS: usize = 60;
+
+/// A verdict that is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedVerdict {
+    /// The request is admitted.
+    Allow,
+    /// The request is refused.
+    Reject,
+}
+
+impl WantedVerdict {
+    /// Returns `true` if a decision has the verdict.
+    pub fn matches(self, decision: &Decision) -> bool {
+        match decision.verdict {
+            Verdict::Admit => self == Self::Allow,
+            Verdict::Reject(_) => self == Self::Reject,
+            Verdict::Undecided => false,
+        }
+    }
+}
+
+/// What makes a request get a verdict: a rule, or the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VerdictSource {
+    Rule(usize),
+    Default,
+}
+
+impl AnalysedPolicy<'_> {
+    /// Searches a request with a verdict, caused by a rule if one is given.
+    pub(super) fn find_verdict(
+        &self,
+        solver: &mut Solver,
+        wanted: WantedVerdict,
+        rule: Option<usize>,
+        within: &Formula,
+    ) -> Answer {
+        let sources = match rule {
+            Some(rule) => vec![VerdictSource::Rule(rule)],
+            None => self.sources(wanted),
+        };
+        let mut undecided = self.hidden_reason(wanted, rule);
+        for source in sources {
+            match self.find_from(solver, wanted, rule, source, within) {
+                Answer::Example(example) => return Answer::Example(example),
+                Answer::Undecided(reason) => undecided = Some(reason),
+                Answer::Never => {}
+            }
+        }
+        undecided.map_or(Answer::Never, Answer::Undecided)
+    }
+
+    /// Returns the reason why requests may be refused that no rule and no default refuses.
+    fn hidden_reason(&self, wanted: WantedVerdict, rule: Option<usize>) -> Option<&'static str> {
+        let sets_depth = |rule: &Rule| match &rule.body {
+            RuleBody::Group(group) => group
+                .assignments
+                .iter()
+                .any(|assignment| assignment.index == schema::MAX_DEPTH),
+            RuleBody::Filter(_) => false,
+        };
+        let options = &self.policy.options.entries;
+        let has_depth = self.policy.rules.iter().any(sets_depth)
+            || options
+                .get(usize::from(schema::MAX_DEPTH.0))
+                .is_some_and(|entry| entry.set_by != OptionSetter::BuiltIn);
+        let is_hidden = self.policy.traps.is_some() || has_depth;
+        (wanted == WantedVerdict::Reject && rule.is_none() && is_hidden)
+            .then_some("traps and `max_depth` refuse requests, too")
+    }
+
+    fn sources(&self, wanted: WantedVerdict) -> Vec<VerdictSource> {
+        let rules = self.policy.rules.iter().enumerate();
+        let rules = rules.filter(|(at, rule)| {
+            let gives = match &rule.body {
+                RuleBody::Filter(_) => wanted == WantedVerdict::Reject,
+                RuleBody::Group(_) => {
+                    allows(rule).is_some_and(|allows| allows == (wanted == WantedVerdict::Allow))
+                }
+            };
+            gives && self.view.is_live(*at)
+        });
+        let mut sources: Vec<VerdictSource> =
+            rules.map(|(at, _)| VerdictSource::Rule(at)).collect();
+        if self.default_may_be(wanted) {
+            sources.insert(0, VerdictSource::Default);
+        }
+        sources
+    }
+
+    /// Returns `true` if the default disposition of the document or of a space has a verdict.
+    fn default_may_be(&self, wanted: WantedVerdict) -> bool {
+        let document = self.policy.options.entries.first().map(|entry| &entry.base);
+        let spaces = self.policy.spaces().all().iter();
+        let mut values = spaces
+            .filter_map(|space| space.value(schema::DISPOSITION))
+            .chain(document);
+        values.any(|value| {
+            let allows = *value == OptionValue::Disposition(Disposition::Allow);
+            allows == (wanted == WantedVerdict::Allow)
+        })
+    }
+
+    fn find_from(
+        &self,
+        solver: &mut Solver,
+        wanted: WantedVerdict,
+        rule: Option<usize>,
+        source: VerdictSource,
+        within: &Formula,
+    ) -> Answer {
+        let region = match source {
+            VerdictSource::Rule(at) => self.region(solver, at),
+            VerdictSource::Default => Formula::Constant(true),
+        };
+        let mut left = Formula::all([region, within.clone()]);
+        let mut doubt = None;
+        for _ in 0..MAX_ROUNDS {
+            let confirms = |facts: &CaseFacts| match source {
+                VerdictSource::Rule(at) => self.holds(at, facts),
+                VerdictSource::Default => true,
+            };
+            let example = match solver.solve(&left, &confirms) {
+                Answer::Example(example) => example,
+                Answer::Never => return doubt.map_or(Answer::Never, Answer::Undecided),
+                Answer::Undecided(reason) => return Answer::Undecided(doubt.unwrap_or(reason)),
+            };
+            let (_, decision) = self.policy.decide(&example.facts.facts());
+            let is_cause = rule.is_none_or(|rule| cause_of(&decision) == Some(rule));
+            if wanted.matches(&decision) && is_cause {
+                return Answer::Example(example);
+            }
+            let other = self
+                .other_verdicts(solver, &decision)
+                .filter(|_| !wanted.matches(&decision));
+            let excluded = other.unwrap_or_else(|| {
+                doubt = Some("it depends on the order of stages, stops or later rules");
+                match cause_of(&decision) {
+                    Some(cause) if rule.is_none() || Some(cause) != rule => {
+                        self.region(solver, cause)
+                    }
+                    Some(_) | None => solver.table.exact(&Field::Url, &example.url),
+                }
+            });
+            left = Formula::all([left, excluded.negate()]);
+        }
+        Answer::Undecided("too many rules apply")
+    }
+
+    /// Returns requests with the same verdict as the one that was decided, by the same rule.
+    fn other_verdicts(&self, solver: &mut Solver, decision: &Decision) -> Option<Formula> {
+        match (decision.verdict, cause_of(decision)) {
+            (Verdict::Reject(_), Some(cause)) => self.certain_refusals(solver, cause),
+            // The default refuses whatever no rule allows.
+            (Verdict::Reject(_), None) if !self.default_may_be(WantedVerdict::Allow) => {
+                let allowed = self.allowing_regions(solver, 0);
+                Some(allowed.negate())
+            }
+            (Verdict::Reject(_) | Verdict::Admit | Verdict::Undecided, _) => None,
+        }
+    }
+
+    /// Returns requests that a rule, or another one, certainly refuses; `None` if that is not
+    /// certain.
+    fn certain_refusals(&self, solver: &mut Solver, cause: usize) -> Option<Formula> {
+        let path = self.view.path(cause);
+        let is_certain = self.view.is_sound(cause)
+            && self.view.has_fixed_stage(cause)
+            && path.iter().all(|at| {
+                !self.view.is_in_first_match(*at)
+                    && self
+                        .view
+                        .rule(*at)
+                        .is_some_and(|rule| rule.stage == PolicyStage::Request)
+            })
+            && self
+                .view
+                .stops()
+                .iter()
+                .take_while(|stop| **stop < cause)
+                .all(|stop| path.contains(stop));
+        if !is_certain {
+            return None;
+        }
+        let region = self.region(solver, cause);
+        match &self.view.rule(cause)?.body {
+            RuleBody::Filter(_) => Some(region),
+            RuleBody::Group(_) => {
+                let allowed_again = self.allowing_regions(solver, cause + 1);
+                Some(Formula::all([region, allowed_again.negate()]))
+            }
+        }
+    }
+
+    /// Returns the requests to which an allowing group may apply.
+    fn allowing_regions(&self, solver: &mut Solver, from: usize) -> Formula {
+        let groups = self.policy.rules.iter().enumerate().skip(from);
+        let regions: Vec<Formula> = groups
+            .filter(|(_, rule)| {
+                rule.mode == EnforcementMode::Enforce && allows(rule) == Some(true)
+            })
+            .map(|(at, _)| self.region(solver, at))
+            .collect();
+        Formula::any(regions)
+    }
+}
+
+/// The rule that caused a decision.
+pub(super) fn cause_of(decision: &Decision) -> Option<usize> {
+    match decision.cause {
+        Cause::Rule(rule) => Some(rule.0 as usize),
+        Cause::Default => None,
+    }
+}
