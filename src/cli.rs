@@ -14,6 +14,7 @@ mod demo;
 mod diff;
 mod env;
 mod explain;
+mod find;
 mod generate;
 mod inputs;
 mod ledger;
@@ -73,6 +74,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Decisions(args) => decisions::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Find(args) => find::run(&args),
         Command::Robots(args) => robots::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Ca(args) => ca::run(&args),

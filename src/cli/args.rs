@@ -22,14 +22,15 @@ pub(crate) use ledger::{
     LedgerSweepArgs,
 };
 pub(crate) use policy::{
-    CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, TestArgs, TestFormat,
+    CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, FailOn, FindArgs, FoundVerdict,
+    TestArgs, TestFormat,
 };
 pub(crate) use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, PASSWORD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP,
-    STOP_HELP, TARGET_HELP, TEST_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, PASSWORD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP,
+    SHADOW_HELP, STOP_HELP, TARGET_HELP, TEST_HELP,
 };
 
 /// The whole command line.
@@ -79,6 +80,9 @@ pub(crate) enum Command {
     /// Compare two policies: which decisions change, by rule and by host
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Find a URL that gets a verdict, or prove that there is none
+    #[command(after_help = FIND_HELP)]
+    Find(FindArgs),
     /// Check URLs against a robots.txt
     #[command(after_help = ROBOTS_HELP)]
     Robots(RobotsArgs),

@@ -232,6 +232,7 @@ impl CheckReport {
                     self.problems.extend(exact.problems);
                 }
                 self.problems.append(&mut compiled.problems);
+                self.problems.extend(compiled.inert_rules.iter().cloned());
                 self.problems.extend(failures);
                 Some(compiled)
             }

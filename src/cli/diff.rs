@@ -13,9 +13,10 @@ use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::compare::PolicyDiff;
 use crate::policy::compile::CompiledPolicy;
+use crate::policy::exact::{DifferenceKind, ExactDifference};
 
 use super::Exit;
-use super::args::{DiffArgs, OutputFormat};
+use super::args::{DiffArgs, FailOn, OutputFormat};
 use super::console;
 use super::{inputs, text};
 use crate::console::ConsoleColors;
@@ -66,6 +67,10 @@ struct DiffReport<'a> {
     summary: DiffSummary<'a>,
     /// The differences between the rules, options and lists; `None` with `--urls` or `--ledger`.
     structure: Option<PolicyDiff>,
+    /// The requests that the policies decide differently, as far as analysis finds them; `None` with `--urls` or
+    /// `--ledger`.
+    exact: Option<ExactDifference>,
+    fail_on: &'a [FailOn],
 }
 
 /// One of the two policies.
@@ -109,13 +114,37 @@ impl<'a> DiffReport<'a> {
             summary: DiffSummary::from_changes(&changes),
             changes,
             structure: (args.urls.is_none() && !args.ledger).then(|| PolicyDiff::between(old, new)),
+            exact: (args.urls.is_none() && !args.ledger)
+                .then(|| ExactDifference::between(old, new)),
+            fail_on: &args.fail_on,
         }
+    }
+
+    /// Returns `true` if a difference is known, or not ruled out.
+    fn may_have(&self, kind: FailOn) -> bool {
+        let (searched, outcomes) = match kind {
+            FailOn::NewAccess => (DifferenceKind::NewAccess, "allow"),
+            FailOn::NewRefusal => (DifferenceKind::NewRefusal, "reject"),
+        };
+        let among_requests = self.summary.kinds.iter().any(|summary| {
+            matches!(summary.kind, change::DecisionChangeKind::Verdict(_, new) if new == outcomes)
+        });
+        among_requests
+            || self.exact.as_ref().is_some_and(|exact| {
+                exact.examples.contains_key(&searched) || !exact.undecided.is_empty()
+            })
     }
 
     fn exit(&self) -> Exit {
         let same_structure = self.structure.as_ref().is_none_or(PolicyDiff::is_empty);
         if !self.invalid_lines.is_empty() {
             Exit::Invalid
+        } else if !self.fail_on.is_empty() {
+            if self.fail_on.iter().any(|kind| self.may_have(*kind)) {
+                Exit::Negative
+            } else {
+                Exit::Success
+            }
         } else if self.changes.is_empty() && same_structure {
             Exit::Success
         } else {

@@ -65,6 +65,7 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
     let (result, files) = policy::open_and_test_watched(&settings.policy.origin, None);
     let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
+    print_problems(&policy::inert_rule_warnings(&compiled));
     print_problems(&policy::unknown_crawlers(
         &compiled.named_crawlers,
         &settings.crawlers,

@@ -1,6 +1,6 @@
 //! Opens policies: reads their files, compiles them and runs their cases.
 
-use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problem::{Problem, Severity};
 use crate::model::crawler::Crawler;
 use crate::pipeline::crawlers::CrawlerRegistration;
 use crate::pipeline::offline_evaluation::{CaseFailure, run_case};
@@ -59,6 +59,16 @@ pub fn open_and_test_watched(
             (compiled.and_then(check_cases), files.into_stamps())
         }
     }
+}
+
+/// Returns a warning for each rule that can never act. They are errors of `check` and of a reload, but an upgrade of
+/// the proxy must not prevent its start.
+pub fn inert_rule_warnings(compiled: &CompiledPolicy) -> Vec<Problem> {
+    let warning = |problem: &Problem| Problem {
+        severity: Severity::Warning,
+        ..problem.clone()
+    };
+    compiled.inert_rules.iter().map(warning).collect()
 }
 
 /// Returns a warning for each crawler that a policy names and the configuration does not define: its rules never apply.

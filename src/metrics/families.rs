@@ -233,6 +233,8 @@ metric_families! {
         "Rules of the active policy, including groups and disabled rules.";
     policy_rules_disabled: IntGauge, "crawlgate_policy_rules_disabled", [], essential = true,
         "Disabled rules of the active policy.";
+    policy_rules_inert: IntGauge, "crawlgate_policy_rules_inert", [],
+        "Rules of the active policy that can never act, because nothing matches their values. `crawlgate check` reports them.";
     head_rejections: IntCounterVec, "crawlgate_head_rejections_total", ["reason"],
         "Request heads that were rejected before they became a request.";
     foreign_bytes: Counters<ForeignBytesKind>, "crawlgate_foreign_bytes_total", ["reason"],

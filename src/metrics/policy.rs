@@ -102,6 +102,11 @@ impl RuleCounts {
 }
 
 impl Metrics {
+    /// Exports the number of rules that can never act.
+    pub fn set_inert_rules(&self, count: usize) {
+        self.families().policy_rules_inert.set(gauge_value(count));
+    }
+
     /// Resolves the counters of a policy that becomes active now, and exports it in `policy_info` and related families.
     ///
     /// `rules` are in the order of their indices. To be called before the old policy's value is dropped, so that rules

@@ -188,6 +188,13 @@ impl PolicyFileReloader {
                 Ok(compiled) => compiled,
                 Err(problems) => return Some(Err(problems)),
             };
+        // A policy that is active already stays so.
+        if !compiled.inert_rules.is_empty()
+            && active.policy.revision() != compiled.policy.revision()
+        {
+            let problems = compiled.problems.into_iter().chain(compiled.inert_rules);
+            return Some(Err(problems.collect()));
+        }
         Some(match self.ledger_opener.ensure_open(&compiled.policy) {
             Ok(()) => Ok(compiled),
             Err(message) => Err(vec![file_problem(path, message)]),
@@ -470,6 +477,7 @@ impl SnapshotParts {
             rule_labels(&policy),
             clock,
         );
+        metrics.set_inert_rules(policy.inert_rules());
         Self {
             policy: Arc::new(policy),
             counters,
@@ -562,7 +570,15 @@ pub(super) fn policy_state(
             ))
         }
         Some(ReloadOutcome::Loaded { .. } | ReloadOutcome::Unchanged | ReloadOutcome::NoSource)
-        | None => CheckState::Ok(active),
+        | None => match snapshot.policy.inert_rules() {
+            0 => CheckState::Ok(active),
+            1 => CheckState::Warn(format!(
+                "{active}: 1 rule can never act; see `crawlgate check`"
+            )),
+            count => CheckState::Warn(format!(
+                "{active}: {count} rules can never act; see `crawlgate check`"
+            )),
+        },
     }
 }
 

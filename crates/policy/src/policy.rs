@@ -66,6 +66,8 @@ pub struct Policy {
     pub(crate) options: OptionTable,
     /// The number of rules that `on_invalid_rule: disable` disabled, without their children.
     pub(crate) disabled_rules: u32,
+    /// The number of rules that can never act, because nothing matches their values.
+    pub(crate) inert_rules: usize,
     /// The stages at which a live rule may have an effect.
     pub(crate) active_stages: rule::StageSet,
     /// The outermost rules in shadow mode.
@@ -154,6 +156,11 @@ impl Policy {
     /// (`on_invalid_rule: disable`).
     pub fn disabled_rules(&self) -> u32 {
         self.disabled_rules
+    }
+
+    /// The number of rules that can never act, because nothing matches their values.
+    pub fn inert_rules(&self) -> usize {
+        self.inert_rules
     }
 
     /// The crawl spaces.

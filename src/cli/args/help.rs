@@ -186,6 +186,10 @@ what its author intended, such as a rule that can never decide; it is reported o
 proved. With a configuration, there are warnings where its crawlers would lose pages: if fewer than
 ten requests fit into a hold, and if `reject: later` makes a crawler give a page up.
 
+--exact asks for every rule whether it can ever decide. Each answer is proved, refuted by a URL
+that the evaluator has confirmed, or not decided, with the reason; undecided questions are counted,
+and are an error with --strict.
+
 With --format json, each problem has file, line, column, end (the column after the last
 character, in the same line), severity, rule, message, found, help and near; fields without a
 value are null.
@@ -286,7 +290,23 @@ running proxy or of its files. Without --urls and --ledger, the command compares
 for the cases of both policies, and also shows the rules, options and lists that were added,
 removed or changed.
 
+Without --urls and --ledger, the command also searches URLs that the policies decide differently,
+or proves that there are none. --fail-on new-access exits with 1 only if a URL is found that the new
+policy allows and the old one refuses, or if that is not decided; --fail-on new-refusal is the
+reverse.
+
 Exit codes: 0 no changes, 1 changes, 2 wrong usage or policy, or a line that could not be read.";
+
+pub(super) const FIND_HELP: &str = "\
+Example:
+  crawlgate find --policy config/policy.yaml --verdict allow --under http://intra.example.com/
+  crawlgate find --verdict reject --rule no-cgi
+
+The answer is a URL, with other facts that it needs, that the evaluator has confirmed; or the
+statement that there is provably none; or `not decided`, with the reason. A URL is evaluated as far
+as its request is known: rules on responses do not count.
+
+Exit codes: 0 a URL was found, 1 none or not decided, 2 wrong usage or policy.";
 
 pub(super) const ROBOTS_HELP: &str = "\
 Example:

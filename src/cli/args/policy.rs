@@ -171,6 +171,10 @@ pub(crate) struct DiffArgs {
     /// Compare the decisions for the URLs that the ledger knows
     #[arg(long, conflicts_with = "urls")]
     pub ledger: bool,
+    /// Exit with 1 only if a URL is known that the new policy allows and the old one refuses, or the reverse; may be
+    /// repeated
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub fail_on: Vec<FailOn>,
     /// Profile of the responses to URLs
     #[arg(long, value_parser = parse_profile, default_value = "generic")]
     pub profile: Profile,
@@ -183,6 +187,46 @@ pub(crate) struct DiffArgs {
     /// The ledger to read.
     #[command(flatten)]
     pub source: LedgerSourceArgs,
+}
+
+/// The differences that `diff --fail-on` reports by its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// A URL that only the new policy allows.
+    NewAccess,
+    /// A URL that only the new policy refuses.
+    NewRefusal,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FindArgs {
+    /// Policy: a file, or a directory of *.yaml files [default: the policy that `run` would use]
+    #[arg(long, value_name = "PATH")]
+    pub policy: Option<PathBuf>,
+    /// Verdict that the URL gets
+    #[arg(long, value_enum, value_name = "WORD")]
+    pub verdict: FoundVerdict,
+    /// Id of the rule that decides
+    #[arg(long, value_name = "ID")]
+    pub rule: Option<String>,
+    /// Beginning of the URL
+    #[arg(long, value_name = "URL")]
+    pub under: Option<String>,
+    /// Name of the crawler [default: any]
+    #[arg(long, value_name = "NAME")]
+    pub crawler: Option<String>,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: OutputFormat,
+}
+
+/// The verdicts that `find` searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FoundVerdict {
+    /// The URL is allowed.
+    Allow,
+    /// The URL is refused.
+    Reject,
 }
 
 fn parse_profile(word: &str) -> Result<Profile, String> {

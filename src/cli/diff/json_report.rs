@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::policy::compare::{self, PolicyChangeKind, PolicyDiff};
+use crate::policy::exact::ExactDifference;
 
 use super::DiffReport;
 use super::change::{DecisionChange, DiffOutcome, Difference};
@@ -29,6 +30,31 @@ pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
         "by_host": report.summary.hosts.iter().map(host_json).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change_json).collect::<Vec<_>>(),
         "structure": report.structure.as_ref().map(structure_json),
+        "exact": report.exact.as_ref().map(exact_json),
+    })
+}
+
+fn exact_json(exact: &ExactDifference) -> Json {
+    let answer = if exact.is_equivalent() {
+        "proved"
+    } else if exact.examples.is_empty() {
+        "undecided"
+    } else {
+        "refuted"
+    };
+    let examples = exact.examples.iter().flat_map(|(kind, examples)| {
+        examples.iter().map(|example| {
+            json!({ "change": kind.as_str(), "url": example.url, "facts": example.details })
+        })
+    });
+    let undecided = exact
+        .undecided
+        .iter()
+        .map(|(change, reason)| json!({ "change": change, "reason": reason }));
+    json!({
+        "answer": answer,
+        "examples": examples.collect::<Vec<_>>(),
+        "undecided": undecided.collect::<Vec<_>>(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The comparison as text: the changed decisions by kind, rule and host, with examples.
 
 use crate::policy::compare::{self, PolicyChangeKind, PolicyDiff};
+use crate::policy::exact::{DifferenceKind, ExactDifference};
 
 use crate::cli::text::{ReportText, group_digits, pluralize, replace_controls, truncate};
 use crate::console::{ConsoleColors, Tone};
@@ -28,6 +29,9 @@ pub(super) fn render(
     text.write_header(report);
     if let Some(structure) = &report.structure {
         text.write_structure(structure);
+    }
+    if let Some(exact) = &report.exact {
+        text.write_exact(exact);
     }
     for kind in &report.summary.kinds {
         text.write_kind(kind);
@@ -123,6 +127,35 @@ impl DiffText {
             .push_line(&format!("  {word}  {:names$}  {first}", change.name));
         for detail in rest {
             self.report.push_line(&format!("{:indent$}{detail}", ""));
+        }
+    }
+
+    fn write_exact(&mut self, exact: &ExactDifference) {
+        if exact.is_equivalent() {
+            let line = self.paint(
+                Tone::Good,
+                "proved equivalent: no decision differs for any request",
+            );
+            self.report.push_line(&line);
+            return;
+        }
+        for (kind, examples) in &exact.examples {
+            let headline = match kind {
+                DifferenceKind::NewAccess => "now allowed",
+                DifferenceKind::NewRefusal => "now refused",
+                DifferenceKind::Cause => "decided by another rule",
+            };
+            self.report.push_headline(headline);
+            for example in examples.iter().take(self.examples) {
+                let line = format!("{}{}", example.url, example.describe_details());
+                let line = self.fit(&line, 2);
+                self.report.push_line(&format!("  {line}"));
+            }
+        }
+        for (change, reason) in &exact.undecided {
+            let line = format!("{change}: not decided whether a decision differs: {reason}");
+            let line = self.paint(Tone::Warning, &line);
+            self.report.push_line(&line);
         }
     }
 

@@ -142,7 +142,7 @@ fn longest_increasing_subsequence(numbers: &[usize]) -> Vec<usize> {
 }
 
 /// Returns the comparable parts of a rule with their names.
-fn rule_aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
+pub(super) fn rule_aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
     let inside = rule
         .parent
         .and_then(|parent| policy.rule_id(parent))

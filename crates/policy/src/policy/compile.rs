@@ -24,6 +24,7 @@ use crate::diagnostics::problems::{Problems, SourceTexts};
 
 use super::Policy;
 use super::cases::Case;
+use super::exact::inert::find_inert_rules;
 use super::expression::table::{ExpressionInterner, ExpressionTable};
 use super::index;
 use super::lint;
@@ -51,6 +52,9 @@ pub struct CompiledPolicy {
     pub named_crawlers: Vec<LocatedText>,
     /// Warnings and advice, sorted by location.
     pub problems: Vec<Problem>,
+    /// Errors of rules that can never act, because no URL matches their values. Such a policy is
+    /// in effect as before these errors were known, but replaces no other.
+    pub inert_rules: Vec<Problem>,
     /// The texts of the policy, which show the source lines of problems that are found later.
     pub texts: SourceTexts,
 }
@@ -116,7 +120,7 @@ pub fn compile(
         options,
         expressions: expressions.into_table(),
     };
-    let policy = compile_policy(source, &mut drafts, tables, &mut problems);
+    let mut policy = compile_policy(source, &mut drafts, tables, &mut problems);
     checks::check_cases(&policy, &source.cases, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
     for problem in lint::lint(&policy, &sources, &problems) {
@@ -128,7 +132,12 @@ pub fn compile(
     if has_errors {
         return Err(problems);
     }
+    let places: Vec<&SourceLocation> = sources.iter().map(|rule| &rule.place).collect();
+    let mut inert_rules = find_inert_rules(&policy, &places, &problems);
+    texts.add_excerpts(&mut inert_rules);
+    policy.inert_rules = inert_rules.len();
     Ok(CompiledPolicy {
+        inert_rules,
         policy,
         cases: source.cases.clone(),
         rule_places: sources.iter().map(|rule| rule.place.clone()).collect(),
@@ -196,6 +205,7 @@ fn compile_policy(
         index: index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST),
         lists,
         expressions,
+        inert_rules: 0,
         rules,
         spaces,
         options,

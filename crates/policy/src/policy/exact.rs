@@ -11,15 +11,21 @@
 mod automaton;
 mod cells;
 mod check;
+mod difference;
+mod find;
 mod formula;
+pub(crate) mod inert;
 mod question;
 mod regions;
 mod search;
 mod tests;
+pub(crate) mod unmatchable;
 mod unreached;
 mod url_position;
 mod verdicts;
 
 pub use check::ExactCheck;
+pub use difference::{DifferenceKind, ExactDifference};
+pub use find::{VerdictAnswer, VerdictQuery, find_verdict};
 pub use question::Example;
 pub use verdicts::WantedVerdict;

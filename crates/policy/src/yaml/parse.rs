@@ -113,11 +113,11 @@ fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<RawNode, Erro
     serde_saphyr::from_str_with_options(text, parser_options(duplicates, MAX_NODES))
 }
 
-fn parser_options(duplicates: DuplicateKeyPolicy, max_nodes: usize) -> Options {
+fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_nodes,
-            max_events: 3 * max_nodes,
+            max_nodes: node_limit,
+            max_events: 3 * node_limit,
             max_depth: MAX_DEPTH,
             max_documents: 1,
             max_recorded_anchor_events: MAX_ALIAS_EVENTS,
@@ -505,16 +505,25 @@ mod tests {
             ]
         );
         let place = |limit| first_line_beyond(&"p".into(), "a\nb\n", limit).map(|place| place.line);
-        assert_eq!([0, 1, 2, 3, 4].map(place), [Some(1), Some(1), Some(2), Some(2), None]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(place),
+            [Some(1), Some(1), Some(2), Some(2), None]
+        );
     }
 
     #[test]
     fn too_many_values_are_refused_where_they_are() {
         let options = parser_options(DuplicateKeyPolicy::Error, 9);
-        let parsed = serde_saphyr::from_str_with_options::<RawNode>("- a: 1\n- a: 1\n- a: 1\n- a: 1\n", options);
+        let parsed = serde_saphyr::from_str_with_options::<RawNode>(
+            "- a: 1\n- a: 1\n- a: 1\n- a: 1\n",
+            options,
+        );
         let problem = problem_from_error(&"p".into(), &parsed.err().unwrap());
         assert_eq!(problem.location.line, 3, "{problem}");
-        assert!(problem.message.contains("12000000 values and keys"), "{problem}");
+        assert!(
+            problem.message.contains("12000000 values and keys"),
+            "{problem}"
+        );
     }
 
     #[test]

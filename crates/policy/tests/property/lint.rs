@@ -21,7 +21,7 @@ use crate::valid_policy;
 const POLICIES: u32 = 600;
 
 /// Returns the ids of the rules that lint reports as dead, each with a short reason.
-fn dead_rules(compiled: &ValidPolicy) -> Vec<(String, &'static str)> {
+pub(super) fn dead_rules(compiled: &ValidPolicy) -> Vec<(String, &'static str)> {
     compiled
         .warnings
         .iter()
@@ -30,7 +30,7 @@ fn dead_rules(compiled: &ValidPolicy) -> Vec<(String, &'static str)> {
         .collect()
 }
 
-fn rule_id(problem: &Problem) -> &str {
+pub(super) fn rule_id(problem: &Problem) -> &str {
     problem.rule.as_ref().unwrap().as_str()
 }
 
@@ -69,9 +69,9 @@ fn remove_rule(rules: &mut Json, id: &str) {
 }
 
 /// A decision, the id of its cause, and its response.
-type NamedDecision = (String, Option<String>, String);
+pub(super) type NamedDecision = (String, Option<String>, String);
 
-fn decide(policy: &Policy, facts: &Json) -> NamedDecision {
+pub(super) fn decide(policy: &Policy, facts: &Json) -> NamedDecision {
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
     let refusal = decision
@@ -98,7 +98,7 @@ fn cause(policy: &Policy, decision: Decision) -> Option<String> {
 }
 
 /// Returns the facts known at the request, destination and response stages.
-fn facts_by_stage(world: &GeneratedFacts) -> [Json; 3] {
+pub(super) fn facts_by_stage(world: &GeneratedFacts) -> [Json; 3] {
     let request = GeneratedFacts {
         address: None,
         response: None,
@@ -153,7 +153,7 @@ fn add_related_rules(generator: &mut Generator, rules: &mut Vec<Json>, name: &st
 }
 
 /// Generates a document with related rules. Half of the documents also have two spaces.
-fn random_document(generator: &mut Generator) -> Json {
+pub(super) fn random_document(generator: &mut Generator) -> Json {
     let (mut document, ..) = generator.policy();
     let mut rules = document["rules"].as_array().unwrap().clone();
     add_related_rules(generator, &mut rules, "copy");
@@ -192,7 +192,7 @@ fn random_space(
 }
 
 /// Returns the document without one of its rules.
-fn without_rule(document: &Json, id: &str) -> Json {
+pub(super) fn without_rule(document: &Json, id: &str) -> Json {
     let mut shorter = document.clone();
     remove_rule(&mut shorter["rules"], id);
     for space in shorter

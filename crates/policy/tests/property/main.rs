@@ -10,6 +10,7 @@
     reason = "a panic, in a helper too, is a failure of the test"
 )]
 
+mod exact;
 mod generate;
 mod index;
 mod laws;

@@ -10,6 +10,8 @@ use ipnet::{IpNet, Ipv4Net};
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::policy::condition::{Atom, AtomTest, Condition, PatternSource};
+use crate::policy::exact::inert::MATCHES_NOTHING;
+use crate::policy::exact::unmatchable;
 use crate::policy::expression::Expression;
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::field::{Field, ValueType};
@@ -112,10 +114,24 @@ impl ConditionCompiler<'_, '_> {
         let mut regexes: Vec<Expression> = Vec::new();
         let mut written: Vec<PatternSource> = Vec::new();
         for value in values {
-            self.report_all(warnings::value_warnings(field, kind, value));
+            let warnings = warnings::value_warnings(field, kind, value);
+            let is_reported = warnings
+                .iter()
+                .any(|warning| warning.message.starts_with(MATCHES_NOTHING));
+            self.report_all(warnings);
             match self.compile_value(field, kind, case, atom.form, value) {
-                Some(CompiledText::Plain(forms)) => texts.extend(forms),
+                Some(CompiledText::Plain(forms)) => {
+                    let test = text_kind(kind)(forms.clone().into());
+                    if !is_reported {
+                        self.report_unmatchable(field, kind, case, atom.form, value, test);
+                    }
+                    texts.extend(forms);
+                }
                 Some(CompiledText::Regex(regex)) => {
+                    let test = TextKind::Regex([regex.clone()].into());
+                    if !is_reported {
+                        self.report_unmatchable(field, kind, case, atom.form, value, test);
+                    }
                     regexes.push(regex);
                     written.push(PatternSource {
                         kind: kind.as_str(),
@@ -138,6 +154,28 @@ impl ConditionCompiler<'_, '_> {
             });
         }
         tests
+    }
+
+    /// Warns of a value that no URL matches.
+    fn report_unmatchable(
+        &mut self,
+        field: &Field,
+        word: TextTestKind,
+        case: CaseSensitivity,
+        form: TextForm,
+        value: &LocatedText,
+        kind: TextKind,
+    ) {
+        if !unmatchable::matches_no_url(field, &TextTest::new(kind, case, form)) {
+            return;
+        }
+        let (reason, help) = unmatchable::suggestion(field, word.as_str(), &value.value);
+        let message = format!("{MATCHES_NOTHING}: {reason}");
+        let problem = Problem::warning(&value.place, message).with_found(&*value.value);
+        self.problems.push(Problem {
+            help: Some(help).filter(|help| !help.is_empty()),
+            ..problem
+        });
     }
 
     fn compile_value(

@@ -153,7 +153,9 @@ impl TextAutomaton {
             .ascii_case_insensitive(folds)
             .build(&patterns)
             .map_err(|_| "there are too many values")?;
-        let root = nfa.start_state(Anchored::No).map_or(0, |state| state.as_u32());
+        let root = nfa
+            .start_state(Anchored::No)
+            .map_or(0, |state| state.as_u32());
         let mut bytes: Vec<u8> = patterns.iter().flat_map(|text| text.bytes()).collect();
         if folds {
             let other = |byte: &u8| match byte.is_ascii_lowercase() {
@@ -174,10 +176,7 @@ impl TextAutomaton {
     }
 
     /// Creates an automaton that counts the non-empty parts between separators, or all bytes.
-    pub(super) fn from_count(
-        ranges: &Ranges,
-        separator: Option<u8>,
-    ) -> Result<Self, &'static str> {
+    pub(super) fn from_count(ranges: &Ranges, separator: Option<u8>) -> Result<Self, &'static str> {
         let ends = ranges
             .0
             .iter()
@@ -198,7 +197,9 @@ impl TextAutomaton {
         match self {
             Self::Expression(dfa) => dfa
                 .start_state(&start::Config::new())
-                .map_or(Progress::Decided(false), |state| Progress::State(state.as_u32())),
+                .map_or(Progress::Decided(false), |state| {
+                    Progress::State(state.as_u32())
+                }),
             Self::Literals(set) => match set.step(set.root, TEXT_START as u8) {
                 // After the start, the root is not yet a dead end.
                 Progress::Decided(false) => Progress::State(set.root),
@@ -229,9 +230,7 @@ impl TextAutomaton {
     /// The result at the end of the text.
     pub(super) fn finish(&self, state: u32) -> bool {
         match self {
-            Self::Expression(dfa) => {
-                dfa.is_match_state(dfa.next_eoi_state(dfa_state(state)))
-            }
+            Self::Expression(dfa) => dfa.is_match_state(dfa.next_eoi_state(dfa_state(state))),
             Self::Literals(set) => set.step(state, TEXT_END as u8) == Progress::Decided(true),
             Self::Count(counter) => counter.ranges.contains(counter.count(state)),
         }

@@ -265,12 +265,10 @@ impl DistinctCells<'_> {
 
 fn next_address(address: IpAddr) -> Option<IpAddr> {
     match address {
-        IpAddr::V4(address) => Some(address.to_bits().checked_add(1)?).map(|bits| {
-            IpAddr::V4(std::net::Ipv4Addr::from_bits(bits))
-        }),
-        IpAddr::V6(address) => Some(address.to_bits().checked_add(1)?).map(|bits| {
-            IpAddr::V6(std::net::Ipv6Addr::from_bits(bits))
-        }),
+        IpAddr::V4(address) => Some(address.to_bits().checked_add(1)?)
+            .map(|bits| IpAddr::V4(std::net::Ipv4Addr::from_bits(bits))),
+        IpAddr::V6(address) => Some(address.to_bits().checked_add(1)?)
+            .map(|bits| IpAddr::V6(std::net::Ipv6Addr::from_bits(bits))),
     }
 }
 

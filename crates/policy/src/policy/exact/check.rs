@@ -43,7 +43,9 @@ impl ExactCheck {
             .run(),
             Err(reason) => {
                 check.undecided += 1;
-                check.problems.extend(place.map(|place| Problem::advice(&place, reason)));
+                check
+                    .problems
+                    .extend(place.map(|place| Problem::advice(&place, reason)));
             }
         }
         compiled.texts.add_excerpts(&mut check.problems);
@@ -66,7 +68,11 @@ impl RuleChecks<'_> {
                 continue;
             }
             if self.check_rule(at) {
-                let end = self.analysed.view.rule(at).map_or(at + 1, |rule| rule.end.0 as usize);
+                let end = self
+                    .analysed
+                    .view
+                    .rule(at)
+                    .map_or(at + 1, |rule| rule.end.0 as usize);
                 dead_until = end;
             }
         }
@@ -185,8 +191,8 @@ impl RuleChecks<'_> {
             && second.reject_intent == filter.reject_intent
             && second.reject_status == filter.reject_status
             && second.soft_error == filter.soft_error;
-        let same_stage = view.rule(other).map(|rule| rule.stage)
-            == view.rule(at).map(|rule| rule.stage);
+        let same_stage =
+            view.rule(other).map(|rule| rule.stage) == view.rule(at).map(|rule| rule.stage);
         same_effect
             && same_stage
             && view.is_comparable(other, at)
@@ -197,12 +203,9 @@ impl RuleChecks<'_> {
     /// Reports a policy that refuses everything.
     fn check_access(&mut self) {
         let everything = Formula::Constant(true);
-        let answer = self.analysed.find_verdict(
-            &mut self.solver,
-            WantedVerdict::Allow,
-            None,
-            &everything,
-        );
+        let answer =
+            self.analysed
+                .find_verdict(&mut self.solver, WantedVerdict::Allow, None, &everything);
         let place = self.compiled.rule_places.first();
         let Some(place) = place.map(|place| SourceLocation::for_file(&place.file)) else {
             return;
@@ -226,7 +229,11 @@ impl RuleChecks<'_> {
         let names: Vec<String> = rules
             .iter()
             .map(|at| {
-                let id = self.analysed.view.rule(*at).map_or("", |rule| rule.id.as_str());
+                let id = self
+                    .analysed
+                    .view
+                    .rule(*at)
+                    .map_or("", |rule| rule.id.as_str());
                 match self.compiled.rule_places.get(*at) {
                     Some(place) => format!("rule `{id}` ({place})"),
                     None => format!("rule `{id}`"),
@@ -243,7 +250,9 @@ impl RuleChecks<'_> {
     fn describe_reasons(&self, reasons: &[DeadReason]) -> String {
         let rules = |wanted: fn(&DeadReason) -> bool| {
             let causes = reasons.iter().filter(|reason| wanted(reason));
-            causes.filter_map(|reason| reason.cause()).collect::<Vec<usize>>()
+            causes
+                .filter_map(|reason| reason.cause())
+                .collect::<Vec<usize>>()
         };
         let kinds: [(Vec<usize>, [&str; 2]); 4] = [
             (

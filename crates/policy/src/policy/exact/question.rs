@@ -71,24 +71,20 @@ impl Example {
 /// Automata and the sets of URLs that they search.
 pub(super) struct Solver {
     pub(super) table: TestTable,
-    conditions: UrlConditions,
+    conditions: &'static UrlConditions,
 }
 
 impl Solver {
     pub(super) fn new() -> Result<Self, &'static str> {
         Ok(Self {
             table: TestTable::default(),
-            conditions: UrlConditions::new()?,
+            conditions: UrlConditions::shared()?,
         })
     }
 
     /// Searches a request for which a formula holds. `confirms` evaluates the formula by the
     /// evaluator's own means: only then is the request an example.
-    pub(super) fn solve(
-        &self,
-        formula: &Formula,
-        confirms: &dyn Fn(&CaseFacts) -> bool,
-    ) -> Answer {
+    pub(super) fn solve(&self, formula: &Formula, confirms: &dyn Fn(&CaseFacts) -> bool) -> Answer {
         for (urls, counts) in [
             (UrlSet::Plain, CountTests::Exact),
             (UrlSet::All, CountTests::Exact),
@@ -123,14 +119,14 @@ impl Solver {
         let mut undecided = None;
         for cell in cells {
             let remaining = formula.assume(&|test| cell.value(test));
-            match search(&self.table, &self.conditions, &remaining, urls) {
+            match search(&self.table, self.conditions, &remaining, urls) {
                 SearchOutcome::Nothing => {}
                 SearchOutcome::TooLarge => {
                     undecided = Some("there are too many combinations of expressions");
                 }
                 SearchOutcome::Found(url) => {
-                    let example = Example::new(&url, &cell.facts)
-                        .filter(|example| confirms(&example.facts));
+                    let example =
+                        Example::new(&url, &cell.facts).filter(|example| confirms(&example.facts));
                     if let Some(example) = example {
                         return Answer::Example(Box::new(example));
                     }

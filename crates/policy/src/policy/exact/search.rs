@@ -2,6 +2,7 @@
 //! automata, of which only the reachable part is built.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use super::automaton::{Progress, TextAutomaton};
 use super::formula::{Formula, TestIndex};
@@ -115,7 +116,16 @@ pub(super) struct UrlConditions {
 }
 
 impl UrlConditions {
-    pub(super) fn new() -> Result<Self, &'static str> {
+    /// Returns the conditions, which are built once.
+    pub(super) fn shared() -> Result<&'static Self, &'static str> {
+        static SHARED: OnceLock<Result<UrlConditions, &'static str>> = OnceLock::new();
+        SHARED
+            .get_or_init(Self::new)
+            .as_ref()
+            .map_err(|reason| *reason)
+    }
+
+    fn new() -> Result<Self, &'static str> {
         Ok(Self {
             plain: UrlSet::Plain.conditions()?,
             all: UrlSet::All.conditions()?,
@@ -295,7 +305,9 @@ impl Search<'_> {
             }
         }
         let value = |test: TestIndex| {
-            let at = results.binary_search_by_key(&test, |(test, _)| *test).ok()?;
+            let at = results
+                .binary_search_by_key(&test, |(test, _)| *test)
+                .ok()?;
             results.get(at).map(|(_, result)| *result)
         };
         state.is_satisfied || self.formula.assume(&value) == Formula::Constant(true)

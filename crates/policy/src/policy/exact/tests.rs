@@ -70,13 +70,17 @@ impl TestTable {
         match condition {
             Condition::Always => Formula::Constant(true),
             Condition::All(parts) => {
-                let parts: Vec<Formula> =
-                    parts.iter().map(|part| self.condition(part, lists)).collect();
+                let parts: Vec<Formula> = parts
+                    .iter()
+                    .map(|part| self.condition(part, lists))
+                    .collect();
                 Formula::all(parts)
             }
             Condition::Any(parts) => {
-                let parts: Vec<Formula> =
-                    parts.iter().map(|part| self.condition(part, lists)).collect();
+                let parts: Vec<Formula> = parts
+                    .iter()
+                    .map(|part| self.condition(part, lists))
+                    .collect();
                 Formula::any(parts)
             }
             Condition::Not(part) => self.condition(part, lists).negate(),
@@ -96,12 +100,20 @@ impl TestTable {
 
     /// Returns the test that a URL begins with a text.
     pub(super) fn url_prefix(&mut self, prefix: &str) -> Formula {
-        self.literals(&Field::Url, &[(prefix, LiteralPlace::Start)], CaseSensitivity::Sensitive)
+        self.literals(
+            &Field::Url,
+            &[(prefix, LiteralPlace::Start)],
+            CaseSensitivity::Sensitive,
+        )
     }
 
     /// Returns the test that a part of the URL is one of these texts.
     pub(super) fn exact(&mut self, field: &Field, text: &str) -> Formula {
-        self.literals(field, &[(text, LiteralPlace::Whole)], CaseSensitivity::Sensitive)
+        self.literals(
+            field,
+            &[(text, LiteralPlace::Whole)],
+            CaseSensitivity::Sensitive,
+        )
     }
 
     fn intern(
@@ -151,7 +163,8 @@ impl TestTable {
     }
 
     fn list(&mut self, field: &Field, list: &PolicyList) -> Formula {
-        let key = format!("list {field:?} {:?} {}", list.kind, list.name);
+        // Two policies may have different lists of one name.
+        let key = format!("list {field:?} {:?} {:p}", list.kind, list);
         if let Some(test) = self.by_key.get(&key) {
             return Formula::Test(*test);
         }
@@ -176,10 +189,13 @@ impl TestTable {
         };
         let literals: Vec<(&str, LiteralPlace)> =
             texts.into_iter().map(|text| (text, place)).collect();
-        self.intern(key, || literal_test(field, &literals, CaseSensitivity::Sensitive))
+        self.intern(key, || {
+            literal_test(field, &literals, CaseSensitivity::Sensitive)
+        })
     }
 
-    fn text(&mut self, field: &Field, test: &TextTest) -> Formula {
+    /// Converts a test of a text.
+    pub(super) fn text(&mut self, field: &Field, test: &TextTest) -> Formula {
         if test.form == TextForm::Normalised {
             let key = format!("norm {field:?} {test:?}");
             return self.intern(key, || Err("`norm: true`"));
@@ -322,7 +338,10 @@ fn param_test(
     case: CaseSensitivity,
 ) -> Result<ExactTest, &'static str> {
     let is_plain = |text: &str| {
-        !text.is_empty() && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic() && b != b'%')
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|b| b == b' ' || b.is_ascii_graphic() && b != b'%')
     };
     let end = match place {
         LiteralPlace::Whole => "(?:&|\\z)",
@@ -383,7 +402,10 @@ fn surt_pattern(surt: &str) -> String {
     } else {
         labels.to_owned()
     };
-    format!("\\A{}", regex_syntax::escape(&format!("{host}{port}{rest}")))
+    format!(
+        "\\A{}",
+        regex_syntax::escape(&format!("{host}{port}{rest}"))
+    )
 }
 
 /// Returns the offset of the port in the host of a SURT.
@@ -397,7 +419,11 @@ fn surt_port(host: &str) -> usize {
 /// Returns the pattern for a SURT that ends within the host or the port.
 fn open_surt_pattern(surt: &str) -> String {
     let is_address = surt.starts_with('[');
-    let at = if is_address { surt.len() } else { surt_port(surt) };
+    let at = if is_address {
+        surt.len()
+    } else {
+        surt_port(surt)
+    };
     let (labels, port) = surt.split_at(at);
     if !port.is_empty() && labels.ends_with(',') {
         let host = reversed_labels(labels.trim_end_matches(','));

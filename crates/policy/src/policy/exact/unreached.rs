@@ -45,7 +45,9 @@ impl AnalysedPolicy<'_> {
                 Answer::Never => {
                     return match doubt {
                         Some(reason) => Reach::Undecided(reason),
-                        None if causes.is_empty() => Reach::Never(vec![self.contradiction(solver, at)]),
+                        None if causes.is_empty() => {
+                            Reach::Never(vec![self.contradiction(solver, at)])
+                        }
                         None => Reach::Never(causes),
                     };
                 }
@@ -67,7 +69,11 @@ impl AnalysedPolicy<'_> {
             }
             if covers.is_empty() {
                 doubt = Some("it depends on the order of stages, stops or later rules");
-                covers.push(solver.table.exact(&crate::policy::field::Field::Url, &example.url));
+                covers.push(
+                    solver
+                        .table
+                        .exact(&crate::policy::field::Field::Url, &example.url),
+                );
             }
             left = Formula::all([left, Formula::any(covers).negate()]);
         }
@@ -84,9 +90,10 @@ impl AnalysedPolicy<'_> {
         let known = matched.filter(|other| {
             // When the rule has an effect, it is known whether the other one applies.
             self.view.unshared_path(*other, at).iter().all(|at| {
-                self.view.rule(*at).and_then(|rule| rule.condition()).is_none_or(|condition| {
-                    condition.stage().is_none_or(|stage| stage <= first)
-                })
+                self.view
+                    .rule(*at)
+                    .and_then(|rule| rule.condition())
+                    .is_none_or(|condition| condition.stage().is_none_or(|stage| stage <= first))
             })
         });
         known
@@ -105,7 +112,11 @@ impl AnalysedPolicy<'_> {
 
     /// Returns `true` if a rule has an effect on a request.
     fn takes_effect(&self, at: usize, trail: &Trail, decision: &Decision) -> bool {
-        let Some((index, rule)) = u32::try_from(at).ok().map(RuleIndex).zip(self.view.rule(at)) else {
+        let Some((index, rule)) = u32::try_from(at)
+            .ok()
+            .map(RuleIndex)
+            .zip(self.view.rule(at))
+        else {
             return true;
         };
         let RuleBody::Group(group) = &rule.body else {

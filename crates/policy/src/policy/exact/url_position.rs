@@ -83,9 +83,13 @@ pub(super) enum UrlPosition {
     SchemeSecure,
     /// After the colon and this number of slashes.
     SchemeEnd(PortDefault, u8),
+    /// Before the host.
+    HostStart(PortDefault),
     Host(PortDefault),
     /// In the brackets of an IPv6 address.
     Bracket(PortDefault),
+    /// After the colon before the port.
+    PortStart(PortDefault),
     Port(PortDefault),
     Path,
     Query,
@@ -114,19 +118,27 @@ impl UrlPosition {
             (Self::Scheme(_), b':') => scheme_end(PortDefault::Http, 0),
             (Self::SchemeSecure, b':') => scheme_end(PortDefault::Https, 0),
             (Self::SchemeEnd(port, 0), b'/') => scheme_end(port, 1),
-            (Self::SchemeEnd(port, _), b'/') => (Self::Host(port), UrlRegions::SCHEME_END),
-            (Self::Host(port), b'[') => (Self::Bracket(port), UrlRegions::HOST),
-            (Self::Host(port), b':') => (Self::Port(port), UrlRegions::PORT_MARK),
+            (Self::SchemeEnd(port, _), b'/') => (Self::HostStart(port), UrlRegions::SCHEME_END),
+            (Self::HostStart(port), b'[') => (Self::Bracket(port), UrlRegions::HOST),
+            (Self::HostStart(_), b'/' | b'?' | b':') => return None,
+            (Self::HostStart(port), _) => (Self::Host(port), UrlRegions::HOST),
+            (Self::Host(port), b':') => (Self::PortStart(port), UrlRegions::PORT_MARK),
             (Self::Bracket(port), b']') => (Self::Host(port), UrlRegions::HOST),
             (Self::Host(_) | Self::Port(_), b'/') => (Self::Path, UrlRegions::PATH_START),
             (Self::Host(_) | Self::Bracket(_), b'?') => return None,
             (Self::Host(_) | Self::Bracket(_), _) => (self, UrlRegions::HOST),
-            (Self::Port(_), b'0'..=b'9') => (self, UrlRegions::PORT),
+            (Self::PortStart(port) | Self::Port(port), b'0'..=b'9') => {
+                (Self::Port(port), UrlRegions::PORT)
+            }
             (Self::Path, b'?') => (Self::Query, UrlRegions::QUERY_MARK),
             (Self::Path, _) => (self, UrlRegions::PATH_REST),
             (Self::Query, _) => (self, UrlRegions::QUERY),
             (
-                Self::Scheme(_) | Self::SchemeSecure | Self::SchemeEnd(..) | Self::Port(_),
+                Self::Scheme(_)
+                | Self::SchemeSecure
+                | Self::SchemeEnd(..)
+                | Self::PortStart(_)
+                | Self::Port(_),
                 _,
             ) => return None,
         })
@@ -139,8 +151,10 @@ impl UrlPosition {
             Self::Scheme(_)
             | Self::SchemeSecure
             | Self::SchemeEnd(..)
+            | Self::HostStart(_)
             | Self::Host(_)
             | Self::Bracket(_)
+            | Self::PortStart(_)
             | Self::Port(_) => false,
         }
     }
@@ -149,8 +163,10 @@ impl UrlPosition {
     pub(super) fn port_default(self) -> Option<PortDefault> {
         match self {
             Self::SchemeEnd(port, _)
+            | Self::HostStart(port)
             | Self::Host(port)
             | Self::Bracket(port)
+            | Self::PortStart(port)
             | Self::Port(port) => Some(port),
             Self::Scheme(_) | Self::SchemeSecure | Self::Path | Self::Query => None,
         }

@@ -212,9 +212,7 @@ impl AnalysedPolicy<'_> {
     fn allowing_regions(&self, solver: &mut Solver, from: usize) -> Formula {
         let groups = self.policy.rules.iter().enumerate().skip(from);
         let regions: Vec<Formula> = groups
-            .filter(|(_, rule)| {
-                rule.mode == EnforcementMode::Enforce && allows(rule) == Some(true)
-            })
+            .filter(|(_, rule)| rule.mode == EnforcementMode::Enforce && allows(rule) == Some(true))
             .map(|(at, _)| self.region(solver, at))
             .collect();
         Formula::any(regions)

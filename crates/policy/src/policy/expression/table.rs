@@ -80,7 +80,8 @@ mod tests {
     use crate::urls::target::UrlTarget;
 
     fn load(rules: &str, previous: Option<&Policy>) -> Policy {
-        let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}");
+        let text =
+            format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}");
         let files = MemoryFileSystem::new().with_file("p", text);
         compile::load_again(&files, "p", previous).unwrap().policy
     }
@@ -106,10 +107,23 @@ mod tests {
             assert!(new.shares_automaton_with(old), "{pattern}");
             assert_eq!(new.is_compiled(), pattern == "^/b+$", "{pattern}");
         }
-        assert!(old.expressions.get("^/d+$", CaseSensitivity::Sensitive).is_none());
-        assert!(new.expressions.get("^/a+$", CaseSensitivity::Sensitive).is_none());
-        let (_, decision) = new.decide(&Facts::for_url(&UrlTarget::parse("http://b.example/dd").unwrap()));
-        assert!(matches!(decision.verdict, crate::policy::decide::Verdict::Reject(_)));
+        assert!(
+            old.expressions
+                .get("^/d+$", CaseSensitivity::Sensitive)
+                .is_none()
+        );
+        assert!(
+            new.expressions
+                .get("^/a+$", CaseSensitivity::Sensitive)
+                .is_none()
+        );
+        let (_, decision) = new.decide(&Facts::for_url(
+            &UrlTarget::parse("http://b.example/dd").unwrap(),
+        ));
+        assert!(matches!(
+            decision.verdict,
+            crate::policy::decide::Verdict::Reject(_)
+        ));
     }
 
     #[test]

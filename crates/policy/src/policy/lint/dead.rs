@@ -162,9 +162,7 @@ fn after_stop(
 fn may_stop(view: &LintView<'_>, stop: usize, at: usize, rule: &Rule) -> bool {
     view.first_stage(at) == Some(rule.stage)
         && stop < at
-        && view
-            .rule(stop)
-            .is_some_and(|stop| stop.stage == rule.stage)
+        && view.rule(stop).is_some_and(|stop| stop.stage == rule.stage)
         && view.share_list(stop, at)
         && !view.is_nested(stop, at)
 }

@@ -22,8 +22,14 @@ pub(super) fn value_warnings(
             ..problem
         }
     });
+    let misread = if matches_nothing.is_none() {
+        wildcard_warning(field, kind, value).or_else(|| query_mark_warning(field, kind, value))
+    } else {
+        None
+    };
     let others = [
         matches_nothing,
+        misread,
         uppercase_host_warning(field, kind, value),
         open_host_prefix_warning(field, kind, value),
         dropped_segment_warning(kind, value),
@@ -43,7 +49,8 @@ fn never_matches(field: &Field, kind: TextTestKind, text: &str) -> Option<(&'sta
     let plain = !matches!(kind, TextTestKind::Regex | TextTestKind::Glob);
     let path = matches!(field, Field::Path | Field::PathAndQuery);
     if path && from_start && !text.starts_with('/') && !text.is_empty() {
-        return Some(("a path begins with `/`", format!("write /{text}")));
+        let help = wildcard_help(field, kind, text).unwrap_or_else(|| format!("write /{text}"));
+        return Some(("a path begins with `/`", help));
     }
     if matches!(field, Field::Path | Field::RelPath) && plain && text.contains('?') {
         return Some((
@@ -222,6 +229,66 @@ fn dropped_segment_warning(kind: TextTestKind, value: &LocatedText) -> Option<Pr
     );
     let help = "end it with `/`, or use `url_prefix`";
     Some(problem.with_found(&*value.value).with_help(help))
+}
+
+/// Warns of `*` in a value that is not a pattern.
+fn wildcard_warning(field: &Field, kind: TextTestKind, value: &LocatedText) -> Option<Problem> {
+    let help = wildcard_help(field, kind, &value.value)?;
+    let message = "`*` is not a wildcard here: only URLs that contain the character match";
+    let problem = Problem::warning(&value.place, message).with_found(&*value.value);
+    Some(problem.with_help(help))
+}
+
+/// Returns the test that was probably meant by a value with `*`; `None` for a value without it,
+/// and for a pattern.
+fn wildcard_help(field: &Field, kind: TextTestKind, text: &str) -> Option<String> {
+    let is_plain = matches!(
+        kind,
+        TextTestKind::Exact
+            | TextTestKind::Prefix
+            | TextTestKind::Suffix
+            | TextTestKind::Contains
+            | TextTestKind::Under
+    );
+    let is_url = field.is_url_part() && !matches!(field, Field::Host | Field::Authority);
+    if !is_plain || !is_url || !text.contains('*') {
+        return None;
+    }
+    let start = text.trim_end_matches('*');
+    if kind == TextTestKind::Under && !start.contains('*') {
+        return Some(format!("write {}", start.trim_end_matches('/')));
+    }
+    if kind == TextTestKind::Prefix && !start.is_empty() && !start.contains('*') {
+        return Some(format!("write {start}"));
+    }
+    let extension = text.trim_start_matches('/').strip_prefix("*.");
+    let extension = extension.filter(|end| !end.contains(['*', '/', '?']));
+    if let (Field::Path, Some(extension)) = (field, extension) {
+        return Some(format!("write `ext: {extension}`"));
+    }
+    let keyword = field.full_keyword();
+    let glob = match kind {
+        TextTestKind::Prefix | TextTestKind::Under => format!("{text}*"),
+        TextTestKind::Suffix => format!("*{text}"),
+        TextTestKind::Contains => format!("*{text}*"),
+        _ => text.to_owned(),
+    };
+    let glob = glob.replace("**", "*");
+    Some(format!("write `{keyword}: {{ glob: \"{glob}\" }}`"))
+}
+
+/// Warns of a question mark at the start of a part of the query.
+fn query_mark_warning(field: &Field, kind: TextTestKind, value: &LocatedText) -> Option<Problem> {
+    let text = &*value.value;
+    let rest = text.strip_prefix('?')?;
+    if *field != Field::Query || kind != TextTestKind::Contains {
+        return None;
+    }
+    let message = "the query does not include its `?`: only a second one matches";
+    let problem = Problem::warning(&value.place, message).with_found(text);
+    Some(problem.with_help(format!(
+        "write {rest}, or `path_and_query: {{ contains: \"{text}\" }}`"
+    )))
 }
 
 /// Warns of an unescaped `.`, `+` or `?` in what is probably a host, a file name or a media type.

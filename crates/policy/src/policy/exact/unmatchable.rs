@@ -1,0 +1,322 @@
+//! Values that no canonical URL can match.
+//!
+//! Nearly every value matches a URL that is made of the value itself, which is tried first. An
+//! automaton is built only if that fails.
+
+use std::fmt::Write as _;
+
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
+
+use crate::policy::field::Field;
+use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+use crate::urls::target::UrlTarget;
+
+use super::automaton::{parse, to_ascii};
+use super::formula::Formula;
+use super::search::{SearchOutcome, UrlConditions, search};
+use super::tests::TestTable;
+use super::url_position::{UrlRegions, UrlSet};
+
+/// The maximum length of a text that is made from an expression.
+const MAX_SAMPLE: usize = 4_000;
+
+/// Returns `true` if it is proved that no canonical URL, and no reading of one by lax servers,
+/// passes a test.
+pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
+    let is_analysed = UrlRegions::of_field(field).is_some() && test.form == TextForm::Canonical;
+    if !is_analysed || test.kind.counts() || matches!(test.kind, TextKind::Surt(_)) {
+        return false;
+    }
+    if sample_texts(test)
+        .iter()
+        .any(|sample| is_possible(field, sample))
+    {
+        return false;
+    }
+    let mut table = TestTable::default();
+    let formula = table.text(field, test);
+    let Ok(conditions) = UrlConditions::shared() else {
+        return false;
+    };
+    // An expression that is too large to analyse may match.
+    if let Formula::Constant(true) = formula {
+        return false;
+    }
+    search(&table, conditions, &formula, UrlSet::All) == SearchOutcome::Nothing
+}
+
+/// A text that passes a test if it is at this place.
+struct Sample {
+    text: String,
+    starts: bool,
+    ends: bool,
+}
+
+fn sample_texts(test: &TextTest) -> Vec<Sample> {
+    let literals = |values: &[Box<str>], starts: bool, ends: bool| -> Vec<Sample> {
+        let samples = values.iter().map(|value| Sample {
+            text: value.to_string(),
+            starts,
+            ends,
+        });
+        samples.collect()
+    };
+    match &test.kind {
+        TextKind::Exact(values) | TextKind::Domain(values) | TextKind::Under(values) => {
+            literals(values, true, true)
+        }
+        TextKind::Prefix(values) => literals(values, true, false),
+        TextKind::Suffix(values) => literals(values, false, true),
+        TextKind::Contains(values) => literals(values, false, false),
+        TextKind::Ext(values) => values
+            .iter()
+            .map(|value| Sample {
+                text: format!("a.{value}"),
+                starts: false,
+                ends: true,
+            })
+            .collect(),
+        TextKind::Regex(regexes) => regexes
+            .iter()
+            .filter_map(|regex| sample_of_expression(regex.as_str(), test.case))
+            .collect(),
+        TextKind::Surt(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => Vec::new(),
+    }
+}
+
+/// Returns `true` if a URL that is made of a sample is canonical, and the sample is in the field.
+fn is_possible(field: &Field, sample: &Sample) -> bool {
+    let Sample { text, starts, ends } = sample;
+    let before_path = if *starts { "" } else { "/a" };
+    let candidates: Vec<String> = match field {
+        Field::Url if *starts => ["", "/", "a/", "://a/", "//a/", "a"]
+            .iter()
+            .filter(|rest| !*ends || rest.is_empty())
+            .map(|rest| format!("{text}{rest}"))
+            .collect(),
+        Field::Url | Field::AuthorityPathQuery | Field::PathAndQuery if !*starts => vec![
+            format!("http://a/{text}"),
+            format!("http://a/a{text}"),
+            format!("http://a{text}"),
+            format!("http://a.{text}/"),
+        ],
+        Field::AuthorityPathQuery => vec![format!("http://{text}"), format!("http://{text}/")],
+        Field::Host | Field::Authority if *starts => {
+            vec![format!("http://{text}/"), format!("http://{text}a/")]
+        }
+        Field::Host | Field::Authority => {
+            vec![format!("http://a{text}/"), format!("http://a{text}a/")]
+        }
+        Field::Path | Field::PathAndQuery => vec![
+            format!("http://a{before_path}{text}"),
+            format!("http://a/{text}")
+                .replace("//", "/")
+                .replacen(":/", "://", 1),
+        ],
+        Field::RelPath | Field::RelPathAndQuery => vec![format!("http://a/{text}")],
+        Field::Query => vec![format!("http://a/?{text}")],
+        Field::Url
+        | Field::Scheme
+        | Field::Port
+        | Field::Param(_)
+        | Field::Method
+        | Field::Crawler
+        | Field::Referer
+        | Field::Dest
+        | Field::Depth
+        | Field::Address
+        | Field::ContentType
+        | Field::Status
+        | Field::Size
+        | Field::Header(_)
+        | Field::Usage(_)
+        | Field::Title
+        | Field::BodyPrefix
+        | Field::MetaRobots
+        | Field::Canonical => Vec::new(),
+    };
+    candidates
+        .iter()
+        .any(|candidate| is_sample_of(candidate, field, sample))
+}
+
+fn is_sample_of(candidate: &str, field: &Field, sample: &Sample) -> bool {
+    let Some(target) = UrlTarget::from_scan(candidate) else {
+        return false;
+    };
+    let text = match field {
+        Field::Url => target.as_str(),
+        Field::Host => target.host(),
+        Field::Authority => target.authority(),
+        Field::Path => target.path(),
+        Field::PathAndQuery => target.path_and_query(),
+        Field::RelPath => target.path().get(1..).unwrap_or(""),
+        Field::RelPathAndQuery => target.path_and_query().get(1..).unwrap_or(""),
+        Field::Query => target.query(),
+        Field::AuthorityPathQuery => target.authority_path_query(),
+        _ => return false,
+    };
+    match (sample.starts, sample.ends) {
+        (true, true) => text == sample.text,
+        (true, false) => text.starts_with(&sample.text),
+        (false, true) => text.ends_with(&sample.text),
+        (false, false) => text.contains(&sample.text),
+    }
+}
+
+fn sample_of_expression(pattern: &str, case: CaseSensitivity) -> Option<Sample> {
+    let hir = to_ascii(&parse(pattern, case).ok()?);
+    let mut writer = SampleWriter {
+        sample: Sample {
+            text: String::new(),
+            starts: false,
+            ends: false,
+        },
+    };
+    writer.write(&hir)?;
+    Some(writer.sample)
+}
+
+struct SampleWriter {
+    sample: Sample,
+}
+
+impl SampleWriter {
+    /// Appends a text that an expression matches; `None` if none is found.
+    fn write(&mut self, hir: &Hir) -> Option<()> {
+        match hir.kind() {
+            HirKind::Empty => Some(()),
+            HirKind::Literal(literal) => {
+                let text = std::str::from_utf8(&literal.0).ok()?;
+                self.push(text)
+            }
+            HirKind::Class(Class::Bytes(class)) => {
+                let byte = preferred_bytes().find(|byte| {
+                    class
+                        .iter()
+                        .any(|range| (range.start()..=range.end()).contains(byte))
+                })?;
+                self.push(char::from(byte).encode_utf8(&mut [0; 4]))
+            }
+            HirKind::Class(Class::Unicode(_)) => None,
+            HirKind::Look(Look::Start) if self.sample.text.is_empty() => {
+                self.sample.starts = true;
+                Some(())
+            }
+            HirKind::Look(Look::End) => {
+                self.sample.ends = true;
+                Some(())
+            }
+            HirKind::Look(_) => None,
+            HirKind::Repetition(repetition) => {
+                (0..repetition.min).try_for_each(|_| self.write(&repetition.sub).map(|()| ()))
+            }
+            HirKind::Capture(capture) => self.write(&capture.sub),
+            HirKind::Concat(parts) => parts.iter().try_for_each(|part| self.write(part)),
+            HirKind::Alternation(parts) => parts.iter().find_map(|part| {
+                let mut attempt = Self {
+                    sample: Sample {
+                        text: self.sample.text.clone(),
+                        ..self.sample
+                    },
+                };
+                attempt.write(part)?;
+                self.sample = attempt.sample;
+                Some(())
+            }),
+        }
+    }
+
+    fn push(&mut self, text: &str) -> Option<()> {
+        let fits = !self.sample.ends && self.sample.text.len() < MAX_SAMPLE;
+        (fits || text.is_empty()).then(|| {
+            // Writing to a string does not fail.
+            let _ = self.sample.text.write_str(text);
+        })
+    }
+}
+
+/// Bytes in the order in which they are preferred: those that any part of a URL may contain first.
+fn preferred_bytes() -> impl Iterator<Item = u8> {
+    (b'a'..=b'z')
+        .chain(b'0'..=b'9')
+        .chain(*b"-_./=&?:%+,;@!$()*~'")
+        .chain(b'A'..=b'Z')
+}
+
+/// Returns the reason why no URL matches a value, and the value that was probably meant.
+pub(crate) fn suggestion(field: &Field, kind: &str, text: &str) -> (&'static str, String) {
+    let is_regex = kind == "regex";
+    let is_path = matches!(field, Field::Path | Field::PathAndQuery);
+    let is_host = matches!(field, Field::Host | Field::Authority);
+    if is_regex
+        && is_path
+        && let Some(rest) = text.strip_prefix('^').filter(|rest| !rest.starts_with('/'))
+    {
+        return ("a path begins with `/`", format!("write ^/{rest}"));
+    }
+    if is_host && text.chars().any(|c| c.is_ascii_uppercase()) && !text.contains('\\') {
+        let lower = text.to_ascii_lowercase();
+        return ("hosts are in lower case", format!("write {lower}"));
+    }
+    if is_regex && let Some(at) = inner_end(text) {
+        let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
+        return (
+            "`$` is the end of the text, and nothing can follow it",
+            format!("for the character write {before}\\{after}"),
+        );
+    }
+    let host = text.split_once("://").map_or("", |(_, rest)| {
+        rest.split(['/', '?']).next().unwrap_or(rest)
+    });
+    if !is_regex && host.contains('*') {
+        let domain = host.trim_start_matches("*.");
+        let instead = format!("write `domain: {domain}`, or `url: {{ glob: \"{text}*\" }}`");
+        return ("`*` is not a wildcard here", instead);
+    }
+    if text.contains(":80/") || text.contains(":443/") {
+        return (
+            "the default port is removed before a URL is matched",
+            "write it without the port".into(),
+        );
+    }
+    if text.contains("/../") || text.contains("/./") {
+        return (
+            "segments `.` and `..` are resolved before a URL is matched",
+            "write the path without them".into(),
+        );
+    }
+    if text.contains('#') {
+        return (
+            "URLs are matched without their fragment",
+            "remove the `#` and everything after it".into(),
+        );
+    }
+    ("no URL in canonical form passes it", String::new())
+}
+
+/// Returns the offset of an unescaped `$` that is followed by other characters.
+fn inner_end(pattern: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    let mut is_in_class = false;
+    for (at, c) in pattern.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '[' => is_in_class = true,
+            ']' => is_in_class = false,
+            '$' if !is_in_class => {
+                let rest = pattern.get(at + 1..).unwrap_or("");
+                if !rest.is_empty() && !rest.starts_with(['|', ')']) {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,281 @@
+//! What exact analysis claims about random policies is true, and it finds planted faults.
+
+use std::collections::BTreeMap;
+
+use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
+use crawlgate_policy::internal::policy::exact::{
+    ExactCheck, ExactDifference, VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict,
+};
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
+use serde_json::Value as Json;
+
+use crate::generate::Generator;
+use crate::lint::{decide, facts_by_stage, random_document, rule_id, without_rule};
+use crate::valid_policy;
+
+/// The number of random policies.
+const POLICIES: u32 = 250;
+
+fn compile(text: &str) -> CompiledPolicy {
+    let files = MemoryFileSystem::new().with_file("p", text);
+    compile::load(&files, "p").unwrap_or_else(|problems| panic!("{problems:?}\n{text}"))
+}
+
+/// A rule that is proved to be dead never decides, and its removal changes no decision.
+#[test]
+fn claims_about_random_policies_hold() {
+    let mut generator = Generator::new(21);
+    let mut claims = 0;
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for _ in 0..POLICIES {
+        let document = random_document(&mut generator);
+        let compiled = compile(&document.to_string());
+        let check = ExactCheck::new(&compiled);
+        *counts.entry("proved").or_default() += check.proved;
+        *counts.entry("refuted").or_default() += check.refuted;
+        *counts.entry("undecided").or_default() += check.undecided;
+        for problem in &check.problems {
+            if problem.message.starts_with("can never decide") {
+                claims += 1;
+                check_dead_rule(
+                    &mut generator,
+                    &document,
+                    rule_id(problem),
+                    &problem.message,
+                );
+            }
+            if problem.message == "the policy refuses every URL" {
+                check_verdicts(&mut generator, &document, WantedVerdict::Allow);
+            }
+        }
+    }
+    println!("{claims} claims, {counts:?}");
+    assert!(claims >= 50, "{claims}");
+}
+
+fn check_dead_rule(generator: &mut Generator, document: &Json, id: &str, message: &str) {
+    let with = valid_policy(document);
+    let without = valid_policy(&without_rule(document, id));
+    for facts in (0..20).flat_map(|_| facts_by_stage(&generator.world())) {
+        let before = decide(&with.policy, &facts);
+        let after = decide(&without.policy, &facts);
+        assert_ne!(
+            before.1.as_deref(),
+            Some(id),
+            "{message}: {facts}\n{document:#}"
+        );
+        assert_eq!(before, after, "{id}: {message}\n{facts}\n{document:#}");
+    }
+}
+
+fn check_verdicts(generator: &mut Generator, document: &Json, never: WantedVerdict) {
+    let policy = valid_policy(document).policy;
+    for _ in 0..40 {
+        let facts = generator.world().to_json();
+        let facts = crawlgate_policy::internal::policy::cases::CaseFacts::from_json(
+            facts.as_object().unwrap(),
+        )
+        .unwrap();
+        let (_, decision) = facts.with_facts(|facts| policy.decide(facts));
+        assert!(!never.matches(&decision), "{facts:?}\n{document:#}");
+    }
+}
+
+/// A verdict that is found is that of the evaluator; one that is proved away never occurs.
+#[test]
+fn verdicts_of_random_policies_are_true() {
+    let mut generator = Generator::new(22);
+    let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
+    for _ in 0..POLICIES {
+        let document = random_document(&mut generator);
+        let policy = valid_policy(&document).policy;
+        for verdict in [WantedVerdict::Allow, WantedVerdict::Reject] {
+            let query = VerdictQuery {
+                verdict,
+                rule: None,
+                under: None,
+                crawler: None,
+            };
+            let answer = match find_verdict(&policy, &query) {
+                VerdictAnswer::Found(example) => {
+                    let (_, decision) = example.facts.with_facts(|facts| policy.decide(facts));
+                    assert!(verdict.matches(&decision), "{example:?}\n{document:#}");
+                    "found"
+                }
+                VerdictAnswer::Never => {
+                    check_verdicts(&mut generator, &document, verdict);
+                    "never"
+                }
+                VerdictAnswer::Undecided(_) => "undecided",
+            };
+            *answers.entry(answer).or_default() += 1;
+        }
+    }
+    println!("{answers:?}");
+    assert!(answers.get("found") >= Some(&200), "{answers:?}");
+}
+
+/// Two policies that are proved equivalent decide alike; an example of a difference is one.
+#[test]
+fn differences_of_random_policies_are_true() {
+    let mut generator = Generator::new(23);
+    let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
+    for _ in 0..POLICIES {
+        let document = random_document(&mut generator);
+        let Some(id) = document["rules"][0]["id"].as_str() else {
+            continue;
+        };
+        let changed = without_rule(&document, id);
+        let (old, new) = (
+            valid_policy(&document).policy,
+            valid_policy(&changed).policy,
+        );
+        let difference = ExactDifference::between(&old, &new);
+        let answer = if difference.is_equivalent() {
+            for facts in (0..20).flat_map(|_| facts_by_stage(&generator.world())) {
+                let (before, after) = (decide(&old, &facts), decide(&new, &facts));
+                assert_eq!(before, after, "{facts}\n{document:#}\nwithout {id}");
+            }
+            "equivalent"
+        } else if difference.examples.is_empty() {
+            "undecided"
+        } else {
+            "different"
+        };
+        *answers.entry(answer).or_default() += 1;
+    }
+    println!("{answers:?}");
+    assert!(answers.get("different") >= Some(&60), "{answers:?}");
+}
+
+fn findings(rules: &str) -> Vec<String> {
+    let text = format!(
+        "policy: 1\nname: t\noptions: {{ disposition: allow }}\nlists:\n  \
+         d: {{ kind: domains, items: [x.com, y.com] }}\n  \
+         h: {{ kind: hosts, items: [www.x.com, y.com] }}\n  \
+         p: {{ kind: url_prefixes, items: ['http://x.com/a/', 'http://www.x.com/b'] }}\nrules: {rules}\n"
+    );
+    let compiled = compile(&text);
+    let check = ExactCheck::new(&compiled);
+    let all = compiled
+        .problems
+        .iter()
+        .chain(&check.problems)
+        .chain(&compiled.inert_rules);
+    all.filter(|problem| {
+        problem
+            .rule
+            .as_ref()
+            .is_some_and(|rule| rule.as_str() == "bad")
+    })
+    .filter(|problem| {
+        ["can never decide", "never has an effect", "redundant"]
+            .iter()
+            .any(|text| problem.message.contains(text))
+    })
+    .map(|problem| problem.message.clone())
+    .collect()
+}
+
+/// Faults, each in the rule `bad`.
+const FAULTS: &[&str] = &[
+    // Implications between kinds of tests.
+    "[{ id: a, forbid: { domain: x.com } }, { id: bad, forbid: { url: { regex: '^https?://www\\.x\\.com/a/' } } }]",
+    "[{ id: a, forbid: { url: { regex: 'session' } } }, { id: bad, forbid: { url: { regex: '[?&]sessionid=' } } }]",
+    "[{ id: a, forbid: { path: { regex: '(?i)\\.(gif|jpg)$' } } }, { id: bad, forbid: { ext: gif } }]",
+    "[{ id: a, forbid: { path: { contains: /ads/ } } }, { id: bad, forbid: { path: { glob: '/x/*/ads/*.js' } } }]",
+    "[{ id: a, forbid: { url: { regex: '/a+b' } } }, { id: bad, when: { path: { contains: /aab } }, then: allow }]",
+    "[{ id: g, match: first, rules: [{ id: w, when: { url: { regex: . } }, then: allow }, { id: bad, forbid: { host: x.com } }] }]",
+    "[{ id: a, forbid: { domain: x.com } }, { id: bad, forbid: { in: p } }]",
+    "[{ id: a, forbid: { in: d } }, { id: bad, forbid: { in: h } }]",
+    "[{ id: a, forbid: { in: d } }, { id: bad, forbid: { url: { regex: '^http://(www|m)\\.y\\.com/' } } }]",
+    "[{ id: a, forbid: { domain: x.com } }, { id: bad, forbid: { surt: 'http://(com,x,' } }]",
+    "[{ id: a, forbid: { domain: x.com } }, { id: bad, forbid: { surt: 'http://(com,x,www,)/q' } }]",
+    "[{ id: a, forbid: { url: { contains: 'id=' } } }, { id: bad, forbid: { query: { contains: 'sid=5' } } }]",
+    "[{ id: a, forbid: { query: { contains: 'id=5' } } }, { id: bad, forbid: { query: { exact: 'id=5' } } }]",
+    "[{ id: a, forbid: { path: { prefix: /A, case: ignore } } }, { id: bad, forbid: { path: { regex: '^/[aA]b' } } }]",
+    "[{ id: a, forbid: { host: { suffix: .com } } }, { id: bad, forbid: { domain: www.x.com } }]",
+    "[{ id: a, forbid: { authority: 'x.com:8080' } }, { id: bad, forbid: { host: x.com, port: 8080 } }]",
+    "[{ id: a, forbid: { port: '[8000:8999]' } }, { id: bad, forbid: { authority: 'x.com:8443' } }]",
+    "[{ id: a, forbid: { scheme: http } }, { id: bad, forbid: { url_prefix: 'http://x.com/' } }]",
+    "[{ id: a, forbid: { path_and_query: { contains: 'a?b' } } }, { id: bad, forbid: { path: { suffix: /a }, query: { prefix: b } } }]",
+    "[{ id: a, forbid: { rel_path: { prefix: a/ } } }, { id: bad, forbid: { under: /a/b } }]",
+    // Unions.
+    "[{ id: a, forbid: { scheme: http } }, { id: b, forbid: { scheme: https } }, { id: bad, forbid: { host: x.com } }]",
+    "[{ id: a, forbid: { host: x.com } }, { id: b, forbid: { host: www.x.com } }, { id: bad, forbid: { host: [x.com, www.x.com] } }]",
+    "[{ id: a, forbid: { ext: gif } }, { id: b, forbid: { ext: png } }, { id: bad, forbid: { path: { regex: '\\.(gif|png)$' } } }]",
+    "[{ id: a, forbid: { path: { regex: '^/[a-m]' } } }, { id: b, forbid: { path: { regex: '^/[n-z]' } } }, { id: bad, forbid: { path: { regex: '^/[a-z]+$' } } }]",
+    "[{ id: a, forbid: { domain: x.com } }, { id: b, forbid: { not: { domain: x.com } } }, { id: bad, when: { ext: pdf }, then: allow }]",
+    "[{ id: a, forbid: { method: GET, path: /a } }, { id: b, forbid: { not: { method: GET } } }, { id: bad, forbid: { under: /a/b } }]",
+    "[{ id: a, forbid: { depth: '[0:3]' } }, { id: b, forbid: { depth: '[4:]' } }, { id: bad, forbid: { depth: '[2:5]' } }]",
+    "[{ id: g, match: first, rules: [{ id: a, when: { scheme: http }, then: allow }, { id: b, when: { scheme: https }, then: allow }, { id: bad, forbid: { host: x.com } }] }]",
+    "[{ id: a, when: { scheme: http }, then: allow, stop: true }, { id: b, when: { scheme: https }, then: allow, stop: true }, { id: bad, forbid: { host: x.com } }]",
+    "[{ id: bad, when: { host: x.com }, then: disallow }, { id: a, when: { scheme: http }, then: allow }, { id: b, when: { scheme: https }, then: allow }]",
+    "[{ id: a, forbid: { dest: navigation } }, { id: b, forbid: { dest: embed } }, { id: bad, forbid: { dest: [navigation, embed], host: x.com } }]",
+    "[{ id: a, forbid: { crawler: news-bot } }, { id: bad, forbid: { crawler: { regex: '^news-bot$' }, path: /a } }]",
+    "[{ id: a, forbid: { address: 10.0.0.0/9 } }, { id: b, forbid: { address: 10.128.0.0/9 } }, { id: bad, forbid: { address: 10.0.0.0/8 } }]",
+    "[{ id: a, forbid: { status: '[400:499]' } }, { id: b, forbid: { status: 5xx } }, { id: bad, forbid: { status: [404, 503] } }]",
+    "[{ id: r1, require: { domain: x.com } }, { id: bad, forbid: { host: y.com } }]",
+    "[{ id: r1, require: { any: [{ host: x.com }, { host: y.com }] } }, { id: bad, forbid: { domain: z.com } }]",
+    // Values that match nothing.
+    "[{ id: bad, forbid: { path: { regex: '^private/' } } }]",
+    "[{ id: bad, forbid: { host: { regex: '^WWW\\.' } } }]",
+    "[{ id: bad, forbid: { url: { regex: '^http://x\\.com:80/$#' } } }]",
+    "[{ id: bad, forbid: { url_prefix: 'http://*.x.com/' } }]",
+    "[{ id: bad, forbid: { path: '*.pdf' } }]",
+    "[{ id: bad, forbid: { url: { regex: '%20$wrapper\\.data' } } }]",
+    "[{ id: bad, forbid: { path: { contains: 'a?b' } } }]",
+    "[{ id: bad, forbid: { path: { contains: /../ } } }]",
+    "[{ id: bad, forbid: { url: { regex: '#top' , case: ignore } , path: { regex: '^a' } } }]",
+    "[{ id: bad, forbid: { host: { glob: 'x.com/*' } } }]",
+    "[{ id: bad, forbid: { scheme: ftp } }]",
+    "[{ id: bad, when: { path: { regex: '^[^/]+$' } }, then: disallow }]",
+    // Contradictions and rules that filter nothing.
+    "[{ id: bad, require: { scheme: [http, https] } }]",
+    "[{ id: bad, require: { path: { regex: ^/ } } }]",
+    "[{ id: bad, forbid: { url_prefix: 'http://long.example/aaaaaaaaaaaaa', path: { length: '[:5]' } } }]",
+    "[{ id: bad, forbid: { under: /a/b/c, path: { segments: '[:2]' } } }]",
+    "[{ id: bad, forbid: { all: [{ path: { regex: '^/a/' } }, { under: /b } ] } }]",
+    "[{ id: bad, forbid: { ext: gif, path: { suffix: .html } } }]",
+    "[{ id: bad, forbid: { host: x.com, url: { regex: '^https?://y' } } }]",
+    "[{ id: bad, forbid: { query: { params: 0 }, in_query: 'a=b' } }]",
+    "[{ id: bad, forbid: { domain: x.com, not: { host: { suffix: com } } } }]",
+    "[{ id: bad, forbid: { port: 80, scheme: https, authority: x.com } }]",
+    "[{ id: g, when: { path: { regex: '^/a' } }, rules: [{ id: bad, forbid: { under: /b } }] }]",
+    "[{ id: g, unless: { domain: com }, rules: [{ id: bad, forbid: { url: { regex: '^https?://x\\.com/' } } }] }]",
+    "[{ id: bad, forbid: { url: { regex: 'sessionid=' } } }, { id: a, forbid: { url: { regex: 'session' } } }]",
+];
+
+#[test]
+fn planted_faults_are_found() {
+    let missed: Vec<&str> = FAULTS
+        .iter()
+        .copied()
+        .filter(|rules| findings(rules).is_empty())
+        .collect();
+    println!(
+        "{} of {} missed:\n{}",
+        missed.len(),
+        FAULTS.len(),
+        missed.join("\n")
+    );
+    assert!(FAULTS.len() >= 60 && FAULTS.len() - missed.len() >= 55);
+}
+
+/// Rules like the faults, but without one.
+#[test]
+fn rules_without_faults_are_not_reported() {
+    for rules in [
+        "[{ id: a, forbid: { scheme: http } }, { id: bad, forbid: { host: x.com } }]",
+        "[{ id: a, forbid: { path: { regex: '^/[a-m]' } } }, { id: bad, forbid: { path: { regex: '^/[a-z]+$' } } }]",
+        "[{ id: bad, forbid: { path: { regex: '^/private/' } } }]",
+        "[{ id: bad, forbid: { under: '/a/*' } }]",
+        "[{ id: bad, forbid: { url: { regex: '%20\\$wrapper' } } }]",
+        "[{ id: a, forbid: { in: h } }, { id: bad, forbid: { in: d } }]",
+        "[{ id: bad, require: { domain: x.com } }]",
+        "[{ id: bad, forbid: { path: { repeats: '[3:]' } } }]",
+        "[{ id: bad, forbid: { param.id: 5 } }]",
+    ] {
+        assert_eq!(findings(rules), [""; 0], "{rules}");
+    }
+}

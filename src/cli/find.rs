@@ -1,0 +1,67 @@
+//! `crawlgate find`: searches a URL that gets a verdict.
+
+use serde_json::{Value as Json, json};
+
+use crate::policy::exact::{VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict};
+use crate::policy::rule::RuleIndex;
+
+use super::Exit;
+use super::args::{FindArgs, FoundVerdict, OutputFormat};
+use super::console::{self, report_invalid};
+use super::inputs;
+
+pub(super) fn run(args: &FindArgs) -> Exit {
+    let policy = match inputs::load_policy(args.policy.as_deref()) {
+        Ok(policy) => policy,
+        Err(exit) => return exit,
+    };
+    let mut rule = None;
+    if let Some(id) = &args.rule {
+        let at = policy
+            .rules()
+            .iter()
+            .position(|rule| rule.id.as_str() == id);
+        rule = at.and_then(|at| u32::try_from(at).ok()).map(RuleIndex);
+        if rule.is_none() {
+            return report_invalid(&format!("no rule `{id}`"));
+        }
+    }
+    let answer = find_verdict(
+        &policy,
+        &VerdictQuery {
+            verdict: match args.verdict {
+                FoundVerdict::Allow => WantedVerdict::Allow,
+                FoundVerdict::Reject => WantedVerdict::Reject,
+            },
+            rule,
+            under: args.under.as_deref(),
+            crawler: args.crawler.as_deref(),
+        },
+    );
+    let exit = match answer {
+        VerdictAnswer::Found(_) => Exit::Success,
+        VerdictAnswer::Never | VerdictAnswer::Undecided(_) => Exit::Negative,
+    };
+    match args.format {
+        OutputFormat::Text => console::print(&format!("{}\n", to_text(&answer)), exit),
+        OutputFormat::Json => console::print(&format!("{:#}\n", to_json(&answer)), exit),
+    }
+}
+
+fn to_text(answer: &VerdictAnswer) -> String {
+    match answer {
+        VerdictAnswer::Found(example) => format!("{}{}", example.url, example.describe_details()),
+        VerdictAnswer::Never => "proved: no URL gets this verdict".to_owned(),
+        VerdictAnswer::Undecided(reason) => format!("not decided: {reason}"),
+    }
+}
+
+fn to_json(answer: &VerdictAnswer) -> Json {
+    match answer {
+        VerdictAnswer::Found(example) => {
+            json!({ "answer": "found", "url": example.url, "facts": example.details })
+        }
+        VerdictAnswer::Never => json!({ "answer": "proved" }),
+        VerdictAnswer::Undecided(reason) => json!({ "answer": "undecided", "reason": reason }),
+    }
+}
