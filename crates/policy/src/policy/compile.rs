@@ -25,6 +25,7 @@ use crate::diagnostics::problems::{Problems, SourceTexts};
 use super::Policy;
 use super::cases::Case;
 use super::exact::inert::find_inert_rules;
+use super::expression::prepare::prepare_expressions;
 use super::expression::table::{ExpressionInterner, ExpressionTable};
 use super::index;
 use super::lint;
@@ -187,6 +188,10 @@ fn compile_policy(
     }
     let lists = lists.into_lists();
     let url_rewriter = UrlRewriter::new(sources, replacements::compile_replacement);
+    let index = index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST);
+    if !problems.has_errors() {
+        prepare_expressions(&rules, &index);
+    }
     Policy {
         active_stages: active_stages(&rules),
         shadow_rules: shadow::outermost_shadow_rules(&rules),
@@ -202,7 +207,7 @@ fn compile_policy(
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled_rules: drafts.disabled_rules,
-        index: index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST),
+        index,
         lists,
         expressions,
         inert_rules: 0,

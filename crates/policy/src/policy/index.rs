@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::Policy;
 use super::fact::{EvaluationTarget, Facts};
-use super::rule::{PolicyStage, Rule, RuleIndex};
+use super::rule::{PolicyStage, Rule, RuleIndex, StageSet};
 use postings::Postings;
 
 pub(crate) use build::build;
@@ -174,6 +174,31 @@ impl Policy {
 }
 
 impl PolicyIndex {
+    /// Returns `true` for each rule that only some requests visit, at every stage at which it is active:
+    /// it, or a group around it, has a key.
+    pub(crate) fn selective_rules(&self, rules: &[Rule]) -> Vec<bool> {
+        let mut stages = vec![StageSet::default(); rules.len()];
+        for (stage, index) in PolicyStage::ALL.into_iter().zip(&self.stages) {
+            for at in index.postings.rules() {
+                if let Some(stages) = stages.get_mut(at.0 as usize) {
+                    stages.insert(stage);
+                }
+            }
+        }
+        let mut selective: Vec<bool> = Vec::with_capacity(rules.len());
+        for (rule, stages) in rules.iter().zip(stages) {
+            let in_selective = rule
+                .parent
+                .and_then(|parent| selective.get(parent.0 as usize))
+                .is_some_and(|parent| *parent);
+            let has_keys = PolicyStage::ALL
+                .into_iter()
+                .all(|stage| stages.contains(stage) || !rule.active_stages.contains(stage));
+            selective.push(in_selective || has_keys);
+        }
+        selective
+    }
+
     fn stage(&self, stage: PolicyStage) -> &StageIndex {
         let [request, destination, response, document] = &self.stages;
         match stage {

@@ -75,6 +75,7 @@ mod tests {
     use super::*;
     use crate::policy::Policy;
     use crate::policy::compile;
+    use crate::policy::decide::Verdict;
     use crate::policy::fact::Facts;
     use crate::policy::source::MemoryFileSystem;
     use crate::urls::target::UrlTarget;
@@ -91,39 +92,69 @@ mod tests {
         found.unwrap_or_else(|| panic!("{pattern}"))
     }
 
-    const OLD_RULES: &str = "  - { id: a, forbid: { path: { regex: '^/a+$' } } }\n  \
-                             - { id: b, forbid: { path: { regex: '^/b+$' } } }\n  \
-                             - { id: c, forbid: { path: { regex: '^/c+$' }, host: c.example } }\n";
+    /// Rules on different texts, enough for an index.
+    fn rules(changed: &str) -> String {
+        let rule =
+            |n| format!("  - {{ id: r{n}, forbid: {{ path: {{ regex: '^/word{n}/a+$' }} }} }}\n");
+        let all: String = (0..40).map(rule).collect();
+        all.replace("word7/", changed)
+    }
+
+    fn decide(policy: &Policy, url: &str) -> Verdict {
+        let url = UrlTarget::parse(url).unwrap();
+        policy.decide(&Facts::for_url(&url)).1.verdict
+    }
 
     #[test]
     fn a_reload_takes_over_the_expressions_of_unchanged_rules() {
-        let old = load(OLD_RULES, None);
-        let url = UrlTarget::parse("http://b.example/bb").unwrap();
-        old.decide(&Facts::for_url(&url));
-        assert!(expression(&old, "^/b+$").is_compiled());
-        let new = load(&OLD_RULES.replace("/a+", "/d+"), Some(&old));
-        for pattern in ["^/b+$", "^/c+$"] {
-            let (old, new) = (expression(&old, pattern), expression(&new, pattern));
-            assert!(new.shares_automaton_with(old), "{pattern}");
-            assert_eq!(new.is_compiled(), pattern == "^/b+$", "{pattern}");
-        }
-        assert!(
-            old.expressions
-                .get("^/d+$", CaseSensitivity::Sensitive)
-                .is_none()
-        );
-        assert!(
-            new.expressions
-                .get("^/a+$", CaseSensitivity::Sensitive)
-                .is_none()
-        );
-        let (_, decision) = new.decide(&Facts::for_url(
-            &UrlTarget::parse("http://b.example/dd").unwrap(),
-        ));
+        let old = load(&rules("word7/"), None);
+        assert!(!expression(&old, "^/word3/a+$").is_compiled());
         assert!(matches!(
-            decision.verdict,
-            crate::policy::decide::Verdict::Reject(_)
+            decide(&old, "http://b.example/word3/aa"),
+            Verdict::Reject(_)
         ));
+        assert!(expression(&old, "^/word3/a+$").is_compiled());
+        let new = load(&rules("changed/"), Some(&old));
+        for n in (0..40).filter(|n| *n != 7) {
+            let pattern = format!("^/word{n}/a+$");
+            let (old, new) = (expression(&old, &pattern), expression(&new, &pattern));
+            assert!(new.shares_automaton_with(old), "{pattern}");
+            assert_eq!(new.is_compiled(), n == 3, "{pattern}");
+        }
+        let get = |policy: &Policy, pattern| {
+            policy
+                .expressions
+                .get(pattern, CaseSensitivity::Sensitive)
+                .is_some()
+        };
+        assert!(!get(&old, "^/changed/a+$") && !get(&new, "^/word7/a+$"));
+        assert!(matches!(
+            decide(&new, "http://b.example/changed/a"),
+            Verdict::Reject(_)
+        ));
+    }
+
+    #[test]
+    fn expressions_that_every_request_or_tunnel_needs_are_compiled_by_the_load() {
+        let many: Vec<String> = (0..20).map(|n| format!("'/many{n}/b+'")).collect();
+        let extra = format!(
+            "  - {{ id: always, forbid: {{ path: {{ regex: '^/[a-z]$' }} }} }}\n  \
+             - {{ id: host, forbid: {{ host: {{ regex: '^hosts[0-9]' }} }} }}\n  \
+             - {{ id: many, forbid: {{ path: {{ regex: [{}] }} }} }}\n",
+            many.join(", ")
+        );
+        let policy = load(&(rules("word7/") + &extra), None);
+        for (pattern, is_compiled) in [
+            ("^/[a-z]$", true),
+            ("^hosts[0-9]", true),
+            ("/many3/b+", true),
+            ("^/word3/a+$", false),
+        ] {
+            let found = [CaseSensitivity::Sensitive, CaseSensitivity::Insensitive]
+                .into_iter()
+                .find_map(|case| policy.expressions.get(pattern, case));
+            assert_eq!(found.unwrap().is_compiled(), is_compiled, "{pattern}");
+        }
     }
 
     #[test]

@@ -69,6 +69,15 @@ impl Postings {
         })
     }
 
+    /// Returns the rules that have a key, some more than once.
+    pub(super) fn rules(&self) -> impl Iterator<Item = RuleIndex> {
+        let names = [&self.hosts, &self.crawlers].into_iter().flatten();
+        names
+            .map(|names| &names.rules)
+            .chain(self.literals.iter().map(|literals| &literals.rules))
+            .flat_map(|lists| lists.rules.iter().copied())
+    }
+
     /// Returns the rules of which a key fits the URL or the crawler, sorted.
     pub(super) fn find(&self, facts: &Facts<'_>) -> FoundRules {
         let mut found = FoundRules::new();
