@@ -37,7 +37,11 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
     let budget = WorkBudget::default();
     let mut problems = Vec::new();
     let mut dead_until = 0;
+    let mut compared = 0;
     for at in 0..policy.rules.len() {
+        if budget.is_left() {
+            compared = at + 1;
+        }
         let (Some(rule), Some(source)) = (policy.rules.get(at), sources.get(at)) else {
             continue;
         };
@@ -56,6 +60,7 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
             );
         }
     }
+    problems.extend(incomplete_problem(compared, policy.rules.len(), sources));
     let overlaps = overlap::find_overlaps(&view, &budget);
     problems.extend(
         overlaps
@@ -66,7 +71,7 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
 }
 
 /// The remaining work, limited so that a policy with many thousand rules loads quickly. When it is
-/// used up, nothing more is reported.
+/// used up, nothing more is proved, which is reported.
 #[derive(Debug)]
 pub(crate) struct WorkBudget(Cell<usize>);
 
@@ -87,11 +92,26 @@ impl WorkBudget {
         self.try_spend(rules)
     }
 
+    /// Returns `true` if work is left.
+    fn is_left(&self) -> bool {
+        self.0.get() > 0
+    }
+
     fn try_spend(&self, work: usize) -> bool {
         let remaining = self.0.get();
         self.0.set(remaining.saturating_sub(work));
         remaining > 0
     }
+}
+
+/// Returns a warning if not all rules were compared with the others.
+fn incomplete_problem(compared: usize, rules: usize, sources: &[&SourceRule]) -> Option<Problem> {
+    let place = &sources.first().filter(|_| compared < rules)?.place;
+    let message = format!(
+        "only the first {compared} of {rules} rules were compared with the others to find those that can never decide"
+    );
+    let file = SourceLocation::for_file(&place.file);
+    Some(Problem::warning(&file, message).with_help("run `crawlgate check --exact`"))
 }
 
 /// The place of a rule's id, or of the rule itself.

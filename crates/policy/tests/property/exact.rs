@@ -14,7 +14,7 @@ use crate::lint::{decide, facts_by_stage, random_document, rule_id, without_rule
 use crate::valid_policy;
 
 /// The number of random policies.
-const POLICIES: u32 = 250;
+const POLICIES: u32 = 120;
 
 fn compile(text: &str) -> CompiledPolicy {
     let files = MemoryFileSystem::new().with_file("p", text);
@@ -50,7 +50,7 @@ fn claims_about_random_policies_hold() {
         }
     }
     println!("{claims} claims, {counts:?}");
-    assert!(claims >= 50, "{claims}");
+    assert!(claims >= 25, "{claims}");
 }
 
 fn check_dead_rule(generator: &mut Generator, document: &Json, id: &str, message: &str) {
@@ -112,7 +112,7 @@ fn verdicts_of_random_policies_are_true() {
         }
     }
     println!("{answers:?}");
-    assert!(answers.get("found") >= Some(&200), "{answers:?}");
+    assert!(answers.get("found") >= Some(&100), "{answers:?}");
 }
 
 /// Two policies that are proved equivalent decide alike; an example of a difference is one.
@@ -145,7 +145,7 @@ fn differences_of_random_policies_are_true() {
         *answers.entry(answer).or_default() += 1;
     }
     println!("{answers:?}");
-    assert!(answers.get("different") >= Some(&60), "{answers:?}");
+    assert!(answers.get("different") >= Some(&30), "{answers:?}");
 }
 
 fn findings(rules: &str) -> Vec<String> {
@@ -219,7 +219,7 @@ const FAULTS: &[&str] = &[
     "[{ id: r1, require: { any: [{ host: x.com }, { host: y.com }] } }, { id: bad, forbid: { domain: z.com } }]",
     // Values that match nothing.
     "[{ id: bad, forbid: { path: { regex: '^private/' } } }]",
-    "[{ id: bad, forbid: { host: { regex: '^WWW\\.' } } }]",
+    "[{ id: bad, forbid: { url: { regex: '^http://WWW\\.' } } }]",
     "[{ id: bad, forbid: { url: { regex: '^http://x\\.com:80/$#' } } }]",
     "[{ id: bad, forbid: { url_prefix: 'http://*.x.com/' } }]",
     "[{ id: bad, forbid: { path: '*.pdf' } }]",
@@ -234,7 +234,7 @@ const FAULTS: &[&str] = &[
     "[{ id: bad, require: { scheme: [http, https] } }]",
     "[{ id: bad, require: { path: { regex: ^/ } } }]",
     "[{ id: bad, forbid: { url_prefix: 'http://long.example/aaaaaaaaaaaaa', path: { length: '[:5]' } } }]",
-    "[{ id: bad, forbid: { under: /a/b/c, path: { segments: '[:2]' } } }]",
+    "[{ id: bad, forbid: { query: { prefix: abcdef, length: '[:3]' } } }]",
     "[{ id: bad, forbid: { all: [{ path: { regex: '^/a/' } }, { under: /b } ] } }]",
     "[{ id: bad, forbid: { ext: gif, path: { suffix: .html } } }]",
     "[{ id: bad, forbid: { host: x.com, url: { regex: '^https?://y' } } }]",
@@ -274,6 +274,8 @@ fn rules_without_faults_are_not_reported() {
         "[{ id: a, forbid: { in: h } }, { id: bad, forbid: { in: d } }]",
         "[{ id: bad, require: { domain: x.com } }]",
         "[{ id: bad, forbid: { path: { repeats: '[3:]' } } }]",
+        // A server may read `/a%2Fb%2Fc` as this path.
+        "[{ id: bad, forbid: { under: /a/b/c, path: { segments: '[:2]' } } }]",
         "[{ id: bad, forbid: { param.id: 5 } }]",
     ] {
         assert_eq!(findings(rules), [""; 0], "{rules}");

@@ -203,7 +203,9 @@ impl DistinctCells<'_> {
                 | ExactTest::Free(_) => None,
             })
             .collect();
-        for text in distinct_texts(&automata)? {
+        // A request always has a crawler and a method.
+        let is_required = matches!(self.field, Field::Crawler | Field::Method);
+        for text in distinct_texts(&automata, is_required)? {
             match String::from_utf8(text) {
                 Ok(text) => self.add_text(&text),
                 Err(_) => return Err("texts of characters beyond ASCII"),
@@ -281,8 +283,12 @@ fn fact_entry(field: &Field, value: Json) -> (String, Json) {
     }
 }
 
-/// Returns a text for each combination of results of automata.
-fn distinct_texts(automata: &[&TextAutomaton]) -> Result<Vec<Vec<u8>>, &'static str> {
+/// Returns a text for each combination of results of automata; none is empty if the text is
+/// required.
+fn distinct_texts(
+    automata: &[&TextAutomaton],
+    is_required: bool,
+) -> Result<Vec<Vec<u8>>, &'static str> {
     let bytes = distinct_bytes(automata);
     let start: Vec<Progress> = automata.iter().map(|automaton| automaton.start()).collect();
     let mut states: HashMap<Vec<Progress>, ()> = HashMap::from([(start.clone(), ())]);
@@ -297,7 +303,8 @@ fn distinct_texts(automata: &[&TextAutomaton]) -> Result<Vec<Vec<u8>>, &'static 
                 Progress::State(state) => automaton.finish(*state),
             })
             .collect();
-        if results.iter().all(|(other, _)| *other != result) {
+        let is_text = !text.is_empty() || !is_required;
+        if is_text && results.iter().all(|(other, _)| *other != result) {
             results.push((result, text.clone()));
         }
         if states.len() > MAX_STATES {

@@ -10,9 +10,9 @@ use super::tests::{ExactTest, TestTable, UrlTest};
 use super::url_position::{UrlPosition, UrlRegions, UrlSet};
 
 /// The work for one search: steps of single automata.
-const WORK_PER_SEARCH: usize = 40_000_000;
+const WORK_PER_SEARCH: usize = 10_000_000;
 /// The maximum number of states.
-const MAX_STATES: usize = 400_000;
+const MAX_STATES: usize = 100_000;
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -53,6 +53,13 @@ impl UrlTest {
     }
 }
 
+/// The text in which characters are counted, if a reading of a URL is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    Canonical,
+    Reading,
+}
+
 /// The tests of a policy, or of two.
 #[derive(Debug, Default)]
 pub(super) struct TestTable {
@@ -274,7 +281,27 @@ impl TestTable {
     }
 
     fn count(&mut self, field: &Field, ranges: &Ranges, separator: Option<u8>) -> Formula {
-        let key = format!("count {field:?} {separator:?} {ranges:?}");
+        let counted = self.counted(field, ranges, separator, Counted::Canonical);
+        let last = ranges.0.iter().map(|(_, to)| *to).max();
+        let Some(last) = last.filter(|last| separator.is_none() && *last < u64::MAX) else {
+            return counted;
+        };
+        // No reading of a URL is longer than the URL.
+        let bound = Ranges([(0, last)].into());
+        Formula::all([
+            counted,
+            self.counted(field, &bound, separator, Counted::Reading),
+        ])
+    }
+
+    fn counted(
+        &mut self,
+        field: &Field,
+        ranges: &Ranges,
+        separator: Option<u8>,
+        counted: Counted,
+    ) -> Formula {
+        let key = format!("count {field:?} {separator:?} {counted:?} {ranges:?}");
         self.intern(key, || {
             // Other texts may have characters of several bytes.
             let regions = UrlRegions::of_field(field).ok_or("the length of another text")?;
@@ -283,7 +310,8 @@ impl TestTable {
                 regions,
                 automaton,
                 without_port: None,
-                counts: true,
+                // Readings have as many parameters as the URL.
+                counts: counted == Counted::Canonical && separator != Some(b'&'),
             }))
         })
     }
