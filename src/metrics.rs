@@ -36,13 +36,30 @@ use labels::{
     ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, LabelSet, MetricsMode,
     ResponseSource, SniCheck, SpanLossReason, TunnelVerdictLabel, VerdictLabel,
 };
-use policy::PolicySeries;
+use policy::{DEFAULT_RULE_LABELS, PolicySeries};
 use series::{CounterTable, gauge_value, increment};
 
 pub use series::Error;
 
 /// The `Content-Type` of [`Metrics::render`]'s text.
 pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The extent of the metrics: the settings `telemetry.metrics` and `telemetry.rule_labels`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsExtent {
+    pub mode: MetricsMode,
+    /// The most rules that are exported under their own id.
+    pub rule_labels: usize,
+}
+
+impl Default for MetricsExtent {
+    fn default() -> Self {
+        Self {
+            mode: MetricsMode::All,
+            rule_labels: DEFAULT_RULE_LABELS,
+        }
+    }
+}
 
 /// All metrics of one proxy. Cheap to clone; two values created by [`Metrics::new`] share nothing.
 #[derive(Clone)]
@@ -85,7 +102,7 @@ impl Metrics {
     /// # Errors
     /// Only if a name in [`families`] is invalid or used twice.
     pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
-        Self::with_mode(MetricsMode::All, crawlers, ranges)
+        Self::with_extent(MetricsExtent::default(), crawlers, ranges)
     }
 
     /// Registers the families like [`Self::new`]; with [`MetricsMode::EssentialOnly`], only the essential ones are
@@ -93,8 +110,8 @@ impl Metrics {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_mode(
-        mode: MetricsMode,
+    pub fn with_extent(
+        extent: MetricsExtent,
         crawlers: &[Crawler],
         ranges: &[&'static str],
     ) -> Result<Self, Error> {
@@ -108,16 +125,16 @@ impl Metrics {
             crawlers: crawler_series(&families, crawlers)?,
             addresses_refused: addresses_refused(&families, ranges)?,
             head_rejections: head_rejections(&families),
-            policies: PolicySeries::new(&families, mode),
+            policies: PolicySeries::new(&families, extent),
             registry,
-            mode,
+            mode: extent.mode,
             families,
         })))
     }
 
     /// Returns all metrics in the Prometheus text format 0.0.4, [`TEXT_FORMAT`].
     pub fn render(&self) -> String {
-        self.0.policies.sweep();
+        self.0.policies.publish();
         let mut families = self.0.registry.gather();
         if self.0.mode == MetricsMode::EssentialOnly {
             families.retain(|family| {

@@ -320,7 +320,7 @@ fn start_recorder(
         .map(|registration| registration.crawler.clone())
         .collect();
     let address_classes = AddressClass::ALL.map(AddressClass::as_str);
-    let metrics = Metrics::with_mode(settings.telemetry.metrics, &crawlers, &address_classes)
+    let metrics = Metrics::with_extent(settings.telemetry.metrics, &crawlers, &address_classes)
         .map_err(other)?;
     let log = DecisionLog::open(settings.logs.clone(), &metrics, clock).map_err(StartError::Log)?;
     let (sampler, setup) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;

@@ -307,16 +307,6 @@ pub enum RuleKind {
     Group,
 }
 
-impl RuleKind {
-    /// Returns the verdicts for which the rule has a counter from the start.
-    pub(super) fn verdicts(self) -> &'static [VerdictLabel] {
-        match self {
-            Self::Filter => &[VerdictLabel::Reject],
-            Self::Group => &[VerdictLabel::Allow, VerdictLabel::Reject],
-        }
-    }
-}
-
 impl CodeClass {
     pub(super) fn from_status(status: u16) -> Self {
         match status {

@@ -1,11 +1,14 @@
 //! The counters of a loaded policy: several for each rule, resolved once, removed some time after the last policy that
 //! contains the rule.
 //!
-//! `rule` labels come from policies only, never from requests, and at most [`RULE_LABELS`] rules of each policy have
-//! their own label. Each label and mode has one series of matches and at most two of verdicts. The number of pairs of
-//! label and mode is therefore limited: [`RULE_LABELS`] and two (the shared label in both modes) for each loaded policy
-//! (the active one, its shadow, and those that requests in progress still use), and [`RULE_LABELS`] of removed rules.
+//! Every rule is counted exactly ([`PolicyMetrics::counts`]), whatever their number. `rule` labels come from policies
+//! only, never from requests, and are limited: `telemetry.rule_labels` rules in effect have their own, and as many that
+//! are not in effect any more, or lost theirs, keep it for [`RETENTION`]. The rest shares [`OTHER_RULES`]. Each label
+//! and mode has one series of matches and at most two of verdicts.
 
+mod counters;
+mod labels;
+mod rules;
 mod series;
 
 use std::fmt;
@@ -17,18 +20,19 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::model::rule_id::RuleId;
 
-use super::Metrics;
 use super::families::MetricFamilies;
-use super::labels::{MetricsMode, ReloadResult, RuleKind, RuleMode, VerdictLabel};
+use super::labels::{ReloadResult, RuleKind, RuleMode, VerdictLabel};
 use super::series::gauge_value;
 use super::shadow::ShadowStats;
+use super::{Metrics, MetricsExtent};
 
-use series::{RuleCounterFamilies, RuleCounters};
+use rules::PolicyRules;
+use series::{PolicyRole, RuleCounterFamilies};
 
 pub use series::RETENTION;
 
-/// The number of rules of a policy that are counted under their own id; the others share [`OTHER_RULES`].
-pub const RULE_LABELS: usize = 2_000;
+/// The number of rules with a label of their own, unless configured.
+pub const DEFAULT_RULE_LABELS: usize = 2_000;
 /// The `rule` label of all other rules.
 pub const OTHER_RULES: &str = "__other__";
 
@@ -40,47 +44,32 @@ pub(super) struct PolicySeries {
 }
 
 impl PolicySeries {
-    pub(super) fn new(families: &MetricFamilies, mode: MetricsMode) -> Self {
+    pub(super) fn new(families: &MetricFamilies, extent: MetricsExtent) -> Self {
         Self {
-            rule_counters: RuleCounterFamilies::new(families, mode),
+            rule_counters: RuleCounterFamilies::new(families, extent),
             shown_policy: Mutex::default(),
         }
     }
 
-    /// Removes the series of rules whose retention time is over.
-    pub(super) fn sweep(&self) {
-        self.rule_counters.sweep();
+    /// Brings the series up to date, before they are read.
+    pub(super) fn publish(&self) {
+        self.rule_counters.publish();
     }
 }
 
 /// The counters of a loaded policy, and the names that its records contain.
 ///
-/// It lives as long as the snapshot it belongs to and the records evaluated under it; the series of rules that no other
+/// It lives as long as the snapshot it belongs to and the records evaluated under it; the counts of rules that no other
 /// loaded policy contains are removed [`RETENTION`] later. Rules are identified by their index, in document order.
 pub struct PolicyMetrics {
     metrics: Metrics,
     name: Box<str>,
     revision: Box<str>,
-    rules: Box<[RuleSeries]>,
+    rules: Arc<PolicyRules>,
     shadow_stats: ShadowStats,
 }
 
-struct RuleSeries {
-    /// The rule's id; in a shadow policy prefixed with the policy's name and a slash, which no id contains.
-    id: Box<str>,
-    mode: RuleMode,
-    /// The label under which it is counted.
-    label: RuleLabel,
-    counters: Option<Arc<RuleCounters>>,
-}
-
-#[derive(Clone, Copy)]
-enum RuleLabel {
-    Own,
-    Shared,
-}
-
-/// The counts of a rule since its series exist: over all policies that contained it, with gaps shorter than
+/// The counts of a rule since it was added: over all policies that contained it, with gaps shorter than
 /// [`RETENTION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleCounts {
@@ -118,19 +107,14 @@ impl Metrics {
         rules: impl IntoIterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
         clock: &Clock,
     ) -> Arc<PolicyMetrics> {
-        let policies = &self.0.policies;
-        policies.rule_counters.set_clock(clock);
-        let mut rule_count = 0;
-        let rules: Box<[RuleSeries]> = rules
-            .into_iter()
-            .map(|(id, mode, kind)| {
-                RuleSeries::resolve(policies, id.as_str(), mode, kind, &mut rule_count)
-            })
-            .collect();
-        let disabled = rules
-            .iter()
-            .filter(|rule| rule.mode == RuleMode::Disabled)
-            .count();
+        let mut disabled = 0;
+        let rules = rules.into_iter().inspect(|(_, mode, _)| {
+            if *mode == RuleMode::Disabled {
+                disabled += 1;
+            }
+        });
+        let rule_counters = &self.0.policies.rule_counters;
+        let rules = rule_counters.register(PolicyRole::Active, "", rules, clock);
         let families = self.families();
         families.policy_rules.set(gauge_value(rules.len()));
         families.policy_rules_disabled.set(gauge_value(disabled));
@@ -155,28 +139,21 @@ impl Metrics {
         rules: impl IntoIterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
         clock: &Clock,
     ) -> Arc<PolicyMetrics> {
-        let policies = &self.0.policies;
-        policies.rule_counters.set_clock(clock);
-        let mut rule_count = 0;
         let rules = rules.into_iter().map(|(id, mode, kind)| {
-            let mode = if mode == RuleMode::Enforce {
-                RuleMode::Shadow
-            } else {
-                RuleMode::Disabled
+            let mode = match mode {
+                RuleMode::Enforce => RuleMode::Shadow,
+                RuleMode::Shadow | RuleMode::Disabled => RuleMode::Disabled,
             };
-            RuleSeries::resolve(
-                policies,
-                &format!("{name}/{id}"),
-                mode,
-                kind,
-                &mut rule_count,
-            )
+            (id, mode, kind)
         });
+        let rule_counters = &self.0.policies.rule_counters;
+        let prefix = format!("{name}/");
+        let rules = rule_counters.register(PolicyRole::Shadow, &prefix, rules, clock);
         Arc::new(PolicyMetrics {
             metrics: self.clone(),
             name: name.into(),
             revision: revision.into(),
-            rules: rules.collect(),
+            rules,
             shadow_stats: ShadowStats::default(),
         })
     }
@@ -227,40 +204,6 @@ fn unix_seconds(at: SystemTime) -> i64 {
     gauge_value(timestamp.as_secs())
 }
 
-impl RuleSeries {
-    fn resolve(
-        policies: &PolicySeries,
-        id: &str,
-        mode: RuleMode,
-        kind: RuleKind,
-        own: &mut usize,
-    ) -> Self {
-        let label = if *own < RULE_LABELS {
-            RuleLabel::Own
-        } else {
-            RuleLabel::Shared
-        };
-        if mode != RuleMode::Disabled {
-            *own += 1;
-        }
-        let mut series = Self {
-            id: id.into(),
-            mode,
-            label,
-            counters: None,
-        };
-        series.counters = policies.rule_counters.acquire(series.label(), mode, kind);
-        series
-    }
-
-    fn label(&self) -> &str {
-        match self.label {
-            RuleLabel::Own => &self.id,
-            RuleLabel::Shared => OTHER_RULES,
-        }
-    }
-}
-
 impl PolicyMetrics {
     pub fn name(&self) -> &str {
         &self.name
@@ -272,7 +215,7 @@ impl PolicyMetrics {
 
     /// Returns the name of a rule in headers, log and metrics: its id, or `POLICY/ID` in a shadow policy.
     pub fn rule_name(&self, rule: u32) -> Option<&str> {
-        self.series(rule).map(|series| &*series.id)
+        self.rules.name(rule)
     }
 
     /// The differences that shadows would have made under this policy.
@@ -280,24 +223,15 @@ impl PolicyMetrics {
         &self.shadow_stats
     }
 
-    /// Returns the counts of a rule; `None` for a disabled one, for one that is counted together with others
-    /// ([`OTHER_RULES`]), and if nothing is counted.
+    /// Returns the counts of a rule; `None` for a disabled one, and if nothing is counted.
     pub fn counts(&self, rule: u32) -> Option<RuleCounts> {
-        let series = self
-            .series(rule)
-            .filter(|series| matches!(series.label, RuleLabel::Own))?;
-        series
-            .counters
-            .as_ref()
-            .map(|counters| self.rule_counters().counts(counters))
+        let counters = self.rules.counters(rule)?;
+        Some(self.rule_counters().counts(counters))
     }
 
     /// Counts a match, in a request that ended at `at`.
     pub(super) fn record_match(&self, rule: u32, at: Instant) {
-        if let Some(counters) = self
-            .series(rule)
-            .and_then(|series| series.counters.as_ref())
-        {
+        if let Some(counters) = self.rules.counters(rule) {
             self.rule_counters().record_match(counters, at);
         }
     }
@@ -311,22 +245,13 @@ impl PolicyMetrics {
 
     /// Counts a decision.
     pub(super) fn record_decision(&self, rule: u32, verdict: VerdictLabel) {
-        let Some(series) = self.series(rule) else {
-            return;
-        };
-        if let Some(counters) = &series.counters {
-            self.rule_counters()
-                .verdict_counter(counters, series.label(), series.mode, verdict)
-                .inc();
+        if let Some(counters) = self.rules.counters(rule) {
+            counters.record_verdict(verdict);
         }
     }
 
     fn rule_counters(&self) -> &RuleCounterFamilies {
         &self.metrics.0.policies.rule_counters
-    }
-
-    fn series(&self, rule: u32) -> Option<&RuleSeries> {
-        self.rules.get(rule as usize)
     }
 }
 
@@ -344,8 +269,6 @@ impl fmt::Debug for PolicyMetrics {
 
 impl Drop for PolicyMetrics {
     fn drop(&mut self) {
-        let counted = self.rules.iter().filter(|rule| rule.counters.is_some());
-        self.rule_counters()
-            .release(counted.map(|rule| (rule.label(), rule.mode)));
+        self.rule_counters().release(&self.rules);
     }
 }

@@ -16,15 +16,20 @@ use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::status::ProcessInfo;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::{Clock, ManualClock};
-use crawlgate::metrics::Metrics;
 use crawlgate::metrics::labels::{MetricsMode, RuleKind, RuleMode};
+use crawlgate::metrics::log::DecisionLog;
+use crawlgate::metrics::policy::PolicyMetrics;
+use crawlgate::metrics::record::{Recorder, UrlRetention};
+use crawlgate::metrics::{Metrics, MetricsExtent};
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::profile::Profile;
+use crawlgate::model::reason::Reason;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::policy_source::{PolicySource, PreviousPolicy};
 use crawlgate::pipeline::reload::ReloadHandle;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::stop_registry::StopRegistry;
+use http::Method;
 use serde_json::Value as Json;
 
 use crate::support::admin::{TestAdmin, apis};
@@ -39,6 +44,7 @@ pub(crate) struct ApiBench {
     clock: Clock,
     manual_clock: ManualClock,
     metrics: Metrics,
+    counters: Arc<PolicyMetrics>,
 }
 
 impl ApiBench {
@@ -84,10 +90,14 @@ impl ApiBench {
         token: Option<AdminToken>,
         counting: MetricsMode,
     ) -> Self {
+        let extent = MetricsExtent {
+            mode: counting,
+            ..MetricsExtent::default()
+        };
         let (clock, manual_clock) = Clock::manual();
         let crawlers: Arc<[Crawler]> =
             [Crawler::new(&Slug::new("news").unwrap()).with_profile(Profile::Scrapy)].into();
-        let metrics = Metrics::with_mode(counting, &crawlers, &[]).unwrap();
+        let metrics = Metrics::with_extent(extent, &crawlers, &[]).unwrap();
         let compiled = compile_policy(policy);
         let mut written = PolicySource::from_compiled(&compiled, Path::new("p.yaml"))
             .with_loaded_at(clock.wall_time());
@@ -104,7 +114,7 @@ impl ApiBench {
             .map(|rule| (&rule.id, RuleMode::Enforce, RuleKind::Group));
         let counters = metrics.register_policy(policy.name(), policy.revision(), modes, &clock);
         let active_policy = Arc::new(ActivePolicy::new(
-            PolicySnapshot::new(policy, counters).with_source(Arc::new(written)),
+            PolicySnapshot::new(policy, Arc::clone(&counters)).with_source(Arc::new(written)),
         ));
         let stops = Arc::new(StopRegistry::new(10, clock.clone(), metrics.clone()));
         let stops = StopsApi {
@@ -128,6 +138,22 @@ impl ApiBench {
             clock,
             manual_clock,
             metrics,
+            counters,
+        }
+    }
+
+    /// Counts requests that this rule matched and refused.
+    pub(crate) fn refuse(&self, rule: u32, times: u32) {
+        let recorder = Recorder::new(
+            self.metrics.clone(),
+            DecisionLog::disabled(),
+            self.clock.clone(),
+        );
+        for _ in 0..times {
+            let mut record = recorder.begin(self.clock.now(), &Method::GET);
+            record.set_policy(&self.counters);
+            record.set_matched_rules([rule]);
+            record.set_rejected(Reason::Rule, Some(rule), UrlRetention::Host);
         }
     }
 

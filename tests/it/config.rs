@@ -272,7 +272,7 @@ fn every_key_reaches_its_setting() {
         ]
     );
     assert_eq!(settings.admin, every_key_of_admin(&etc));
-    assert_eq!(settings.telemetry.metrics, MetricsMode::EssentialOnly);
+    assert_eq!(settings.telemetry.metrics.mode, MetricsMode::EssentialOnly);
     assert_eq!(
         settings.policy.origin,
         PolicyOrigin::Path(etc.join("rules"))

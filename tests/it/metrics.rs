@@ -1,5 +1,7 @@
 //! Metrics and the record: names, counts, and every way in which a record can end.
 
+mod rule_labels;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,10 +13,10 @@ use crawlgate::metrics::labels::{
     VerdictLabel,
 };
 use crawlgate::metrics::log::DecisionLog;
-use crawlgate::metrics::policy::{PolicyMetrics, RETENTION, RULE_LABELS, RuleCounts};
+use crawlgate::metrics::policy::{DEFAULT_RULE_LABELS, PolicyMetrics, RETENTION, RuleCounts};
 use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
-use crawlgate::metrics::{CrawlerIndex, Metrics, families};
+use crawlgate::metrics::{CrawlerIndex, Metrics, MetricsExtent, families};
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::reason::Reason;
 use crawlgate::model::rule_id::{RuleId, Slug};
@@ -62,9 +64,16 @@ impl MetricsBench {
     }
 
     fn with(counting: MetricsMode) -> Self {
+        Self::with_extent(MetricsExtent {
+            mode: counting,
+            ..MetricsExtent::default()
+        })
+    }
+
+    fn with_extent(extent: MetricsExtent) -> Self {
         let (clock, manual_clock) = Clock::manual();
         let news = Crawler::new(&Slug::new("news-bot").unwrap());
-        let metrics = Metrics::with_mode(counting, &[news], &["loopback", "private"]).unwrap();
+        let metrics = Metrics::with_extent(extent, &[news], &["loopback", "private"]).unwrap();
         let recorder = Recorder::new(metrics.clone(), DecisionLog::disabled(), clock.clone());
         Self {
             metrics,
@@ -780,7 +789,7 @@ fn a_thousand_reloads_leak_no_series() {
                 .register_policy("acme", &format!("{reload:08}"), rules, &bench.clock);
     }
     // Of each rule: matches and rejections.
-    assert_eq!(series(&bench), 2 * (RULE_LABELS + EACH));
+    assert_eq!(series(&bench), 2 * (DEFAULT_RULE_LABELS + EACH));
     bench.manual_clock.advance(RETENTION);
     assert_eq!(series(&bench), 2 * EACH);
     drop(policy);
@@ -796,7 +805,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
         |rule: &str| format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#);
     drop(bench.policy(&[("gone", RuleMode::Enforce)]));
     let mut policy = bench.policy(&[("even", RuleMode::Enforce)]);
-    for rule in ["odd", "even"].repeat(RULE_LABELS) {
+    for rule in ["odd", "even"].repeat(DEFAULT_RULE_LABELS) {
         let next = bench.policy(&[(rule, RuleMode::Enforce)]);
         drop(std::mem::replace(&mut policy, next));
     }
@@ -856,45 +865,6 @@ fn metrics_none_counts_no_requests() {
     );
     bench.metrics.record_panic();
     assert_eq!(bench.value("crawlgate_panics_total"), Some(1.0));
-}
-
-#[test]
-fn rules_beyond_the_cap_share_a_label() {
-    let bench = MetricsBench::new();
-    let ids: Vec<RuleId> = (0..RULE_LABELS + 500)
-        .map(|n| RuleId::new(&format!("r{n}")).unwrap())
-        .collect();
-    let rules = ids
-        .iter()
-        .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
-    let policy = bench
-        .metrics
-        .register_policy("big", "00000001", rules, &bench.clock);
-    for rule in [0, 1_999, 2_000, 2_499, 2_500] {
-        let mut record = bench.begin();
-        record.set_policy(&policy);
-        record.set_rejected(Reason::Rule, Some(rule), UrlRetention::Host);
-    }
-    let counted = bench.counted();
-    let decided = |rule: &str| {
-        counted.get(&format!(
-            r#"rule_decided_total{{mode="enforce",rule="{rule}",verdict="reject"}}"#
-        ))
-    };
-    assert_eq!(decided("r0"), Some(&1.0));
-    assert_eq!(decided("r1999"), Some(&1.0));
-    assert_eq!(decided("__other__"), Some(&2.0));
-    let text = bench.metrics.render();
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with("crawlgate_rule_matched_total{"))
-        .count();
-    assert_eq!(lines, RULE_LABELS + 1);
-    assert_eq!(policy.counts(1_999).map(|c| c.rejected), Some(1));
-    assert_eq!(policy.counts(2_000), None);
-    drop(policy);
-    bench.manual_clock.advance(RETENTION);
-    assert!(!bench.metrics.render().contains("__other__"));
 }
 
 #[test]

@@ -37,7 +37,15 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "metrics",
         "full: /metrics has everything; none: requests, connections and hosts are not counted.",
-        &WordValue(|s: &mut Settings| &mut s.telemetry.metrics),
+        &WordValue(|s: &mut Settings| &mut s.telemetry.metrics.mode),
+    ),
+    ConfigKey::new(
+        "rule_labels",
+        "The most rules with series of their own in /metrics: those that match and decide most. The others are summed.",
+        &CountValue {
+            range: 0..=100_000,
+            place: |s: &mut Settings| &mut s.telemetry.metrics.rule_labels,
+        },
     ),
     ConfigKey::new(
         "otlp",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::metrics::labels::MetricsMode;
+use crate::metrics::MetricsExtent;
 use crate::metrics::log::SampleRate;
 use crate::urls::target::UrlTarget;
 
@@ -13,7 +13,7 @@ use crate::urls::target::UrlTarget;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetryConfig {
     /// The extent of the metrics.
-    pub metrics: MetricsMode,
+    pub metrics: MetricsExtent,
     /// The destination of spans; `None` records none.
     pub otlp: Option<OtlpConfig>,
 }
@@ -21,7 +21,7 @@ pub struct TelemetryConfig {
 impl Default for TelemetryConfig {
     fn default() -> Self {
         Self {
-            metrics: MetricsMode::All,
+            metrics: MetricsExtent::default(),
             otlp: None,
         }
     }

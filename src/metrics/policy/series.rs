@@ -1,238 +1,278 @@
-//! The series of rules: shared by all loaded policies that contain the rule, and kept for a while after the last.
+//! The counters of all loaded policies: shared by those that contain the same rule, and kept for a while after the last.
 //!
-//! A removed rule keeps its series for [`RETENTION`], so that Prometheus sees its last counts: otherwise `rate()` over a
+//! A removed rule keeps its counters for [`RETENTION`], so that Prometheus sees its last counts: otherwise `rate()` over a
 //! reload would miss what was counted after the last scrape. A rule that returns within that time keeps its counts.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::mem;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use prometheus::{IntCounter, IntCounterVec};
 
 use crate::clock::Clock;
+use crate::metrics::MetricsExtent;
 use crate::metrics::families::MetricFamilies;
-use crate::metrics::labels::{MetricsMode, RuleKind, RuleMode, VerdictLabel};
+use crate::metrics::labels::{MetricsMode, RuleKind, RuleMode};
+use crate::model::rule_id::RuleId;
 
-use super::{RULE_LABELS, RuleCounts};
+use super::RuleCounts;
+use super::counters::{CounterSlab, CounterSlot, RuleCounters};
+use super::labels::RuleLabels;
+use super::rules::{PolicyRules, RuleNames};
 
-/// The time for which the series of a removed rule are kept; longer than any scrape interval.
+/// The time for which the counters of a removed rule are kept; longer than any scrape interval.
 pub const RETENTION: Duration = Duration::from_secs(600);
-/// The number of removed rules whose series are kept; beyond that, the oldest are dropped sooner.
-const MAX_RETIRED: usize = RULE_LABELS;
+/// The number of removed policies that are kept; beyond that, the oldest are dropped sooner.
+const MAX_RETIRED: usize = 64;
+/// The number of rules in them, apart from the last one, which is always kept so that it can come back.
+const MAX_RETIRED_RULES: usize = 100_000;
 
-/// A label and a mode.
-type RuleSeriesKey = (Box<str>, RuleMode);
-
-/// The families of rule counters, and their series.
+/// The counters of rules, and their series.
 pub(super) struct RuleCounterFamilies {
-    matched: IntCounterVec,
-    decided: IntCounterVec,
-    metrics_mode: MetricsMode,
+    mode: MetricsMode,
     /// The clock of the policies, and the time of the first load.
     clock: OnceLock<(Clock, Instant)>,
+    /// Locked by loads, by the drop of a policy and by scrapes; requests count without it.
     table: Mutex<RuleSeriesTable>,
 }
 
-#[derive(Default)]
-struct RuleSeriesTable {
-    series: BTreeMap<RuleSeriesKey, RuleSeriesEntry>,
-    /// The series without users, and since when.
-    retired: BTreeSet<(Instant, RuleSeriesKey)>,
+/// The place of a policy in the proxy: there is one in effect in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PolicyRole {
+    Active,
+    Shadow,
 }
 
-struct RuleSeriesEntry {
-    counters: Arc<RuleCounters>,
-    /// The number of loaded policies that use it.
-    users: usize,
-    /// The time since which it has no users.
-    retired_since: Option<Instant>,
+struct RuleSeriesTable {
+    slab: CounterSlab,
+    labels: RuleLabels,
+    /// The policies whose requests may still count.
+    loaded: Vec<LoadedPolicy>,
+    /// The policies that were dropped, and when.
+    retired: VecDeque<(Instant, Arc<PolicyRules>)>,
+}
+
+struct LoadedPolicy {
+    rules: Arc<PolicyRules>,
+    role: PolicyRole,
+    /// `false` once another policy took its place.
+    in_effect: bool,
 }
 
 impl RuleCounterFamilies {
-    pub(super) fn new(families: &MetricFamilies, mode: MetricsMode) -> Self {
+    pub(super) fn new(families: &MetricFamilies, extent: MetricsExtent) -> Self {
         Self {
-            matched: families.rule_matched.clone(),
-            decided: families.rule_decided.clone(),
-            metrics_mode: mode,
+            mode: extent.mode,
             clock: OnceLock::new(),
-            table: Mutex::default(),
+            table: Mutex::new(RuleSeriesTable {
+                slab: CounterSlab::default(),
+                labels: RuleLabels::new(families, extent.rule_labels),
+                loaded: Vec::new(),
+                retired: VecDeque::new(),
+            }),
         }
     }
 
-    /// Sets the clock; only the first call has an effect.
-    pub(super) fn set_clock(&self, clock: &Clock) {
-        self.clock.get_or_init(|| (clock.clone(), clock.now()));
-    }
-
-    /// Resolves the series of a rule and adds a user. `None` if nothing is counted.
-    pub(super) fn acquire(
+    /// Finds or creates the counters of a policy's rules, which takes effect in place of the previous one of its role.
+    /// Each rule is named by the prefix and its id.
+    pub(super) fn register<'r>(
         &self,
-        rule: &str,
-        mode: RuleMode,
-        kind: RuleKind,
-    ) -> Option<Arc<RuleCounters>> {
-        if self.metrics_mode == MetricsMode::EssentialOnly || mode == RuleMode::Disabled {
-            return None;
-        }
-        let counters = {
-            let mut table = self.table.lock();
-            let table = &mut *table;
-            let key: RuleSeriesKey = (rule.into(), mode);
-            let series = table.series.entry(key.clone()).or_insert_with(|| {
-                let matched = self.matched.with_label_values(&[rule, mode.as_str()]);
-                RuleSeriesEntry {
-                    counters: Arc::new(RuleCounters::new(matched)),
-                    users: 0,
-                    retired_since: None,
-                }
-            });
-            series.users += 1;
-            if let Some(since) = series.retired_since.take() {
-                table.retired.remove(&(since, key));
-            }
-            Arc::clone(&series.counters)
-        };
-        for verdict in kind.verdicts() {
-            self.verdict_counter(&counters, rule, mode, *verdict);
-        }
-        Some(counters)
-    }
-
-    /// Removes a user of each series; without users, its retention time begins. A whole policy is released at once,
-    /// since a request may be the one that drops it.
-    pub(super) fn release<'r>(&self, rules: impl Iterator<Item = (&'r str, RuleMode)>) {
-        let Some((clock, _)) = self.clock.get() else {
-            return;
-        };
+        role: PolicyRole,
+        prefix: &str,
+        rules: impl Iterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
+        clock: &Clock,
+    ) -> Arc<PolicyRules> {
         let now = clock.now();
-        // The keys are copied before the lock is taken.
-        let keys: Vec<RuleSeriesKey> = rules.map(|(rule, mode)| (rule.into(), mode)).collect();
+        self.clock.get_or_init(|| (clock.clone(), now));
+        let (names, marks) = RuleNames::collect(prefix, rules);
         let mut table = self.table.lock();
-        for key in keys {
-            table.release(key, now);
-        }
-        self.sweep_table(&mut table, now);
-    }
-
-    /// Removes the series whose retention time is over.
-    pub(super) fn sweep(&self) {
-        let Some((clock, _)) = self.clock.get() else {
-            return;
+        table.sweep(now);
+        let slots = match self.mode {
+            MetricsMode::All => table.find_slots(&names, &marks),
+            MetricsMode::EssentialOnly => marks.iter().map(|_| None).collect(),
         };
-        self.sweep_table(&mut self.table.lock(), clock.now());
+        let rules = Arc::new(PolicyRules::new(names, slots, table.slab.blocks()));
+        table.put_into_effect(role, &rules, now);
+        rules
     }
 
-    fn sweep_table(&self, table: &mut RuleSeriesTable, now: Instant) {
-        while let Some((at, _)) = table.retired.first()
-            && (table.retired.len() > MAX_RETIRED
-                || now.saturating_duration_since(*at) >= RETENTION)
-        {
-            let Some((_, key)) = table.retired.pop_first() else {
-                return;
-            };
-            table.series.remove(&key);
-            self.remove_series(&key);
+    /// Ends the use of a policy's counters; their retention time begins. A request may be the one that drops a policy.
+    pub(super) fn release(&self, rules: &Arc<PolicyRules>) {
+        if let Some((clock, _)) = self.clock.get() {
+            self.table.lock().release(rules, clock.now());
         }
     }
 
-    fn remove_series(&self, (rule, mode): &RuleSeriesKey) {
-        let _ = self.matched.remove_label_values(&[rule, mode.as_str()]);
-        for verdict in RuleKind::Group.verdicts() {
-            let _ = self
-                .decided
-                .remove_label_values(&[rule, mode.as_str(), verdict.as_str()]);
+    /// Brings the series up to date and removes those whose retention time is over.
+    pub(super) fn publish(&self) {
+        if let Some((clock, _)) = self.clock.get() {
+            self.table.lock().publish(clock.now());
         }
     }
 
     /// Counts a match, in a request that ended at `at`.
     pub(super) fn record_match(&self, counters: &RuleCounters, at: Instant) {
-        counters.matched.inc();
+        counters.record_match();
         if let Some((_, first)) = self.clock.get() {
             counters.set_last_match(at.saturating_duration_since(*first));
         }
     }
 
-    /// Returns the counter of a verdict. A filter has one of allows only once it decides about a tunnel.
-    pub(super) fn verdict_counter<'c>(
-        &self,
-        counters: &'c RuleCounters,
-        rule: &str,
-        mode: RuleMode,
-        verdict: VerdictLabel,
-    ) -> &'c IntCounter {
-        let counter = match verdict {
-            VerdictLabel::Allow | VerdictLabel::ShadowReject => &counters.allowed,
-            VerdictLabel::Reject => &counters.rejected,
-        };
-        counter.get_or_init(|| {
-            self.decided
-                .with_label_values(&[rule, mode.as_str(), verdict.as_str()])
-        })
-    }
-
     /// Returns the counts so far.
     pub(super) fn counts(&self, counters: &RuleCounters) -> RuleCounts {
+        let tally = counters.tally();
         RuleCounts {
-            matched: counters.matched.get(),
-            allowed: counters.allowed.get().map_or(0, IntCounter::get),
-            rejected: counters.rejected.get().map_or(0, IntCounter::get),
-            last_match: self.wall_time(counters.last_match.load(Ordering::Relaxed)),
+            matched: tally.matched,
+            allowed: tally.allowed,
+            rejected: tally.rejected,
+            last_match: counters.last_match().and_then(|at| self.wall_time(at)),
         }
     }
 
     /// Computed back from now, so that later changes of the wall clock do not matter.
-    fn wall_time(&self, last_match: u32) -> Option<SystemTime> {
-        let since = Duration::from_secs(u64::from(last_match.checked_sub(1)?));
+    fn wall_time(&self, last_match: Duration) -> Option<SystemTime> {
         let (clock, first) = self.clock.get()?;
         let age = clock
             .now()
             .saturating_duration_since(*first)
-            .saturating_sub(since);
+            .saturating_sub(last_match);
         clock.wall_time().checked_sub(age)
     }
 }
 
 impl RuleSeriesTable {
-    fn release(&mut self, key: RuleSeriesKey, now: Instant) {
-        let Some(series) = self.series.get_mut(&key) else {
+    /// Returns the slots of rules: known ones of rules in loaded and removed policies, and new ones.
+    fn find_slots(
+        &mut self,
+        names: &RuleNames,
+        marks: &[(RuleMode, RuleKind)],
+    ) -> Box<[Option<CounterSlot>]> {
+        let policies: Vec<Arc<PolicyRules>> = self.policies().map(Arc::clone).collect();
+        // Only for now: while no policy is loaded, nothing is looked up by name.
+        let mut known = HashMap::with_capacity(policies.iter().map(|rules| rules.len()).sum());
+        for (name, slot) in policies.iter().flat_map(|rules| rules.named_slots()) {
+            if let Some(slot_use) = self.slab.slot_use(slot) {
+                known.insert((name, slot_use.mode), slot);
+            }
+        }
+        let slots = marks.iter().enumerate().map(|(rule, (mode, kind))| {
+            if *mode == RuleMode::Disabled {
+                return None;
+            }
+            let known = known.get(&(names.get(rule)?, *mode)).copied();
+            let slot = known.or_else(|| self.slab.allocate(*mode, *kind))?;
+            self.slab.add_policy(slot);
+            Some(slot)
+        });
+        slots.collect()
+    }
+
+    fn policies(&self) -> impl Iterator<Item = &Arc<PolicyRules>> {
+        let retired = self.retired.iter().map(|(_, rules)| rules);
+        retired.chain(self.loaded.iter().map(|policy| &policy.rules))
+    }
+
+    fn put_into_effect(&mut self, role: PolicyRole, rules: &Arc<PolicyRules>, now: Instant) {
+        let previous = self.loaded.iter_mut();
+        for policy in previous.filter(|policy| policy.role == role && policy.in_effect) {
+            policy.in_effect = false;
+            set_in_effect(&mut self.slab, &policy.rules, false);
+        }
+        set_in_effect(&mut self.slab, rules, true);
+        self.loaded.push(LoadedPolicy {
+            rules: Arc::clone(rules),
+            role,
+            in_effect: true,
+        });
+        self.labels.retire(&self.slab, now);
+        // First, so that no series ends only to begin anew.
+        self.labels.grant_free(&self.slab, rules);
+        self.labels.trim(now);
+    }
+
+    fn release(&mut self, rules: &Arc<PolicyRules>, now: Instant) {
+        let index = self
+            .loaded
+            .iter()
+            .position(|policy| Arc::ptr_eq(&policy.rules, rules));
+        let Some(policy) = index.map(|index| self.loaded.remove(index)) else {
             return;
         };
-        series.users = series.users.saturating_sub(1);
-        if series.users == 0 {
-            series.retired_since = Some(now);
-            self.retired.insert((now, key));
+        if policy.in_effect {
+            set_in_effect(&mut self.slab, rules, false);
+            self.labels.retire(&self.slab, now);
+            self.labels.trim(now);
+        }
+        self.retired.push_back((now, policy.rules));
+        self.sweep(now);
+        self.limit_retired();
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.sweep(now);
+        let in_effect = self.loaded.iter().filter(|policy| policy.in_effect);
+        let policies: Vec<&PolicyRules> = in_effect.map(|policy| &*policy.rules).collect();
+        self.labels.publish(&self.slab, &policies, now);
+    }
+
+    /// Drops the removed policies whose retention time is over, and the counters that only they contain.
+    fn sweep(&mut self, now: Instant) {
+        while let Some((at, _)) = self.retired.front()
+            && now.saturating_duration_since(*at) >= RETENTION
+        {
+            let Some((_, rules)) = self.retired.pop_front() else {
+                return;
+            };
+            self.forget(&rules);
+        }
+    }
+
+    /// Drops removed policies if they are too many: first those that keep no counters, since other policies do.
+    fn limit_retired(&mut self) {
+        if !self.has_too_many_retired() {
+            return;
+        }
+        for (at, rules) in mem::take(&mut self.retired) {
+            let needed = rules.slots().any(|slot| self.slab.has_one_policy(slot));
+            if needed {
+                self.retired.push_back((at, rules));
+            } else {
+                self.forget(&rules);
+            }
+        }
+        while self.has_too_many_retired()
+            && let Some((_, rules)) = self.retired.pop_front()
+        {
+            self.forget(&rules);
+        }
+    }
+
+    fn has_too_many_retired(&self) -> bool {
+        let sizes = self.retired.iter().map(|(_, rules)| rules.len());
+        self.retired.len() > MAX_RETIRED
+            || (self.retired.len() > 1 && sizes.sum::<usize>() > MAX_RETIRED_RULES)
+    }
+
+    fn forget(&mut self, rules: &PolicyRules) {
+        for slot in rules.slots() {
+            if self.slab.remove_policy(slot) {
+                self.free(slot);
+            }
+        }
+    }
+
+    fn free(&mut self, slot: CounterSlot) {
+        if let Some(slot_use) = self.slab.slot_use(slot) {
+            let tally = self.slab.tally(slot);
+            self.labels.forget(slot, slot_use.mode, tally);
+            self.slab.free(slot);
         }
     }
 }
 
-/// The counters of a label and mode.
-pub(super) struct RuleCounters {
-    matched: IntCounter,
-    allowed: OnceLock<IntCounter>,
-    rejected: OnceLock<IntCounter>,
-    /// The number of whole seconds from the first load to the last match, plus one; 0 before the first match.
-    last_match: AtomicU32,
-}
-
-impl RuleCounters {
-    fn new(matched: IntCounter) -> Self {
-        Self {
-            matched,
-            allowed: OnceLock::new(),
-            rejected: OnceLock::new(),
-            last_match: AtomicU32::new(0),
-        }
-    }
-
-    /// Written at most once a second, so that threads do not contend for the cache line.
-    fn set_last_match(&self, time: Duration) {
-        let second = u32::try_from(time.as_secs())
-            .unwrap_or(u32::MAX)
-            .saturating_add(1);
-        if self.last_match.load(Ordering::Relaxed) != second {
-            self.last_match.store(second, Ordering::Relaxed);
-        }
+fn set_in_effect(slab: &mut CounterSlab, rules: &PolicyRules, in_effect: bool) {
+    for slot in rules.slots() {
+        slab.set_in_effect(slot, in_effect);
     }
 }
