@@ -15,6 +15,7 @@ pub mod ledger;
 mod policy;
 pub mod policy_api;
 mod policy_diff;
+mod policy_rules;
 mod query;
 mod response;
 mod route;

@@ -1,4 +1,6 @@
-//! `GET /api/v1/policy`: the active policy, rule by rule, with counters.
+//! `GET /api/v1/policy`: the active policy with its first rules and their counters.
+
+use std::iter;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -10,7 +12,7 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::pipeline::reload::ReloadAttempt;
 use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::Policy;
-use crate::policy::rule::{EnforcementMode, Rule, RuleBody};
+use crate::policy::rule::{EnforcementMode, Rule, RuleBody, RuleIndex};
 use crate::policy::space::Space;
 
 use super::api_request::run_blocking;
@@ -19,10 +21,12 @@ use super::response;
 
 /// The option that decides if no rule does.
 const DISPOSITION: &str = "disposition";
+/// The most rules in the answer. Longer policies are read in parts, from `GET /api/v1/policy/rules`.
+const MAX_RULES: usize = 2_000;
 
 impl PolicyApi {
-    /// Returns name, revision and files; each rule in words, with its counters since it was added; the disabled rules;
-    /// the result of the last reload (`null` before the first); and the previously active policy.
+    /// Returns name, revision and files; the first rules in words, with their counters since they were added, and the
+    /// number of all; the first disabled rules; the result of the last reload (`null` before the first); and the previously active policy.
     pub(super) async fn show(&self) -> Response<Full<Bytes>> {
         let snapshot = self.active_policy.load();
         let last = self.reloads.last_attempt();
@@ -37,18 +41,21 @@ impl PolicyApi {
 fn document(snapshot: &PolicySnapshot, last: Option<&ReloadAttempt>) -> Json {
     let policy = &snapshot.policy;
     let source = &snapshot.source;
-    let disabled = policy
-        .rules()
+    let all = policy.rules();
+    let disabled = all
         .iter()
-        .filter(|rule| rule.mode == EnforcementMode::Disabled);
+        .filter(|rule| rule.mode == EnforcementMode::Disabled)
+        .take(MAX_RULES);
+    let rules = (0..).zip(all.iter().take(MAX_RULES));
     let previous = source.previous.as_ref();
     json!({
         "name": policy.name(),
         "revision": policy.revision(),
         "loaded_at": source.loaded_at.map(|at| Rfc3339(at).to_string()),
         "files": source.files.iter().map(|file| &*file.path).collect::<Vec<_>>(),
-        "disposition": policy.base_value(DISPOSITION).map(|value| value.to_json()),
-        "rules": rules_to_json(snapshot),
+        "disposition": disposition_to_json(policy),
+        "rules": rules.filter_map(|(index, _)| rule_to_json(snapshot, index)).collect::<Vec<_>>(),
+        "rules_total": all.len(),
         "spaces": policy.spaces().all().iter().map(|space| space_to_json(policy, space)).collect::<Vec<_>>(),
         "disabled": disabled.map(|rule| rule.id.as_str()).collect::<Vec<_>>(),
         "last_reload": last.map(attempt_to_json),
@@ -56,24 +63,17 @@ fn document(snapshot: &PolicySnapshot, last: Option<&ReloadAttempt>) -> Json {
     })
 }
 
-fn rules_to_json(snapshot: &PolicySnapshot) -> Vec<Json> {
-    let rules = snapshot.policy.rules();
-    let mut depths: Vec<usize> = Vec::with_capacity(rules.len());
-    for rule in rules {
-        // Parents come before their children.
-        let parent = rule.parent.and_then(|parent| depths.get(parent.0 as usize));
-        depths.push(parent.map_or(0, |depth| depth + 1));
-    }
-    rules
-        .iter()
-        .zip(depths)
-        .zip(0..)
-        .map(|((rule, depth), index)| rule_to_json(snapshot, rule, depth, index))
-        .collect()
+/// Returns the decision if no rule decides.
+pub(super) fn disposition_to_json(policy: &Policy) -> Option<Json> {
+    policy.base_value(DISPOSITION).map(|value| value.to_json())
 }
 
-fn rule_to_json(snapshot: &PolicySnapshot, rule: &Rule, depth: usize, index: u32) -> Json {
+/// Returns a rule in words, with its counters.
+pub(super) fn rule_to_json(snapshot: &PolicySnapshot, index: u32) -> Option<Json> {
     let policy = &snapshot.policy;
+    let rule = policy.rule(RuleIndex(index))?;
+    let parent = |rule: &Rule| rule.parent.and_then(|parent| policy.rule(parent));
+    let ancestors = iter::successors(parent(rule), |rule| parent(rule));
     let mode = match rule.mode {
         EnforcementMode::Enforce => "enforce",
         EnforcementMode::Shadow => "shadow",
@@ -90,7 +90,7 @@ fn rule_to_json(snapshot: &PolicySnapshot, rule: &Rule, depth: usize, index: u32
         "mode": mode,
         "kind": kind,
         "key": rule.condition_key(),
-        "depth": depth,
+        "depth": ancestors.count(),
         "parent": rule.parent.and_then(|parent| policy.rule_id(parent)),
         "stage": rule.stage.as_str(),
         "condition": policy.describe_condition(rule),
@@ -99,11 +99,10 @@ fn rule_to_json(snapshot: &PolicySnapshot, rule: &Rule, depth: usize, index: u32
         "line": position.map(|position| position.line),
     });
     response::extend(&mut document, &counts_to_json(&snapshot.counters, index));
-    document
+    Some(document)
 }
 
-/// Returns the counters of a rule. All are `null` for a rule that is not evaluated, and for one that is counted together
-/// with others.
+/// Returns the counters of a rule. All are `null` for a rule that is not evaluated, and if nothing is counted.
 fn counts_to_json(counters: &PolicyMetrics, index: u32) -> Json {
     let counts = counters.counts(index);
     json!({

@@ -184,9 +184,10 @@ async function uncounted(page) {
     decided: null,
     last_match: null,
   });
-  await page.route("**/api/v1/policy", async (route) => {
-    const answer = await (await api("/api/v1/policy")).json();
-    return route.fulfill({ json: { ...answer, rules: answer.rules.map(blank) } });
+  await page.route("**/api/v1/policy/rules?*", async (route) => {
+    const answer = await (await api("/api/v1/policy/rules")).json();
+    const groups = { ...answer.groups, never_matched: 0, rejecting: 0, not_counted: answer.groups.all };
+    return route.fulfill({ json: { ...answer, groups, rules: answer.rules.map(blank) } });
   });
   const nothing = Object.fromEntries(
     ["connections", "tunnels", "inflight", "held", "hosts", "requests", "decisions", "bytes", "latency"].map(
@@ -213,7 +214,7 @@ async function uncounted(page) {
       return holds(said.includes("telemetry.metrics: none") && !said.includes("NaN"), said.slice(0, 300));
     });
   });
-  await page.unroute("**/api/v1/policy");
+  await page.unroute("**/api/v1/policy/rules?*");
   await page.unroute("**/api/v1/status");
 }
 

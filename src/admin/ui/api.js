@@ -71,6 +71,7 @@ async function request(method, path, options = {}) {
 export const api = {
   status: () => request("GET", "/status"),
   policy: () => request("GET", "/policy"),
+  policyRules: (query) => request("GET", "/policy/rules", { query }),
   policyDiff: () => request("GET", "/policy/diff"),
   shadow: () => request("GET", "/shadow"),
   reload: () => request("POST", "/reload"),

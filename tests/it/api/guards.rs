@@ -218,6 +218,18 @@ async fn answers_are_as_described() {
     for (line, template, body, expected) in [
         ("GET /api/v1/status", "", String::new(), 200),
         ("GET /api/v1/policy", "", String::new(), 200),
+        (
+            "GET /api/v1/policy/rules?search=c&sort=matched",
+            "/api/v1/policy/rules",
+            String::new(),
+            200,
+        ),
+        (
+            "GET /api/v1/policy/rules?sort=size",
+            "/api/v1/policy/rules",
+            String::new(),
+            400,
+        ),
         ("GET /api/v1/policy/diff", "", String::new(), 200),
         ("GET /api/v1/shadow", "", String::new(), 200),
         ("GET /api/v1/stops", "", String::new(), 200),

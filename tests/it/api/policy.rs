@@ -1,5 +1,7 @@
 //! `GET /api/v1/policy` and `/api/v1/policy/diff`.
 
+use std::time::Duration;
+
 use crawlgate::admin::health::Readiness;
 use serde_json::{Value as Json, json};
 
@@ -223,4 +225,104 @@ async fn long_values_are_cut() {
         output["files"],
         json!([{ "path": "p.yaml", "lines": [], "cut": true }])
     );
+}
+
+/// A policy of so many rules: `r0` and so on.
+fn large(count: usize) -> String {
+    let rules: String = (0..count)
+        .map(|n| format!("  - {{ id: r{n}, about: Site {n}, forbid: {{ under: /dir{n} }} }}\n"))
+        .collect();
+    format!("policy: 1\nname: acme\noptions: {{ disposition: allow }}\nrules:\n{rules}")
+}
+
+fn ids(output: &Json) -> Vec<&str> {
+    let rules = output["rules"].as_array().unwrap().iter();
+    rules.map(|rule| rule["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_large_policy_is_read_in_parts() {
+    let bench = ApiBench::new(&large(5_000)).await;
+    let (_, output) = bench.ask("GET /api/v1/policy", b"").await;
+    assert_eq!(ids(&output).len(), 2_000, "the answer stays bounded");
+    assert_eq!(output["rules_total"], 5_000);
+    let mut all = Vec::new();
+    for offset in (0..6_000).step_by(1_000) {
+        let line = format!("GET /api/v1/policy/rules?limit=1000&offset={offset}");
+        let (status, output) = bench.ask(&line, b"").await;
+        assert_eq!((status, &output["total"]), (200, &5_000.into()));
+        assert_eq!(output["groups"]["all"], 5_000);
+        all.extend(ids(&output).into_iter().map(str::to_owned));
+    }
+    let expected: Vec<String> = (0..5_000).map(|n| format!("r{n}")).collect();
+    assert_eq!(all, expected);
+}
+
+#[tokio::test]
+async fn every_rule_of_a_large_policy_has_its_counts() {
+    let bench = ApiBench::new(&large(5_000)).await;
+    for (rule, times) in [(4_999, 2), (17, 3), (3_000, 1), (2_500, 2)] {
+        bench.refuse(rule, times);
+    }
+    let (_, output) = bench
+        .ask("GET /api/v1/policy/rules?sort=matched&limit=5", b"")
+        .await;
+    assert_eq!(ids(&output), ["r17", "r2500", "r4999", "r3000", "r0"]);
+    let keys = ["matched", "allowed", "rejected", "decided", "last_match"];
+    let at = "2026-01-01T00:00:00.000Z";
+    assert_eq!(part(&output["rules"][2], &keys), json!([2, 0, 2, 2, at]));
+    assert_eq!(part(&output["rules"][4], &keys), json!([0, 0, 0, 0, null]));
+    let groups = json!({ "all": 5_000, "never_matched": 4_996, "rejecting": 4, "shadow": 0, "disabled": 0,
+        "not_counted": 0 });
+    assert_eq!(output["groups"], groups);
+    bench.manual_clock.advance(Duration::from_secs(10));
+    bench.refuse(4_000, 1);
+    for (query, expected) in [
+        ("sort=last_match&limit=2", ["r4000", "r17"]),
+        ("sort=decided&limit=2", ["r17", "r2500"]),
+        ("sort=rejected&limit=2&offset=3", ["r3000", "r4000"]),
+        ("sort=allowed&limit=2", ["r0", "r1"]),
+        ("group=rejecting&limit=2&offset=1", ["r2500", "r3000"]),
+        ("group=never_matched&limit=2&offset=16", ["r16", "r18"]),
+    ] {
+        let line = format!("GET /api/v1/policy/rules?{query}");
+        let (_, output) = bench.ask(&line, b"").await;
+        assert_eq!(ids(&output), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn rules_are_found_by_id_description_file_and_condition() {
+    let bench = ApiBench::new(AFTER).await;
+    for (query, expected) in [
+        ("search=INNER", &["inner"][..]),
+        ("search=Only+HERE", &["outer"]),
+        ("search=www.example", &["outer"]),
+        ("search=video%2Fmp4&sort=matched", &["inner"]),
+        ("search=p.yaml&offset=5", &["tried", "short"]),
+        ("search=none+of+them", &[]),
+        ("group=disabled", &["off"]),
+        ("group=shadow", &["tried"]),
+        ("group=shadow&search=outer", &[]),
+    ] {
+        let line = format!("GET /api/v1/policy/rules?{query}");
+        let (_, output) = bench.ask(&line, b"").await;
+        assert_eq!(ids(&output), expected, "{query}");
+    }
+    let (_, output) = bench
+        .ask("GET /api/v1/policy/rules?limit=2&offset=1", b"")
+        .await;
+    let keys = ["id", "depth", "parent"];
+    let rules = output["rules"].as_array().unwrap().iter();
+    let rules: Vec<Json> = rules.map(|rule| part(rule, &keys)).collect();
+    assert_eq!(json!(rules), json!([["inner", 1, "outer"], ["b", 0, null]]));
+}
+
+#[tokio::test]
+async fn without_metrics_no_rule_is_called_unused() {
+    let bench = ApiBench::uncounted(&large(3)).await;
+    let (_, output) = bench.ask("GET /api/v1/policy/rules", b"").await;
+    assert_eq!(output["groups"]["never_matched"], 0);
+    assert_eq!(output["groups"]["not_counted"], 3);
+    assert_eq!(output["rules"][0]["matched"], Json::Null);
 }

@@ -159,7 +159,7 @@ function shadowProblems(shadow) {
 }
 
 function factsOf(loaded) {
-  const rules = loaded.rules ?? [];
+  const rules = loaded.rules_total ?? loaded.rules?.length ?? 0;
   const rows = [
     ["Active", `${visible(loaded.name)}@${visible(loaded.revision)}`],
     ["Loaded", loaded.loaded_at ? [`${dateTime(loaded.loaded_at)} (`, since(loaded.loaded_at), ")"] : "–"],
@@ -168,7 +168,7 @@ function factsOf(loaded) {
       loaded.previous ? `${visible(loaded.previous.name)}@${visible(loaded.previous.revision)}` : "none",
     ],
     ["Default", visible(loaded.disposition ?? "–")],
-    ["Rules", h("a", { href: "#/rules" }, plural(rules.length, "rule"))],
+    ["Rules", h("a", { href: "#/rules" }, plural(rules, "rule"))],
     ["Files", loaded.files?.length ? loaded.files.map((file) => h("div.mono", visible(file))) : "built in"],
   ];
   return h(

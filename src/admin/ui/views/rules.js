@@ -1,4 +1,5 @@
-// Rules: the policy as a tree, with the counters of each rule and the effect of those in shadow mode.
+// Rules: the policy as a tree, with the counters of each rule and the effect of those in shadow mode. The proxy
+// searches, sorts and counts; the page shows one part of the rules at a time, so that 100,000 are no burden.
 
 import { poll } from "../feed.js";
 import { api } from "../api.js";
@@ -11,30 +12,35 @@ import { decisionsLink, showError, tryLink } from "./verdict.js";
 const EVERY_MS = 5000;
 const MINUTE_MS = 60_000;
 const MAX_DEPTH = 6;
+const PAGE_ROWS = 200;
 
+/** The groups of rules: the name in the address of the page, the words of the button, and the name in the API. */
 const KEPT = [
-  ["all", "all rules", () => true],
-  ["dead", "never matched", (rule) => isDead(rule)],
-  ["shadow", "in shadow", (rule) => rule.mode === "shadow"],
-  ["disabled", "disabled", (rule) => rule.mode === "disabled"],
-  ["rejecting", "with rejections", (rule) => rule.rejected > 0],
+  ["all", "all rules", "all"],
+  ["dead", "never matched", "never_matched"],
+  ["shadow", "in shadow", "shadow"],
+  ["disabled", "disabled", "disabled"],
+  ["rejecting", "with rejections", "rejecting"],
 ];
 
-/** A column with `of` can be sorted by its value, largest first. */
+/** The state of the view when the address says nothing. */
+const DEFAULTS = { text: "", kept: "all", sort: "tree", page: "1" };
+
+/** A column with `sort` can be sorted by its value, largest first; it is the name of the order in the API. */
 const COLUMNS = [
-  { name: "Rule", key: "tree", title: "In the order of the policy" },
+  { name: "Rule", key: "tree", sort: "position", title: "In the order of the policy" },
   { name: "Kind" },
   { name: "Condition" },
-  number("Matched", "matched", (rule) => rule.matched ?? -1),
-  number("Rejected", "rejected", (rule) => rule.rejected ?? -1),
-  number("Allowed", "allowed", (rule) => rule.allowed ?? -1),
-  number("Matches/s", "rate", (rule, view) => view.rate(rule) ?? -1),
-  { name: "Last match", key: "last", sorted: "descending", of: (rule) => Date.parse(rule.last_match ?? 0) || 0 },
+  number("Matched", "matched"),
+  number("Rejected", "rejected"),
+  number("Allowed", "allowed"),
+  { name: "Matches/s", kind: "number" },
+  { name: "Last match", key: "last", sort: "last_match", sorted: "descending" },
   { name: "In shadow" },
 ];
 
-function number(name, key, of) {
-  return { name, key, of, kind: "number", sorted: "descending", title: `Sort by ${name.toLowerCase()}` };
+function number(name, key) {
+  return { name, key, sort: key, kind: "number", sorted: "descending", title: `Sort by ${name.toLowerCase()}` };
 }
 
 function isDead(rule) {
@@ -54,6 +60,10 @@ class Rules {
     this.trouble = h("div");
     this.shadowPolicy = h("div");
     this.box = h("div");
+    this.part = h("span.quiet", { role: "status" });
+    this.before = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
+    this.after = h("button", { type: "button", onclick: () => this.turn(1) }, "Next");
+    this.pages = h("div.actions", { role: "group", "aria-label": "Pages", hidden: true }, this.before, this.after, this.part);
     this.table = new KeptTable("Rules of the policy", COLUMNS, {
       key: (rule) => rule.id,
       make: (rule) => this.row(rule),
@@ -89,112 +99,124 @@ class Rules {
         this.trouble,
         this.shadowPolicy,
         this.box,
+        this.pages,
       ),
     );
+    for (const button of this.kinds.children) press(button, button.dataset.kept === this.asked.kept);
     this.end = poll(() => this.load(), EVERY_MS);
   }
 
   read(query) {
-    this.asked = {
-      text: query.get("text") ?? "",
-      kept: query.get("kept") ?? "all",
-      sort: query.get("sort") ?? "tree",
-    };
+    this.asked = Object.fromEntries(
+      Object.entries(DEFAULTS).map(([name, given]) => [name, query.get(name) ?? given]),
+    );
   }
 
   kind(name, words) {
     return h("button", { type: "button", data: { kept: name }, onclick: () => this.go({ kept: name }) }, words);
   }
 
+  /** Shows other rules. Unless another page is asked for, it is the first one. */
   go(change) {
-    const asked = { ...this.asked, ...change };
+    const asked = { ...this.asked, page: DEFAULTS.page, ...change };
     const query = new URLSearchParams(
-      Object.entries(asked).filter(([name, given]) => given && given !== { kept: "all", sort: "tree" }[name]),
+      Object.entries(asked).filter(([name, given]) => given && given !== DEFAULTS[name]),
     );
     history.replaceState(null, "", `#/rules${query.size ? `?${query}` : ""}`);
     this.query(query);
   }
 
+  turn(pages) {
+    this.go({ page: String(this.page() + pages) });
+  }
+
+  page() {
+    return Math.max(1, Math.trunc(Number(this.asked.page)) || 1);
+  }
+
   query(query) {
     this.read(query);
     if (this.text !== document.activeElement) this.text.value = this.asked.text;
-    this.show();
+    for (const button of this.kinds.children) press(button, button.dataset.kept === this.asked.kept);
+    this.end.now();
+  }
+
+  /** Returns the parameters of the API. */
+  wanted() {
+    const group = KEPT.find(([name]) => name === this.asked.kept)?.[2] ?? "all";
+    const sort = COLUMNS.find((column) => column.sort && column.key === this.asked.sort)?.sort ?? "position";
+    const offset = (this.page() - 1) * PAGE_ROWS;
+    return { search: this.asked.text.trim(), group, sort, offset, limit: PAGE_ROWS };
   }
 
   async load() {
     const what = "The rules cannot be shown";
+    const asked = this.asked;
     try {
-      const [policy, shadow] = await Promise.all([api.policy(), api.shadow()]);
-      this.take(policy, shadow);
+      const [found, shadow] = await Promise.all([api.policyRules(this.wanted()), api.shadow()]);
+      // Another question was asked meanwhile; its answer follows.
+      if (asked !== this.asked) return;
+      this.take(found, shadow);
       showError(this.trouble, what, null);
     } catch (error) {
       showError(this.trouble, what, error);
     }
   }
 
-  take(policy, shadow) {
-    const rows = policy.rules ?? [];
+  take(found, shadow) {
     // A reload starts over, since an id may now be another rule.
-    const stamp = `${policy.name}@${policy.revision} ${policy.loaded_at}`;
+    const stamp = `${found.name}@${found.revision} ${found.loaded_at}`;
     if (this.stamp !== stamp) {
       this.stamp = stamp;
       this.samples = [];
       this.table.clear();
     }
     const now = Date.now();
-    this.samples.push({ at: now, matched: new Map(rows.map((rule) => [rule.id, rule.matched])) });
+    this.samples.push({ at: now, matched: new Map(found.rules.map((rule) => [rule.id, rule.matched])) });
     while (this.samples.length > 2 && now - this.samples[1].at >= MINUTE_MS) this.samples.shift();
-    this.policy = policy;
     this.shadow = shadow;
     this.shadows = new Map((shadow.rules ?? []).map((entry) => [entry.rule, entry]));
-    this.show();
+    // The rules became fewer.
+    if (!found.rules.length && found.total) this.go({ page: String(Math.ceil(found.total / PAGE_ROWS)) });
+    else this.show(found);
   }
 
-  /** Returns the matches per second in the last minute, or since the view was opened. */
+  /** Returns the matches per second in the last minute, or since the rule is shown. */
   rate(rule) {
-    const [first, last] = [this.samples[0], this.samples.at(-1)];
-    const [before, after] = [first.matched.get(rule.id) ?? null, last.matched.get(rule.id) ?? null];
+    const first = this.samples.find((sample) => sample.matched.has(rule.id));
+    const last = this.samples.at(-1);
+    const [before, after] = [first?.matched.get(rule.id) ?? null, last?.matched.get(rule.id) ?? null];
     if (first === last || before === null || after === null) return null;
     return Math.max(0, ((after - before) * 1000) / (last.at - first.at));
   }
 
-  show() {
-    for (const button of this.kinds.children) press(button, button.dataset.kept === this.asked.kept);
-    if (!this.policy) return;
-    const all = this.policy.rules ?? [];
-    const dead = all.filter(isDead).length;
-    const uncounted = all.filter((rule) => (rule.matched ?? null) === null).length;
+  show(found) {
+    const { all, never_matched: dead, not_counted: uncounted } = found.groups;
     const notCounted = uncounted ? `, ${count(uncounted)} not counted` : "";
     write(
       this.summary,
-      `${plural(all.length, "rule")} of ${visible(this.policy.name)}; ${count(dead)} never matched${notCounted}; default: ${visible(this.policy.disposition ?? "allow")}`,
+      `${plural(all, "rule")} of ${visible(found.name)}; ${count(dead)} never matched${notCounted}; default: ${visible(found.disposition ?? "allow")}`,
     );
     this.showShadowPolicy();
-    const shown = this.chosen(all);
-    if (!shown.length) {
-      const words = all.length
+    this.showPages(found);
+    if (!found.rules.length) {
+      const words = all
         ? ["No rule matches.", "Choose \u201call rules\u201d and clear the field."]
         : ["This policy has no rules.", "Add rules under ", h("code", "rules:"), " in the policy file."];
       fill(this.box, empty(...words));
       return;
     }
-    this.showTable(shown);
-  }
-
-  chosen(all) {
-    const keep = KEPT.find(([name]) => name === this.asked.kept)?.[2] ?? KEPT[0][2];
-    const text = this.asked.text.trim().toLowerCase();
-    const fits = (rule) =>
-      !text || [rule.id, rule.about, rule.condition, rule.file].some((part) => part?.toLowerCase().includes(text));
-    const shown = all.filter((rule) => keep(rule) && fits(rule));
-    const column = COLUMNS.find((one) => one.key === this.asked.sort && one.of);
-    return column ? shown.sort((a, b) => column.of(b, this) - column.of(a, this)) : shown;
-  }
-
-  showTable(shown) {
     if (!this.table.element.isConnected) fill(this.box, this.table.element);
     this.table.sorted(this.asked.sort);
-    this.table.show(shown);
+    this.table.show(found.rules);
+  }
+
+  showPages(found) {
+    const end = found.offset + found.rules.length;
+    this.pages.hidden = found.total <= PAGE_ROWS;
+    this.before.disabled = found.offset === 0;
+    this.after.disabled = end >= found.total;
+    write(this.part, found.rules.length ? `${count(found.offset + 1)} to ${count(end)} of ${count(found.total)}` : "");
   }
 
   row(rule) {
