@@ -116,8 +116,8 @@ fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<RawNode, Erro
 fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_nodes: max_nodes,
-            max_events: 3 * max_nodes,
+            max_nodes: node_limit,
+            max_events: 3 * node_limit,
             max_depth: MAX_DEPTH,
             max_documents: 1,
             max_recorded_anchor_events: MAX_ALIAS_EVENTS,

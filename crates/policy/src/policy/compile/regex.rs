@@ -55,9 +55,10 @@ pub(super) fn compile_with_groups(
         .nest_limit(NEST_LIMIT)
         .build();
     regex.map_err(|error| {
-        let error = match error {
-            regex::Error::CompiledTooBig(_) => ExpressionError::TooLarge,
-            other => ExpressionError::Syntax(other.to_string()),
+        let error = if let regex::Error::CompiledTooBig(_) = error {
+            ExpressionError::TooLarge
+        } else {
+            ExpressionError::Syntax(error.to_string())
         };
         PatternError::new(into_invalid(error), pattern, &rewritten)
     })
