@@ -31,7 +31,7 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) enum TextAutomaton {
     Expression(Box<dense::DFA<Vec<u32>>>),
-    Literals(LiteralSet),
+    Literals(Box<LiteralSet>),
     Count(PartCounter),
 }
 
@@ -167,12 +167,12 @@ impl TextAutomaton {
         }
         bytes.sort_unstable();
         bytes.dedup();
-        Ok(Self::Literals(LiteralSet {
+        Ok(Self::Literals(Box::new(LiteralSet {
             nfa,
             root,
             is_anchored,
             bytes,
-        }))
+        })))
     }
 
     /// Creates an automaton that counts the non-empty parts between separators, or all bytes.
@@ -203,7 +203,7 @@ impl TextAutomaton {
             Self::Literals(set) => match set.step(set.root, TEXT_START as u8) {
                 // After the start, the root is not yet a dead end.
                 Progress::Decided(false) => Progress::State(set.root),
-                progress => progress,
+                progress @ (Progress::Decided(true) | Progress::State(_)) => progress,
             },
             Self::Count(_) => Progress::State(0),
         }

@@ -119,14 +119,16 @@ fn field_cells(
     field: &Field,
     tests: &[TestIndex],
 ) -> Result<Vec<FactCell>, &'static str> {
-    let words: Option<Vec<&str>> = match field {
-        Field::Dest => Some(vec![
+    let words: Option<Vec<&str>> = if *field == Field::Dest {
+        Some(vec![
             "",
             FetchDest::Navigation.as_str(),
             FetchDest::Embed.as_str(),
-        ]),
-        Field::Usage(_) => Some(UsagePreference::ALL.map(UsagePreference::as_str).to_vec()),
-        _ => None,
+        ])
+    } else if let Field::Usage(_) = field {
+        Some(UsagePreference::ALL.map(UsagePreference::as_str).to_vec())
+    } else {
+        None
     };
     let mut cells = DistinctCells {
         table,
@@ -187,11 +189,13 @@ impl DistinctCells<'_> {
 
     /// Adds a cell for each combination of values of tests of any text.
     fn add_texts(&mut self) -> Result<(), &'static str> {
-        match self.field {
-            Field::Crawler => self.add_text(Crawler::ANONYMOUS),
-            Field::Method => self.add_text("GET"),
-            _ => self.add_text(""),
-        }
+        self.add_text(if *self.field == Field::Crawler {
+            Crawler::ANONYMOUS
+        } else if *self.field == Field::Method {
+            "GET"
+        } else {
+            ""
+        });
         let automata: Vec<&TextAutomaton> = self
             .tests
             .iter()
@@ -215,9 +219,10 @@ impl DistinctCells<'_> {
     }
 
     fn add_numbers(&mut self) {
-        let limits = match self.field {
-            Field::Status => 100..=999,
-            _ => 0..=u64::MAX,
+        let limits = if *self.field == Field::Status {
+            100..=999
+        } else {
+            0..=u64::MAX
         };
         self.add(|_| false, None);
         let mut numbers = vec![*limits.start()];
@@ -276,10 +281,12 @@ fn next_address(address: IpAddr) -> Option<IpAddr> {
 
 /// Returns the entry of a fact in a case.
 fn fact_entry(field: &Field, value: Json) -> (String, Json) {
-    match field {
-        Field::Header(name) => ("headers".into(), json!({ &**name: value })),
-        Field::Usage(name) => ("usage".into(), json!({ &**name: value })),
-        _ => (field.keyword().to_owned(), value),
+    if let Field::Header(name) = field {
+        ("headers".into(), json!({ &**name: value }))
+    } else if let Field::Usage(name) = field {
+        ("usage".into(), json!({ &**name: value }))
+    } else {
+        (field.keyword().to_owned(), value)
     }
 }
 

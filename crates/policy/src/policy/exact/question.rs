@@ -55,9 +55,9 @@ impl Example {
         let details: Vec<String> = self
             .details
             .iter()
-            .map(|(key, value)| match value {
-                Json::String(text) => format!("{key} {text}"),
-                other => format!("{key} {other}"),
+            .map(|(key, value)| match value.as_str() {
+                Some(text) => format!("{key} {text}"),
+                None => format!("{key} {value}"),
             })
             .collect();
         if details.is_empty() {

@@ -158,7 +158,24 @@ fn is_sample_of(candidate: &str, field: &Field, sample: &Sample) -> bool {
         Field::RelPathAndQuery => target.path_and_query().get(1..).unwrap_or(""),
         Field::Query => target.query(),
         Field::AuthorityPathQuery => target.authority_path_query(),
-        _ => return false,
+        Field::Scheme
+        | Field::Port
+        | Field::Param(_)
+        | Field::Method
+        | Field::Crawler
+        | Field::Referer
+        | Field::Dest
+        | Field::Depth
+        | Field::Address
+        | Field::ContentType
+        | Field::Status
+        | Field::Size
+        | Field::Header(_)
+        | Field::Usage(_)
+        | Field::Title
+        | Field::BodyPrefix
+        | Field::MetaRobots
+        | Field::Canonical => return false,
     };
     match (sample.starts, sample.ends) {
         (true, true) => text == sample.text,
@@ -213,7 +230,7 @@ impl SampleWriter {
             }
             HirKind::Look(_) => None,
             HirKind::Repetition(repetition) => {
-                (0..repetition.min).try_for_each(|_| self.write(&repetition.sub).map(|()| ()))
+                (0..repetition.min).try_for_each(|_| self.write(&repetition.sub))
             }
             HirKind::Capture(capture) => self.write(&capture.sub),
             HirKind::Concat(parts) => parts.iter().try_for_each(|part| self.write(part)),

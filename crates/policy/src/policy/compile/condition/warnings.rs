@@ -251,7 +251,11 @@ fn wildcard_help(field: &Field, kind: TextTestKind, text: &str) -> Option<String
             | TextTestKind::Under
     );
     let is_url = field.is_url_part() && !matches!(field, Field::Host | Field::Authority);
-    if !is_plain || !is_url || !text.contains('*') {
+    let host = text.split_once("://").map_or("", |(_, rest)| {
+        rest.split(['/', '?']).next().unwrap_or(rest)
+    });
+    // No host contains the character, which is reported as such.
+    if !is_plain || !is_url || !text.contains('*') || host.contains('*') {
         return None;
     }
     let start = text.trim_end_matches('*');
@@ -267,12 +271,13 @@ fn wildcard_help(field: &Field, kind: TextTestKind, text: &str) -> Option<String
         return Some(format!("write `ext: {extension}`"));
     }
     let keyword = field.full_keyword();
-    let glob = match kind {
-        TextTestKind::Prefix | TextTestKind::Under => format!("{text}*"),
-        TextTestKind::Suffix => format!("*{text}"),
-        TextTestKind::Contains => format!("*{text}*"),
-        _ => text.to_owned(),
-    };
+    let before = matches!(kind, TextTestKind::Suffix | TextTestKind::Contains);
+    let after = matches!(
+        kind,
+        TextTestKind::Prefix | TextTestKind::Under | TextTestKind::Contains
+    );
+    let star = |wanted: bool| if wanted { "*" } else { "" };
+    let glob = format!("{}{text}{}", star(before), star(after));
     let glob = glob.replace("**", "*");
     Some(format!("write `{keyword}: {{ glob: \"{glob}\" }}`"))
 }
