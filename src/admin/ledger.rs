@@ -123,7 +123,7 @@ impl LedgerReadContext {
 fn no_ledger() -> Response<Full<Bytes>> {
     problem(
         StatusCode::NOT_FOUND,
-        "there is no ledger: with ledger.keep: auto there is one only if the policy needs it (spaces, recrawl, max_depth, \
+        "there is no ledger: with ledger.keep: auto there is one only if a policy has needed it (spaces, recrawl, max_depth, \
          unmodified, duplicate, budget.new_urls); set ledger.keep: always to keep one in any case",
     )
 }

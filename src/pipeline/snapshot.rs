@@ -37,7 +37,8 @@ pub struct PolicySnapshot {
     pub shadow: Option<Arc<ShadowPolicy>>,
     /// The files of the policy.
     pub source: Arc<PolicySource>,
-    /// `true` if the policy needs the ledger. Otherwise requests do not look it up.
+    /// `true` if the policy needs the ledger. Otherwise only the outcomes of URLs that an index lacks are recorded, if there
+    /// is a ledger.
     pub uses_ledger: bool,
     /// The policy's decisions on tunnels.
     tunnels: TunnelDecisions,

@@ -1,4 +1,5 @@
-//! The ledger of a proxy: opened when the policy first needs it, maintained while it is open, closed at the end.
+//! The ledger of a proxy: opened when the policy first needs it, or if there is one, maintained while it is open, closed at
+//! the end.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -61,14 +62,15 @@ impl LedgerOpener {
         &self.cell
     }
 
-    /// Opens the ledger if this policy needs it. Blocks.
+    /// Opens the ledger if this policy needs it, or an earlier one did: the ledger knows which pages the index lacks, and
+    /// has events that were not delivered. Blocks.
     ///
     /// # Errors
-    /// If the policy needs a ledger and it cannot be opened.
+    /// If the policy needs a ledger or there is one, and it cannot be opened.
     pub(crate) fn ensure_open(&self, policy: &Policy) -> Result<(), String> {
         let needed = match self.settings.keep {
             LedgerMode::Always => true,
-            LedgerMode::Auto => policy.needs_ledger(),
+            LedgerMode::Auto => policy.needs_ledger() || self.exists(),
             LedgerMode::Never if policy.needs_ledger() && self.cell.get().is_none() => {
                 return Err(LEDGER_REQUIRED.into());
             }
@@ -90,6 +92,10 @@ impl LedgerOpener {
             LedgerMode::Always => snapshot.with_ledger(),
             LedgerMode::Auto | LedgerMode::Never => snapshot,
         }
+    }
+
+    fn exists(&self) -> bool {
+        self.directory.as_deref().is_some_and(Ledger::exists)
     }
 
     fn open(&self) -> Result<Ledger, String> {

@@ -171,6 +171,11 @@ impl Ledger {
         Self::open_at(location, settings)
     }
 
+    /// Returns `true` if there is a ledger in this directory.
+    pub fn exists(directory: &Path) -> bool {
+        LedgerLocation::in_directory(directory).path().exists()
+    }
+
     /// Opens the ledger in this directory without creating it, to inspect it while no proxy runs.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ const OFF: &str = "off";
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "keep",
-        "When there is a ledger: if the policy needs one, always, or never.",
+        "When there is a ledger: if the policy needs one or there is one already, always, or never.",
         &WordValue(|s: &mut Settings| &mut s.ledger.keep),
     ),
     ConfigKey::new(

@@ -65,13 +65,14 @@ pub(crate) struct LedgerRecall {
     pub(crate) presence: LedgerPresence,
 }
 
-/// Looks up a request's URL, if the policy needs that.
+/// Looks up a request's URL, if there is a ledger. Under a policy that does not need it, only a URL that the index lacks is
+/// of interest: until a document is delivered, its requests must be unconditional.
 pub(crate) fn recall(
     evaluation: &Evaluation,
     ledger: Option<&Ledger>,
     admission: &AdmissionQueue,
 ) -> Option<LedgerRecall> {
-    let ledger = ledger.filter(|_| evaluation.snapshot().uses_ledger)?;
+    let ledger = ledger?;
     let facts = evaluation.facts();
     if facts.reads_robots_txt() {
         return None;
@@ -81,6 +82,9 @@ pub(crate) fn recall(
     // A record that cannot be read now is not a missing one.
     let is_new = matches!(found, Ok(None));
     let record = found.ok().flatten();
+    if !evaluation.snapshot().uses_ledger && !lacks_document(&record) {
+        return None;
+    }
     let is_known = record.as_ref().is_some_and(|record| record.is_known());
     let is_seed = is_seed(evaluation);
     let shown = if is_seed {

@@ -10,6 +10,10 @@ use crawlgate::ledger::record::IndexState;
 use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{HOUR, LedgerBench, bare, page, path, policy};
+use crate::support::client::{get, get_with};
+use crate::support::origin::{ScriptedOrigin, response};
+use crate::support::proxy::{CONFIG, TestProxy};
+use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
 
 const REMEMBERS: &str = "spaces:\n  - { name: all }";
@@ -350,6 +354,92 @@ fn a_url_that_is_allowed_again_is_restored_and_fetched_in_full() {
             assert_eq!(again.status, 304, "{what}: {again}");
         }
     }
+}
+
+/// The policy that restores a URL need not use the ledger itself: only the URLs that the index lacks are looked up.
+#[test]
+fn a_url_is_fetched_in_full_under_a_policy_that_needs_no_ledger() {
+    let status = Arc::new(AtomicU16::new(200));
+    let without = "spaces:\n  - { name: all, rules: [ { forbid: { under: /p } } ] }";
+    for (turn, fields) in CONDITIONS.into_iter().enumerate() {
+        let bench = LedgerBench::new(&policy("", REMEMBERS), versioned(&status));
+        bench.get("/p");
+        let kept = bench.get("/q");
+        assert_eq!(kept.body, "hello");
+        bench.reload(&policy("", without));
+        bench.until_record("/p", "is removed", |record| record.lacks_document());
+        let before = bench.record("news", "/q");
+        bench.manual_clock.advance(HOUR);
+        bench.reload(&policy("", ""));
+        bench.until_record("/p", "is restored", |record| {
+            record.index_state == IndexState::Restored
+        });
+        assert_eq!(bench.get_with("/q", CONDITIONS[0]).status, 304);
+        assert_eq!(bench.get_with("/new", "").status, 200);
+        let answer = bench.get_with("/p", fields);
+        assert_eq!(
+            (answer.status, &*answer.body),
+            (200, "hello"),
+            "{turn}: {answer}"
+        );
+        bench.until_record("/p", "is back", |record| {
+            record.index_state == IndexState::Possible
+        });
+        let again = bench.get_with("/p", "If-None-Match: \"v1\"\r\n");
+        assert_eq!(again.status, 304, "{turn}: {again}");
+        assert_eq!(
+            bench.record("news", "/q"),
+            before,
+            "nothing else is recorded"
+        );
+        assert!(bench.record("news", "/new").is_none());
+    }
+}
+
+/// After a restart the ledger of an earlier policy is opened again, although the policy needs none.
+#[test]
+fn a_ledger_that_exists_is_kept_over_a_restart() {
+    let origin = ScriptedOrigin::respond(|request| {
+        let is_conditional = request.head.to_lowercase().contains("if-none-match");
+        match is_conditional {
+            true => response(304, "ETag: \"v1\"\r\n", ""),
+            false => response(200, "ETag: \"v1\"\r\n", "hello"),
+        }
+    });
+    let store = TempDir::new();
+    let config = |keep: &str| {
+        format!(
+            "{CONFIG}store: {{ path: {} }}\nledger: {{ keep: {keep}, removal_guard: {{ hold: off, grace: off }} }}\n",
+            store.path().display()
+        )
+    };
+    let without = policy(
+        "",
+        "spaces:\n  - { name: all, rules: [ { forbid: { under: /p } } ] }",
+    );
+    let removed = "crawlgate_ledger_events_total{kind=\"removal\"}";
+    let url = origin.url("a.test", "/p");
+    let proxy = TestProxy::start(&config("auto"), &policy("", REMEMBERS));
+    get(proxy.proxy, &url).check(200, &["hello"]);
+    proxy.wait_for_metric("crawlgate_ledger_urls{status=\"ACCEPTED\"}", 1.0);
+    proxy.write("policy.yaml", &without);
+    proxy.admin("POST /api/v1/reload").check(200, &[]);
+    proxy.wait_for_metric(removed, 1.0);
+    drop(proxy);
+    let conditions = "If-None-Match: \"v1\"\r\n";
+    // Without its ledger the proxy knows of no removal.
+    let proxy = TestProxy::start(&config("never"), &policy("", ""));
+    get_with(proxy.proxy, &url, conditions).check(304, &[]);
+    drop(proxy);
+    let proxy = TestProxy::start(&config("auto"), &policy("", ""));
+    get_with(proxy.proxy, &url, conditions).check(200, &["hello"]);
+    wait_until("the page is back in the index", || {
+        proxy
+            .admin("GET /api/v1/urls")
+            .body
+            .contains("\"indexed\":\"perhaps\"")
+    });
+    get_with(proxy.proxy, &url, conditions).check(304, &[]);
 }
 
 #[test]
