@@ -16,7 +16,6 @@ mod writers;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::load::Overrides;
@@ -39,8 +38,6 @@ use writers::{DecisionLineWriter, DecisionTextWriter};
 
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
-/// The time for which the log leaves out the URL of a repeated loss.
-const REPEAT_WINDOW: Duration = Duration::from_secs(60);
 
 pub(super) fn run(args: &DecisionsArgs) -> Exit {
     let input = match log_input(args) {
@@ -128,10 +125,7 @@ fn summarize(args: &DecisionsArgs, input: &LogInput, by: SummaryBy, format: Outp
 
 fn list_lost(args: &DecisionsArgs, input: &LogInput) -> Exit {
     let now = Clock::system().wall_time();
-    // Lines of a minute before may have the URLs of later ones.
-    let since = args
-        .since
-        .map(|since| since.earlier_by(REPEAT_WINDOW).to_timestamp(now));
+    let since = args.since.map(|since| since.to_timestamp(now));
     // A filter must not hide a later answer.
     let mut reader = DecisionLogReader::new(LostRequests::new(&args.filters), &[], since);
     let result = read_log(args, input, &mut reader);

@@ -26,7 +26,7 @@ use super::log::line::{self, LogLine, LogOutcome, ShadowDifference};
 use super::log::{LineImportance, LineRecipients};
 use super::policy::PolicyMetrics;
 use super::record::{
-    CountMode, LossCause, RecordOutcome, RecordSubject, RefusalDetail, RequestRecord,
+    CountMode, DecisionId, LossCause, RecordOutcome, RecordSubject, RefusalDetail, RequestRecord,
     ResponseProgress, UrlRetention,
 };
 use super::repeat::RepeatState;
@@ -74,8 +74,8 @@ enum LoggedTarget {
     Url,
     /// The host.
     Host,
-    /// The host, since another line has the URL.
-    RepeatedUrl,
+    /// The host, since the line of this decision has the URL.
+    RepeatedUrl(DecisionId),
     Nothing,
 }
 
@@ -320,6 +320,10 @@ impl RequestRecord {
         let missing = self.recorder.log.missing_lines();
         let detail = self.refusal_detail.as_deref();
         let id = self.id().to_text();
+        let repeat_of = match result.target {
+            LoggedTarget::RepeatedUrl(decision) => Some(decision.to_text()),
+            LoggedTarget::Url | LoggedTarget::Host | LoggedTarget::Nothing => None,
+        };
         let policy = self.policy.as_deref();
         let content_type = self
             .content_type
@@ -364,7 +368,8 @@ impl RequestRecord {
             robots_agent: detail.and_then(RefusalDetail::robots_agent),
             cause: detail.and_then(RefusalDetail::failure_cause),
             loss: result.loss.map(LossCause::as_str),
-            repeat: result.target == LoggedTarget::RepeatedUrl,
+            repeat: repeat_of.is_some(),
+            repeat_of: repeat_of.as_deref(),
             left_out: missing.left_out,
             dropped: missing.dropped,
             hidden_url: self.hidden_url(result.target),
@@ -445,10 +450,10 @@ impl RequestRecord {
             (UrlRetention::Unrepeated, RecordSubject::Url(url)) => {
                 let losses = &self.recorder.logged_losses;
                 let reason = reason.as_str();
-                match losses.record(self.crawler, &self.method, reason, url.as_str(), now) {
-                    RepeatState::First => LoggedTarget::Url,
-                    RepeatState::Repeated => LoggedTarget::RepeatedUrl,
-                }
+                let request = (self.crawler, &self.method, reason, url.as_str());
+                losses
+                    .record(request, self.id(), now)
+                    .map_or(LoggedTarget::Url, LoggedTarget::RepeatedUrl)
             }
             (UrlRetention::Full | UrlRetention::Unrepeated, _) => LoggedTarget::Url,
             (UrlRetention::Host, _) => LoggedTarget::Host,
@@ -465,7 +470,7 @@ impl RequestRecord {
         };
         match shown {
             LoggedTarget::Url => (url, host),
-            LoggedTarget::Host | LoggedTarget::RepeatedUrl => (None, host),
+            LoggedTarget::Host | LoggedTarget::RepeatedUrl(_) => (None, host),
             LoggedTarget::Nothing => (None, None),
         }
     }
@@ -473,10 +478,10 @@ impl RequestRecord {
     /// Returns the URL that the log leaves out and the latest lines in memory show.
     fn hidden_url(&self, shown: LoggedTarget) -> Option<&str> {
         match (shown, &self.subject) {
-            (LoggedTarget::Host | LoggedTarget::RepeatedUrl, RecordSubject::Url(url)) => {
+            (LoggedTarget::Host | LoggedTarget::RepeatedUrl(_), RecordSubject::Url(url)) => {
                 Some(url.as_str())
             }
-            (LoggedTarget::Host | LoggedTarget::RepeatedUrl, _)
+            (LoggedTarget::Host | LoggedTarget::RepeatedUrl(_), _)
             | (LoggedTarget::Url | LoggedTarget::Nothing, _) => None,
         }
     }

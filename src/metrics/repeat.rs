@@ -4,8 +4,8 @@
 //! hashes, each in one slot, where the latest wins. Memory is limited, no lock is needed, and the count is a lower bound:
 //! two URLs that share a slot hide each other.
 //!
-//! The log leaves out the URL of a lost request if it has shown it within the last minute ([`LoggedLosses`]). There, two
-//! URLs must never hide each other, so each has its own entry.
+//! The log leaves out the URL of a lost request if it has shown it within the last minute ([`LoggedLosses`]); its line
+//! names the one that has the URL. There, two URLs must never hide each other, so each has its own entry.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,6 +16,7 @@ use http::Method;
 use parking_lot::Mutex;
 
 use super::CrawlerIndex;
+use super::record::DecisionId;
 
 /// 16,384 slots, 128 KiB.
 const SLOTS: usize = 1 << 14;
@@ -69,7 +70,7 @@ impl Repeats {
 
 /// The time for which the URL of a lost request is left out after a line with it.
 const LOGGED_WINDOW: Duration = Duration::from_secs(60);
-/// The maximum number of entries, about 3 MiB. URLs beyond are always logged.
+/// The maximum number of entries, about 6 MiB. URLs beyond are always logged.
 const MAX_LOGGED: usize = 1 << 16;
 /// The least time between two searches for expired entries while there is no room.
 const PURGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,9 +83,16 @@ pub(crate) struct LoggedLosses {
     logged: Mutex<LoggedLossTable>,
 }
 
+/// The line that has the URL of a lost request.
+#[derive(Clone, Copy, Debug)]
+struct LoggedLoss {
+    at: Instant,
+    decision: DecisionId,
+}
+
 #[derive(Debug)]
 struct LoggedLossTable {
-    logged_at: HashMap<u128, Instant>,
+    logged: HashMap<u128, LoggedLoss>,
     purged_at: Instant,
 }
 
@@ -93,57 +101,56 @@ impl LoggedLosses {
         Self {
             hashers: [RandomState::new(), RandomState::new()],
             logged: Mutex::new(LoggedLossTable {
-                logged_at: HashMap::new(),
+                logged: HashMap::new(),
                 purged_at: now,
             }),
         }
     }
 
-    /// Records a lost request whose URL is about to be logged, unless it was logged within the last minute.
+    /// Records a lost request whose URL is about to be logged with this decision, unless it was logged within the last
+    /// minute; then returns the decision whose line has it.
     pub(super) fn record(
         &self,
-        crawler: CrawlerIndex,
-        method: &Method,
-        reason: &str,
-        url: &str,
+        (crawler, method, reason, url): (CrawlerIndex, &Method, &str, &str),
+        decision: DecisionId,
         now: Instant,
-    ) -> RepeatState {
+    ) -> Option<DecisionId> {
         let request = (crawler, method, reason, url);
         let [high, low] = self
             .hashers
             .each_ref()
             .map(|hasher| u128::from(hasher.hash_one(request)));
-        self.logged.lock().record(high << 64 | low, now)
+        let loss = LoggedLoss { at: now, decision };
+        self.logged.lock().record(high << 64 | low, loss)
     }
 }
 
 impl LoggedLossTable {
-    fn record(&mut self, key: u128, now: Instant) -> RepeatState {
-        let age = self
-            .logged_at
-            .get(&key)
-            .map(|at| now.saturating_duration_since(*at));
-        if age.is_some_and(|age| age < LOGGED_WINDOW) {
-            return RepeatState::Repeated;
+    fn record(&mut self, key: u128, loss: LoggedLoss) -> Option<DecisionId> {
+        let earlier = self.logged.get(&key).copied();
+        if let Some(earlier) = earlier
+            && loss.at.saturating_duration_since(earlier.at) < LOGGED_WINDOW
+        {
+            return Some(earlier.decision);
         }
-        if age.is_some() || self.has_room(now) {
-            self.logged_at.insert(key, now);
+        if earlier.is_some() || self.has_room(loss.at) {
+            self.logged.insert(key, loss);
         }
-        RepeatState::First
+        None
     }
 
     /// Removes expired entries if the table is full. Returns `false` if it is still full.
     fn has_room(&mut self, now: Instant) -> bool {
-        if self.logged_at.len() < MAX_LOGGED {
+        if self.logged.len() < MAX_LOGGED {
             return true;
         }
         if now.saturating_duration_since(self.purged_at) < PURGE_INTERVAL {
             return false;
         }
         self.purged_at = now;
-        self.logged_at
-            .retain(|_, at| now.saturating_duration_since(*at) < LOGGED_WINDOW);
-        self.logged_at.len() < MAX_LOGGED
+        self.logged
+            .retain(|_, loss| now.saturating_duration_since(loss.at) < LOGGED_WINDOW);
+        self.logged.len() < MAX_LOGGED
     }
 }
 
@@ -156,49 +163,52 @@ mod tests {
     fn a_url_is_left_out_only_within_a_minute_of_a_line_with_it() {
         let (clock, control) = Clock::manual();
         let losses = LoggedLosses::new(clock.now());
+        let decisions = std::cell::Cell::new(0);
         let record = |crawler, method, reason, url| {
-            losses.record(CrawlerIndex(crawler), method, reason, url, clock.now())
+            let request = (CrawlerIndex(crawler), method, reason, url);
+            decisions.set(decisions.get() + 1);
+            losses.record(request, DecisionId::new(7, decisions.get()), clock.now())
         };
         let first = || record(0, &Method::GET, "rate_limited", "http://a/");
-        assert_eq!(first(), RepeatState::First);
+        assert_eq!(first(), None);
         control.advance(Duration::from_secs(59));
-        assert_eq!(first(), RepeatState::Repeated);
+        assert_eq!(first(), Some(DecisionId::new(7, 1)));
         for (crawler, method, reason, url) in [
             (1, &Method::GET, "rate_limited", "http://a/"),
             (0, &Method::HEAD, "rate_limited", "http://a/"),
             (0, &Method::GET, "queue_full", "http://a/"),
             (0, &Method::GET, "rate_limited", "http://b/"),
         ] {
-            assert_eq!(
-                record(crawler, method, reason, url),
-                RepeatState::First,
-                "{url}"
-            );
+            assert_eq!(record(crawler, method, reason, url), None, "{url}");
         }
         // A minute after the line; the repetitions since then do not extend it.
         control.advance(Duration::from_secs(1));
-        assert_eq!(
-            (first(), first()),
-            (RepeatState::First, RepeatState::Repeated)
-        );
+        assert_eq!((first(), first()), (None, Some(DecisionId::new(7, 7))));
     }
 
     #[test]
     fn urls_are_logged_if_there_is_no_room_to_remember_them() {
         let (clock, control) = Clock::manual();
         let mut table = LoggedLosses::new(clock.now()).logged.into_inner();
-        for key in 0..MAX_LOGGED as u128 {
-            assert_eq!(table.record(key, clock.now()), RepeatState::First);
+        let loss = |number| LoggedLoss {
+            at: clock.now(),
+            decision: DecisionId::new(0, number),
+        };
+        for key in 0..MAX_LOGGED as u64 {
+            assert_eq!(table.record(key.into(), loss(key)), None);
         }
         for _ in 0..2 {
-            assert_eq!(table.record(u128::MAX, clock.now()), RepeatState::First);
+            assert_eq!(table.record(u128::MAX, loss(1)), None);
         }
-        assert_eq!(table.record(7, clock.now()), RepeatState::Repeated);
-        assert_eq!(table.logged_at.len(), MAX_LOGGED);
+        assert_eq!(table.record(7, loss(1)), Some(DecisionId::new(0, 7)));
+        assert_eq!(table.logged.len(), MAX_LOGGED);
         control.advance(LOGGED_WINDOW);
-        assert_eq!(table.record(u128::MAX, clock.now()), RepeatState::First);
-        assert_eq!(table.record(u128::MAX, clock.now()), RepeatState::Repeated);
-        assert_eq!(table.logged_at.len(), 1);
+        assert_eq!(table.record(u128::MAX, loss(2)), None);
+        assert_eq!(
+            table.record(u128::MAX, loss(3)),
+            Some(DecisionId::new(0, 2))
+        );
+        assert_eq!(table.logged.len(), 1);
     }
 
     #[test]

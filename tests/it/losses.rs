@@ -131,6 +131,37 @@ fn the_log_keeps_the_urls_of_losses_and_memory_those_of_all_refusals() {
     assert!(memory[1]["repeat"].is_null());
 }
 
+/// Lost, answered, and lost again within a minute: the later loss has no URL of its own in the log.
+#[test]
+fn a_url_that_is_lost_again_after_an_answer_is_listed() {
+    let forbidden = POLICY.replace(
+        "- { id: short",
+        "- { id: again, forbid: { in_query: again }, reject: later }\n  - { id: short",
+    );
+    let gate = TestProxy::start(CONFIG, &forbidden);
+    let origin = ScriptedOrigin::respond(|_| OK);
+    let url = origin.url("a.test", "/x?again");
+    let load = |policy: &str| {
+        gate.write("policy.yaml", policy);
+        gate.admin("POST /api/v1/reload").check(200, &[]);
+    };
+    let listed = |lines: usize| {
+        gate.decisions(lines);
+        list_lost(&gate.file("log.json"), &[]).0
+    };
+    assert_eq!(get(gate.proxy, &url).status, 503);
+    load(POLICY);
+    assert_eq!(get(gate.proxy, &url).status, 200);
+    assert_eq!(listed(2), [""; 0]);
+    load(&forbidden);
+    assert_eq!(get(gate.proxy, &url).status, 503);
+    let log = gate.decisions(3);
+    assert_eq!(log[2]["repeat"], true, "{}", log[2]);
+    assert_eq!(log[2]["repeat_of"], log[0]["decision"], "{}", log[2]);
+    assert!(log[0]["repeat_of"].is_null() && log[1]["repeat_of"].is_null());
+    assert_eq!(listed(3), [url]);
+}
+
 #[test]
 fn a_failure_has_its_error_address_and_cause_at_every_stage() {
     let policy = POLICY.replace("obey: false", "obey: true");
@@ -321,7 +352,7 @@ fn lost_urls_are_listed_unless_they_were_answered_later() {
             // Excluded.
             line(8, json!({ "url": null, "verdict": "reject", "reason": "rule" })),
             // A repetition, and two without a URL.
-            line(9, json!({ "url": null, "verdict": "reject", "reason": "rate_limited", "loss": "later", "repeat": true })),
+            line(9, json!({ "url": null, "verdict": "reject", "reason": "rate_limited", "loss": "later", "repeat": true, "repeat_of": "0000000a-7" })),
             line(9, json!({ "url": null, "verdict": "reject", "reason": "rate_limited", "loss": "later" })),
             line(9, json!({ "url": null, "host": null, "verdict": "reject", "reason": "rate_limited", "loss": "later" })),
             // A tunnel.
@@ -364,9 +395,52 @@ fn lost_urls_are_listed_unless_they_were_answered_later() {
         urls,
         ["http://a.test/2", "http://a.test/3", "http://a.test/4"]
     );
-    // From a minute before this time on.
-    let (urls, ..) = list_lost(&log, &["--since", "2026-11-23T08:01:04Z"]);
+    let (urls, ..) = list_lost(&log, &["--since", "2026-11-23T08:00:04Z"]);
     assert_eq!(urls, ["http://a.test/3", "http://a.test/4", "-"]);
+}
+
+#[test]
+fn a_repeated_loss_is_that_of_the_line_that_has_its_url() {
+    let repeat = |second: u32, of: u32| {
+        let members = json!({
+            "url": null, "verdict": "reject", "reason": "rate_limited", "loss": "later", "repeat": true,
+            "repeat_of": format!("0000000a-{of:x}"),
+        });
+        line(second, members)
+    };
+    let folder = TempDir::new();
+    let lines = [
+        lost(1, "http://a.test/1"),
+        lost(2, "http://a.test/2"),
+        lost(3, "http://a.test/3"),
+        repeat(4, 1),
+        line(5, json!({ "url": "http://a.test/1" })),
+        line(6, json!({ "url": "http://a.test/2" })),
+        repeat(7, 2),
+        repeat(8, 3),
+        // The line that has the URL was dropped.
+        repeat(9, 0xff),
+    ];
+    let log = folder.write("d.jsonl", lines.join("\n") + "\n");
+    let (urls, document, _) = list_lost(&log, &[]);
+    assert_eq!(urls, ["http://a.test/2", "http://a.test/3"], "{document}");
+    let counts: Vec<_> = document["urls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lost| (lost["count"].clone(), lost["last"].clone()))
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            (json!(1), json!("2026-11-23T08:00:07.000Z")),
+            (json!(2), json!("2026-11-23T08:00:08.000Z"))
+        ]
+    );
+    assert_eq!(document["without_url"], 1, "{document}");
+    // The lines with the URLs are older than what is listed.
+    let (urls, document, _) = list_lost(&log, &["--since", "2026-11-23T08:00:07Z"]);
+    assert_eq!(urls, ["http://a.test/2", "http://a.test/3"], "{document}");
 }
 
 #[test]
@@ -419,7 +493,7 @@ fn missing_lines_are_counted_over_rotated_files_and_processes() {
         "{text:?}"
     );
     // What was missing before is not counted.
-    let (urls, document, _) = list_lost(&log, &["--since", "2026-11-23T08:01:03Z"]);
+    let (urls, document, _) = list_lost(&log, &["--since", "2026-11-23T08:00:03Z"]);
     assert_eq!(urls, ["http://a.test/2"]);
     assert_eq!(
         (&document["left_out"], &document["dropped"]),

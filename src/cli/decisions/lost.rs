@@ -1,9 +1,12 @@
 //! `--lost`: requests that crawlers did not get although the policy allows them, and that were not answered later.
 //!
-//! Memory is bounded by the number of lost requests: an answer removes what was lost before it.
+//! Memory is bounded by the number of lost requests: an answer removes what was lost before it. The line of a loss that is
+//! repeated within a minute has no URL, and names the line that has it: the URLs of the last minutes are kept even if they
+//! were answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::mem::take;
 
 use indexmap::IndexMap;
 use serde_json::Value as Json;
@@ -21,8 +24,22 @@ pub(super) struct LostRequests<'f> {
     lost: IndexMap<LostKey, LostRequest>,
     /// The number of lost requests without a URL.
     without_url: u64,
+    recent: RecentLosses,
     missing: BTreeMap<Box<str>, MissingLineCounts>,
 }
+
+/// The lines of losses with a URL, by decision, of at least the last minute: of the minute of the latest line, and of the
+/// one before.
+#[derive(Debug, Default)]
+struct RecentLosses {
+    /// `2026-11-23T08:00`.
+    minute: Box<str>,
+    of_minute: HashMap<Box<str>, LostKey>,
+    of_previous: HashMap<Box<str>, LostKey>,
+}
+
+/// The length of [`RecentLosses::minute`].
+const MINUTE_LENGTH: usize = "2026-11-23T08:00".len();
 
 /// The request of a crawler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +55,7 @@ pub(super) struct LostKey {
 pub(super) struct LostRequest {
     pub(super) first: Box<str>,
     pub(super) last: Box<str>,
-    /// The number of lines with the URL.
+    /// The number of times that it was lost.
     pub(super) count: u64,
     pub(super) decision: Box<str>,
     pub(super) host: Box<str>,
@@ -81,6 +98,28 @@ impl MissingLineTotals {
     }
 }
 
+impl RecentLosses {
+    /// Records a line, and the key of the loss if it has the URL of one.
+    fn record(&mut self, entry: &LogEntry<'_>, loss: Option<&LostKey>) {
+        let ts = entry.text(LogField::Ts);
+        let minute = ts.get(..MINUTE_LENGTH).unwrap_or_default();
+        // Lines of several threads are not quite in order.
+        if *minute > *self.minute {
+            self.minute = minute.into();
+            self.of_previous = take(&mut self.of_minute);
+        }
+        if let Some(key) = loss {
+            let decision = entry.text(LogField::Decision).into();
+            self.of_minute.insert(decision, key.clone());
+        }
+    }
+
+    fn find(&self, decision: &str) -> Option<&LostKey> {
+        let earlier = || self.of_previous.get(decision);
+        self.of_minute.get(decision).or_else(earlier)
+    }
+}
+
 impl LostKey {
     fn from_entry(entry: &LogEntry<'_>) -> Option<Self> {
         let method = entry.text(LogField::Method);
@@ -112,6 +151,7 @@ impl<'f> LostRequests<'f> {
             filters,
             lost: IndexMap::new(),
             without_url: 0,
+            recent: RecentLosses::default(),
             missing: BTreeMap::new(),
         }
     }
@@ -180,6 +220,18 @@ impl<'f> LostRequests<'f> {
         }
     }
 
+    /// Adds a loss. Without a key, it is that of an earlier line, or is only counted.
+    fn add_loss(&mut self, key: Option<LostKey>, entry: &LogEntry<'_>) {
+        if !self.filters.iter().all(|filter| filter.matches(entry)) {
+            return;
+        }
+        let repeat_of = entry.text(LogField::RepeatOf);
+        match key.or_else(|| self.recent.find(&repeat_of).cloned()) {
+            Some(key) => self.add(key, entry),
+            None => self.without_url += 1,
+        }
+    }
+
     fn add(&mut self, key: LostKey, entry: &LogEntry<'_>) {
         let text = |field| Box::<str>::from(entry.text(field));
         let lost = self.lost.entry(key).or_default();
@@ -206,6 +258,15 @@ impl<'f> LostRequests<'f> {
     }
 }
 
+fn is_loss(entry: &LogEntry<'_>) -> bool {
+    entry.value(LogField::Loss).text().is_some()
+}
+
+/// Returns the key of a line that has the URL of a loss.
+fn loss_key(entry: &LogEntry<'_>) -> Option<LostKey> {
+    LostKey::from_entry(entry).filter(|_| is_loss(entry))
+}
+
 impl DecisionConsumer for LostRequests<'_> {
     fn fields(&self) -> Vec<LogField> {
         let filtered = self.filters.iter().map(LogFilter::field);
@@ -220,7 +281,7 @@ impl DecisionConsumer for LostRequests<'_> {
             LogField::Error,
             LogField::Cause,
             LogField::Loss,
-            LogField::Repeat,
+            LogField::RepeatOf,
             LogField::LeftOut,
             LogField::Dropped,
         ]
@@ -232,27 +293,19 @@ impl DecisionConsumer for LostRequests<'_> {
     fn pass_over(&mut self, entry: &LogEntry<'_>) {
         let missing = self.missing_of(entry);
         missing.before = missing.before.max(MissingLineTotals::from_entry(entry));
+        self.recent.record(entry, loss_key(entry).as_ref());
     }
 
     fn accept(&mut self, _: &[u8], entry: &LogEntry<'_>) -> io::Result<()> {
         let missing = self.missing_of(entry);
         missing.by_now = missing.by_now.max(MissingLineTotals::from_entry(entry));
-        let is_lost = entry.value(LogField::Loss).text().is_some();
+        let is_lost = is_loss(entry);
         let key = LostKey::from_entry(entry);
+        self.recent.record(entry, key.as_ref().filter(|_| is_lost));
         match key {
-            Some(key) if is_lost => {
-                if self.filters.iter().all(|filter| filter.matches(entry)) {
-                    self.add(key, entry);
-                }
-            }
+            key if is_lost => self.add_loss(key, entry),
             Some(key) if *entry.text(LogField::Verdict) != *"reject" => {
                 self.remove(key, &entry.text(LogField::Ts));
-            }
-            // Another line has the URL of a repetition.
-            None if is_lost && entry.value(LogField::Repeat).text().is_none() => {
-                if self.filters.iter().all(|filter| filter.matches(entry)) {
-                    self.without_url += 1;
-                }
             }
             Some(_) | None => {}
         }

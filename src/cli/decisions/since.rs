@@ -28,14 +28,6 @@ impl Since {
         })
     }
 
-    /// Returns a time that is earlier by a duration.
-    pub(super) fn earlier_by(self, time: Duration) -> Self {
-        match self {
-            Self::Ago(ago) => Self::Ago(ago.saturating_add(time)),
-            Self::At(at) => Self::At(at.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH)),
-        }
-    }
-
     /// Returns the time in the format of the log, whose text sorts in the order of time.
     pub(crate) fn to_timestamp(self, now: SystemTime) -> String {
         let at = match self {

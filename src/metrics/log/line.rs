@@ -95,6 +95,7 @@ log_fields! {
     Cause "cause" cause: Option<&'r str> => write_text_if_some;
     Loss "loss" loss: Option<&'r str> => write_text_if_some;
     Repeat "repeat" repeat: bool => write_true;
+    RepeatOf "repeat_of" repeat_of: Option<&'r str> => write_text_if_some;
     Shadow "shadow" shadows: &'r [ShadowDifference<'r>] => write_shadows_if_any;
     Trace "trace" trace: Option<TraceId> => write_display_if_some;
     LeftOut "left_out" left_out: u64 => write_number_unless_zero;
@@ -108,6 +109,7 @@ impl LogLine<'_> {
             Some(url) => Self {
                 url: Some(url),
                 repeat: false,
+                repeat_of: None,
                 ..*self
             },
             None => *self,
@@ -489,6 +491,7 @@ mod tests {
             cause: None,
             loss: None,
             repeat: false,
+            repeat_of: None,
             shadows: &shadows,
             trace: TraceId::new([0xab; 16]),
             left_out: 0,

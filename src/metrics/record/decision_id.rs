@@ -11,7 +11,7 @@ pub struct DecisionId {
 }
 
 impl DecisionId {
-    pub(super) fn new(instance: u32, number: u64) -> Self {
+    pub(in crate::metrics) fn new(instance: u32, number: u64) -> Self {
         Self { instance, number }
     }
 
