@@ -119,6 +119,7 @@ pub async fn admit_request<
     let profile = || request.profile();
     let wait = WaitContext {
         admission: services.admission,
+        active_policy: services.active_policy,
         profile: &profile,
     };
     let mut stages = RequestStages {
@@ -227,7 +228,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         let allowance = match verdict? {
             RobotsVerdict::Allow(allowance) => allowance,
             RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
-            RobotsVerdict::FetchAgain => return Ok(StagesResult::Repeat),
+            RobotsVerdict::Repeat => return Ok(StagesResult::Repeat),
         };
         let read = self.body.read_ahead(evaluation.body_timeouts()).await;
         read.map_err(|error| match error {

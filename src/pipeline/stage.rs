@@ -12,7 +12,7 @@ pub mod recrawl;
 pub(super) mod redirect;
 pub(super) mod request;
 pub(super) mod response;
-pub(super) mod robots;
+pub mod robots;
 mod robots_wait;
 pub(super) mod stop;
 pub(super) mod usage;

@@ -32,7 +32,7 @@ use crate::pipeline::response::{ResponseAnnotations, evaluate_response};
 use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crate::pipeline::stage::identify::identify;
 use crate::pipeline::stage::outcome::{self, OutcomeRecorder};
-use crate::pipeline::stage::recrawl;
+use crate::pipeline::stage::{recrawl, robots};
 use crate::urls::target::UrlTarget;
 
 use super::body::{
@@ -249,7 +249,12 @@ impl IncomingRequest for Exchange<'_> {
             // The policy may keep less of this URL than of the tunnel.
             let facts = self.facts(target, refused.crawler.clone());
             let evaluation = Evaluation::new(facts, Arc::clone(&refused.policy));
-            return Err(evaluation.refuse_inside_tunnel(&refused.refusal));
+            let robots = &self.service.robots;
+            return Err(robots::refuse_inside_tunnel(
+                &evaluation,
+                robots,
+                &refused.refusal,
+            ));
         }
         Ok(target)
     }

@@ -1,5 +1,8 @@
-//! Requests that are held because nothing is known of their host's robots.txt: the fetch has failed, and is tried again.
+//! Requests that are held because nothing is known of their host's robots.txt: it is being fetched, or that has failed and
+//! is tried again.
 
+use std::future::ready;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,8 +16,6 @@ pub(crate) struct RobotsWaitRequest<'a> {
     pub(crate) crawler: &'a Crawler,
     /// The URL.
     pub(crate) resource: &'a str,
-    /// The time at which it began to wait, if it has not been held before.
-    pub(crate) since: Instant,
     /// The maximum wait, counted from its arrival.
     pub(crate) max_wait: Duration,
 }
@@ -29,36 +30,45 @@ pub(crate) enum RobotsWaitEnd {
 }
 
 impl AdmissionQueue {
-    /// Holds a request until `at`, the time of the next fetch. If it may not wait until then, it does not wait at all,
-    /// since nothing can change before.
-    pub(crate) async fn wait_for_robots_attempt(
+    /// Returns an error if a request may not wait until `at`, the time of the next fetch: then it need not wait at all,
+    /// since nothing can change before. One that is sent again keeps its ticket.
+    pub(crate) fn check_robots_wait(
         &self,
         request: &RobotsWaitRequest<'_>,
-        arrival: &mut Option<Arrival>,
+        arrival: Option<Arrival>,
         at: Instant,
     ) -> Result<(), RobotsWaitEnd> {
         let wait = at.saturating_duration_since(self.clock.now());
-        if wait < self.remaining_robots_wait(request, *arrival) {
-            let sleep = tokio::time::sleep(wait);
-            return self.wait_for_robots(request, arrival, sleep).await;
+        if wait < self.remaining_robots_wait(request, arrival) {
+            return Ok(());
         }
-        if let Some(arrival) = *arrival {
+        if let Some(arrival) = arrival {
             self.keep_ticket(request, arrival);
         }
         Err(self.robots_wait_end())
     }
 
-    /// Holds a request until `event`. One that is refused and sent again keeps its ticket.
+    /// Holds a request until `event`, unless that has happened already. One that is refused and sent again keeps its ticket.
     pub(crate) async fn wait_for_robots<T>(
         &self,
         request: &RobotsWaitRequest<'_>,
         arrival: &mut Option<Arrival>,
         event: impl Future<Output = T>,
     ) -> Result<T, RobotsWaitEnd> {
+        let mut event = pin!(event);
+        let at_once = tokio::select! {
+            biased;
+            value = &mut event => Some(value),
+            () = ready(()) => None,
+        };
+        if let Some(value) = at_once {
+            return Ok(value);
+        }
         let ticket_key = self
             .returning_tickets
             .key(request.crawler, request.resource);
-        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, request.since));
+        let now = self.clock.now();
+        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
         let remaining = self.remaining_robots_wait(request, Some(arrival));
         let result = self.hold_for_robots(request, remaining, event).await;
         if result.is_err() {
@@ -101,8 +111,7 @@ impl AdmissionQueue {
         request: &RobotsWaitRequest<'_>,
         arrival: Option<Arrival>,
     ) -> Duration {
-        let since = arrival.map_or(request.since, |arrival| arrival.at);
-        let waited = self.clock.now().saturating_duration_since(since);
+        let waited = arrival.map_or(Duration::ZERO, |arrival| self.time_waited(arrival));
         request.max_wait.saturating_sub(waited)
     }
 

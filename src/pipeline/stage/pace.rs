@@ -20,6 +20,7 @@ use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::schedules::apply_limits;
+use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::stage::{class, stop};
 use crate::policy::fact::FetchDest;
 use crate::policy::options::politeness::{AddressLimits, Overflow, PaceKey, PolitenessOption};
@@ -30,6 +31,8 @@ use crate::urls::domain::registrable_domain;
 pub(crate) struct WaitContext<'a> {
     /// Where requests wait.
     pub(crate) admission: &'a Arc<AdmissionQueue>,
+    /// The policy in effect, which may change during a wait.
+    pub(crate) active_policy: &'a ActivePolicy,
     /// Returns the crawler's profile; called only for requests that have to wait.
     pub(crate) profile: &'a (dyn Fn() -> Profile + Send + Sync),
 }

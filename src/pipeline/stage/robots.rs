@@ -44,8 +44,9 @@ pub(crate) enum RobotsVerdict {
     Allow(RobotsAllowance),
     /// It requests the robots.txt itself, and gets the file that the proxy knows.
     Serve(Arc<RobotsState>),
-    /// The file could not be fetched. The request was held, and the next attempt is due now.
-    FetchAgain,
+    /// The request was held, and the file is still unknown: the next attempt is due now, or another policy is active, or a
+    /// stop covers the request. The stages run again.
+    Repeat,
 }
 
 /// The conditions under which a request goes on.
@@ -107,6 +108,26 @@ pub(crate) fn refuse_whole_host<R: RobotsProvider>(
     }
 }
 
+/// Returns the refusal of a request inside a tunnel that is refused, in which no request is sent to the host. If the policy
+/// refuses all of the host, its robots.txt has an answer of its own there, too.
+pub(crate) fn refuse_inside_tunnel<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    tunnel: &Refusal,
+) -> Box<Refusal> {
+    let refusal = evaluation.refuse_inside_tunnel(tunnel);
+    let by_policy = [Reason::Rule, Reason::Default].contains(&tunnel.reason);
+    let facts = evaluation.facts();
+    if !by_policy || !facts.reads_robots_txt() {
+        return refusal;
+    }
+    let policy = evaluation.policy();
+    match policy.whole_host_intent(&facts.target, &facts.policy_facts()) {
+        Some(intent) => Box::new(refuse_whole_host(evaluation, robots, *refusal, intent)),
+        None => refusal,
+    }
+}
+
 /// The verdict of the stage, and its additions to the evaluation.
 pub(crate) struct RobotsStageResult {
     pub(crate) verdict: Result<RobotsVerdict, Box<Refusal>>,
@@ -149,29 +170,24 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
             .await;
             result.fetch_time = Some(TimeSpan::between(began, wait.admission.now()));
             match fetched {
-                Ok(state) => state,
-                Err(refusal) => {
-                    result.verdict = Err(refusal);
+                Ok(Some(state)) => state,
+                ended => {
+                    result.verdict = ended.map(|_| RobotsVerdict::Repeat);
                     return result;
                 }
             }
         }
     };
-    if is_unknown(&state, option.on_unreachable()) && state.fails_momentarily() {
-        // The fetch that has failed is part of the time for which the request is held.
-        let since = result
-            .fetch_time
-            .map_or(wait.admission.now(), |span| span.start);
+    if awaits_attempt(&state, option.on_unreachable()) {
         result.verdict = Box::pin(robots_wait::next_attempt(
             evaluation,
             wait,
             arrival,
-            since,
             &state,
             unavailable_refusal(evaluation, &state, wait.admission),
         ))
         .await
-        .map(|()| RobotsVerdict::FetchAgain);
+        .map(|()| RobotsVerdict::Repeat);
         if result.verdict.is_ok() {
             result.fetch_time = None;
         }
@@ -263,7 +279,7 @@ pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R)
     let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     option.obeys()
         && match robots.cached(&evaluation.facts().target, evaluation.verify()) {
-            Some(CachedRobots::Fresh(_)) => false,
+            Some(CachedRobots::Fresh(state)) => awaits_attempt(&state, option.on_unreachable()),
             Some(CachedRobots::Expired(known)) => !matches!(
                 effective_robots(&known, option.on_unreachable()),
                 EffectiveRobots::Known(_)
@@ -318,9 +334,11 @@ fn effective_robots(state: &RobotsState, on_unreachable: OnUnreachable) -> Effec
     }
 }
 
-fn is_unknown(state: &RobotsState, on_unreachable: OnUnreachable) -> bool {
+/// Returns `true` if requests wait for the next attempt. While an old file is known, the fetch is tried again as late as
+/// after a lasting failure, even if the policy does not use the file: nobody waits for that.
+fn awaits_attempt(state: &RobotsState, on_unreachable: OnUnreachable) -> bool {
     match effective_robots(state, on_unreachable) {
-        EffectiveRobots::Unknown => true,
+        EffectiveRobots::Unknown => !state.is_known() && state.fails_momentarily(),
         EffectiveRobots::Known(_) | EffectiveRobots::Ignored => false,
     }
 }

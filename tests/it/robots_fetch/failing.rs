@@ -102,7 +102,12 @@ fn admitted(at: Duration) -> RequestOutcome {
     }
 }
 
-fn refused(reason: Reason, retry_after: u64, at: Duration, held: Option<Duration>) -> RequestOutcome {
+fn refused(
+    reason: Reason,
+    retry_after: u64,
+    at: Duration,
+    held: Option<Duration>,
+) -> RequestOutcome {
     RequestOutcome {
         refusal: Some((reason, Some(retry_after))),
         at,
@@ -161,9 +166,10 @@ impl FailingPipeline {
         RequestOutcome {
             refusal: match result.outcome {
                 Ok(_) | Err(NotForwarded::ServeRobots(_)) => None,
-                Err(NotForwarded::Refuse(refusal)) => {
-                    Some((refusal.reason, refusal.retry_after.map(|time| time.as_secs())))
-                }
+                Err(NotForwarded::Refuse(refusal)) => Some((
+                    refusal.reason,
+                    refusal.retry_after.map(|time| time.as_secs()),
+                )),
                 Err(NotForwarded::ClientLeft) => panic!("no test has a body"),
             },
             at: self.bench.clock.now() - self.began,
@@ -183,6 +189,11 @@ impl FailingPipeline {
         times.map(|at| (*at - self.began).as_secs()).collect()
     }
 
+    fn replace_policy(&self, rest: &str, rules: &str) {
+        let policy = snapshot(HOLD_20, rest, rules);
+        self.bench.active_policy.replace(policy);
+    }
+
     fn stop(&self) {
         let target = StopTarget::parse("a.test").unwrap();
         let reason = StopReason::new("test").unwrap();
@@ -200,7 +211,11 @@ async fn a_request_waits_until_the_file_can_be_fetched() {
         (vec![FAILS], 2, vec![0, 2]),
         (vec![RobotsFetchOutcome::Broken, FAILS], 5, vec![0, 2, 5]),
         (
-            vec![RobotsFetchOutcome::RateLimited, FAILS, RobotsFetchOutcome::Timeout],
+            vec![
+                RobotsFetchOutcome::RateLimited,
+                FAILS,
+                RobotsFetchOutcome::Timeout,
+            ],
             15,
             vec![0, 2, 5, 15],
         ),
@@ -208,7 +223,11 @@ async fn a_request_waits_until_the_file_can_be_fetched() {
         for url in [PAGE, ROBOTS] {
             let pipeline = FailingPipeline::new(HOLD_20, &outcomes);
             let outcome = pipeline.get(url).await;
-            assert_eq!(outcome, admitted(admitted_at * SECOND), "{outcomes:?} {url}");
+            assert_eq!(
+                outcome,
+                admitted(admitted_at * SECOND),
+                "{outcomes:?} {url}"
+            );
             assert_eq!(pipeline.attempts(), attempts, "{outcomes:?} {url}");
             assert_eq!(pipeline.bench.metric("crawlgate_held_requests"), 0.0);
         }
@@ -263,7 +282,10 @@ async fn retry_after_is_the_time_to_the_next_attempt() {
     let outcome = pipeline.start(PAGE);
     sleep(SECOND).await;
     assert_eq!(pipeline.attempts(), [0, 2, 5, 15]);
-    assert_eq!(outcome.await.unwrap().refusal, Some((Reason::RobotsUnreachable, Some(120))));
+    assert_eq!(
+        outcome.await.unwrap().refusal,
+        Some((Reason::RobotsUnreachable, Some(120)))
+    );
     assert_eq!(pipeline.attempts(), [0, 2, 5, 15, 75]);
 }
 
@@ -271,13 +293,39 @@ async fn retry_after_is_the_time_to_the_next_attempt() {
 async fn a_lasting_failure_is_refused_at_once() {
     for (outcome, reason) in [
         (RobotsFetchOutcome::Dns, Reason::RobotsUnreachable),
-        (RobotsFetchOutcome::ProhibitedRedirect, Reason::RobotsUnreachable),
-        (RobotsFetchOutcome::UnsupportedCoding, Reason::RobotsUnreachable),
+        (
+            RobotsFetchOutcome::ProhibitedRedirect,
+            Reason::RobotsUnreachable,
+        ),
+        (
+            RobotsFetchOutcome::UnsupportedCoding,
+            Reason::RobotsUnreachable,
+        ),
         (RobotsFetchOutcome::Refused, Reason::UpstreamConnect),
     ] {
         let pipeline = FailingPipeline::new(HOLD_20, &[outcome]);
         let expected = refused(reason, 60, Duration::ZERO, None);
         assert_eq!(pipeline.get(PAGE).await, expected, "{outcome:?}");
+    }
+}
+
+/// An old file does not help if the policy does not use it: the next attempt is a minute away, as after other failures.
+#[tokio::test(start_paused = true)]
+async fn an_old_file_that_may_not_be_used_ends_the_wait_at_once() {
+    for (on_unreachable, refusal) in [
+        ("deny", Some((Reason::RobotsUnreachable, Some(60)))),
+        ("stale_then_deny", None),
+    ] {
+        let pipeline = FailingPipeline::new(HOLD_20, &[RobotsFetchOutcome::Absent, FAILS]);
+        let robots = format!(", robots: {{ on_unreachable: {on_unreachable} }}");
+        let policy = snapshot("{ delay: 0s, max_hold: 90s }", &robots, "");
+        pipeline.bench.active_policy.replace(policy);
+        assert_eq!(pipeline.get(PAGE).await.refusal, None);
+        sleep(25 * 3_600 * SECOND).await;
+        let outcome = pipeline.get(PAGE).await;
+        let expected = (refusal, 25 * 3_600 * SECOND);
+        assert_eq!((outcome.refusal, outcome.at), expected, "{on_unreachable}");
+        assert_eq!(pipeline.attempts(), [0, 25 * 3_600]);
     }
 }
 
@@ -292,7 +340,89 @@ async fn slow_fetches_do_not_lengthen_the_wait() {
         refused(unreachable, 1, 20 * SECOND, Some(20 * SECOND))
     );
     let pipeline = FailingPipeline::timed(HOLD_20, &[slow(18)]);
-    assert_eq!(pipeline.get(PAGE).await, refused(unreachable, 2, 18 * SECOND, None));
+    assert_eq!(
+        pipeline.get(PAGE).await,
+        refused(unreachable, 2, 18 * SECOND, Some(18 * SECOND))
+    );
+}
+
+/// The fetch goes on for the requests that may wait for it, and for those that come later.
+#[tokio::test(start_paused = true)]
+async fn a_hanging_fetch_outlasts_no_hold() {
+    let unreachable = Reason::RobotsUnreachable;
+    let hangs = (RobotsFetchOutcome::Absent, 10 * SECOND);
+    for (hold, at) in [("3s", 3), ("0s", 2), ("4s, overflow: refuse", 4)] {
+        for url in [PAGE, ROBOTS] {
+            let politeness = format!("{{ delay: 0s, max_hold: {hold} }}");
+            let pipeline = FailingPipeline::timed(&politeness, &[hangs]);
+            let expected = refused(unreachable, 1, at * SECOND, Some(at * SECOND));
+            assert_eq!(pipeline.get(url).await, expected, "{hold} {url}");
+            assert_eq!(pipeline.bench.metric("crawlgate_held_requests"), 0.0);
+        }
+    }
+    let pipeline = FailingPipeline::timed(HOLD_20, &[hangs]);
+    assert_eq!(pipeline.get(PAGE).await, admitted(10 * SECOND));
+}
+
+/// Requests that wait for the first fetch are woken by the same events as those that wait for another attempt.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_the_first_fetch_is_woken() {
+    let hangs = [(RobotsFetchOutcome::Absent, 15 * SECOND)];
+    let at_once = |refusal| (refusal, SECOND);
+    let refused_at = |outcome: RequestOutcome| (outcome.refusal, outcome.at);
+
+    let pipeline = FailingPipeline::timed(HOLD_20, &hangs);
+    let waiting = pipeline.start(PAGE);
+    sleep(SECOND).await;
+    pipeline.replace_policy("", "{ id: no, forbid: { host: a.test } }");
+    let refusal = Some((Reason::Rule, None));
+    assert_eq!(
+        refused_at(waiting.await.unwrap()),
+        at_once(refusal),
+        "reload"
+    );
+
+    let pipeline = FailingPipeline::timed(HOLD_20, &hangs);
+    let waiting = pipeline.start(PAGE);
+    sleep(SECOND).await;
+    pipeline.bench.admission.close();
+    let refusal = Some((Reason::ShuttingDown, Some(5)));
+    assert_eq!(
+        refused_at(waiting.await.unwrap()),
+        at_once(refusal),
+        "shutdown"
+    );
+
+    let pipeline = FailingPipeline::timed("{ delay: 0s, overflow: refuse }", &hangs);
+    let waiting = pipeline.start(PAGE);
+    sleep(SECOND).await;
+    pipeline.stop();
+    let refusal = Some((Reason::Stopped, Some(60)));
+    assert_eq!(refused_at(waiting.await.unwrap()), at_once(refusal), "stop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_or_a_stop_that_changes_nothing_prolongs_no_wait() {
+    let pipeline = FailingPipeline::new(HOLD_20, &[FAILS; 9]);
+    let waiting = pipeline.start(PAGE);
+    for second in 0..12 {
+        sleep(SECOND).await;
+        pipeline.replace_policy("", "");
+        let target = StopTarget::parse("b.test").unwrap();
+        let reason = StopReason::new("test").unwrap();
+        let stop = pipeline.bench.stops().add(target, reason, None).unwrap();
+        if second % 2 == 0 {
+            pipeline.bench.stops().lift(stop.stop.id);
+        }
+    }
+    let expected = refused(
+        Reason::RobotsUnreachable,
+        60,
+        15 * SECOND,
+        Some(15 * SECOND),
+    );
+    assert_eq!(waiting.await.unwrap(), expected);
+    assert_eq!(pipeline.attempts(), [0, 2, 5, 15]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,7 +434,7 @@ async fn a_shutdown_ends_the_wait() {
     pipeline.bench.admission.close();
     let expected = refused(Reason::ShuttingDown, 5, SECOND, Some(SECOND));
     assert_eq!(waiting.await.unwrap(), expected);
-    let late = refused(Reason::ShuttingDown, 5, SECOND, None);
+    let late = refused(Reason::ShuttingDown, 5, SECOND, Some(Duration::ZERO));
     assert_eq!(pipeline.get(PAGE).await, late);
 }
 
@@ -320,19 +450,27 @@ async fn a_stop_during_the_wait_prevents_the_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_evaluated_again_before_the_next_attempt() {
+async fn a_request_is_evaluated_again_when_the_policy_changes() {
     for (rest, rules, refusal, attempts) in [
-        ("", "{ id: no, forbid: { host: a.test } }", Some((Reason::Rule, None)), vec![0]),
+        (
+            "",
+            "{ id: no, forbid: { host: a.test } }",
+            Some((Reason::Rule, None)),
+            vec![0],
+        ),
         (", robots: { obey: false }", "", None, vec![0]),
-        (", robots: { on_unreachable: allow }", "", None, vec![0, 2]),
+        (", robots: { on_unreachable: allow }", "", None, vec![0]),
     ] {
         let pipeline = FailingPipeline::new(HOLD_20, &[FAILS; 9]);
         let waiting = pipeline.start(PAGE);
         sleep(SECOND).await;
-        let policy = &pipeline.bench.active_policy;
-        policy.replace(snapshot(HOLD_20, rest, rules));
+        pipeline.replace_policy(rest, rules);
         let outcome = waiting.await.unwrap();
-        assert_eq!((outcome.refusal, outcome.at), (refusal, 2 * SECOND), "{rest}{rules}");
+        assert_eq!(
+            (outcome.refusal, outcome.at),
+            (refusal, SECOND),
+            "{rest}{rules}"
+        );
         assert_eq!(pipeline.attempts(), attempts, "{rest}{rules}");
     }
 }
@@ -346,7 +484,10 @@ async fn a_client_that_leaves_frees_its_place() {
     let status = pipeline.bench.admission.untracked_host_status("a.test");
     assert_eq!(status.waiting, 3);
     let crowded = pipeline.get(PAGE).await;
-    assert_eq!(crowded, refused(Reason::RobotsUnreachable, 1, SECOND, None));
+    assert_eq!(
+        crowded,
+        refused(Reason::RobotsUnreachable, 1, SECOND, Some(Duration::ZERO))
+    );
     let mut waiting = waiting.into_iter();
     let left = waiting.next().unwrap();
     left.abort();

@@ -404,6 +404,55 @@ fn a_refused_tunnel_is_answered_inside_tls() {
     );
 }
 
+/// The answer to `/robots.txt` depends on the intent, as in a request without a tunnel; what is refused in part, or for
+/// another cause than the policy, keeps the answer of the tunnel.
+#[test]
+fn robots_txt_inside_a_refused_tunnel_is_that_of_a_refused_host() {
+    for (intent, status, fields, text) in [
+        (
+            "deny",
+            200,
+            &["cache-control: no-store\r\n"][..],
+            "Disallow: /\n",
+        ),
+        ("gone", 200, &[], "Disallow: /\n"),
+        ("keep", 200, &["cache-control: no-store\r\n"], "Disallow:\n"),
+        ("later", 503, &["retry-after: "], "urn:crawlgate:decision:"),
+    ] {
+        let rule = format!("b.test }}, reject: {intent}, reject_status: 404 }}\n  - {{ id: no-tls");
+        // A host of which different rules refuse different URLs is kept.
+        let policy = POLICY
+            .replace("b.test } }\n  - { id: no-tls", &rule)
+            .replace("  - { id: private, forbid: { under: /private } }\n", "");
+        let files = "ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem";
+        let more = format!("tls: {{ intercept: true, {files} }}\n");
+        let gate = TestProxy::start(&config("connect_ports: [1-65535]", &more), &policy);
+        let config = trusting(&gate);
+        let mut client = Inside::open(gate.proxy, "b.test", &config);
+        let (head, body) = client.ask("b.test", "/robots.txt");
+        check(
+            &head,
+            status,
+            &["crawl-rule: blind-no\r\n", "connection: close\r\n"],
+        );
+        check(&head, status, fields);
+        assert!(
+            body.ends_with(text) || body.contains("urn:") && intent == "later",
+            "{intent}: {body}"
+        );
+        let mut client = Inside::open(gate.proxy, "b.test", &config);
+        check(
+            &client.ask("b.test", "/page").0,
+            404,
+            &["crawl-rule: blind-no\r\n"],
+        );
+    }
+    let gate = gate();
+    let mut client = Inside::open(gate.proxy, "half.test", &trusting(&gate));
+    let (head, _) = client.ask("half.test", "/robots.txt");
+    check(&head, 451, &["crawl-reason: undecided\r\n"]);
+}
+
 /// The tunnel is refused as a whole, for now. Its URLs are lost, but the policy may keep nothing of some of them.
 #[test]
 fn a_url_in_a_refused_tunnel_is_kept_as_its_own_rules_require() {
