@@ -33,7 +33,7 @@ use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
-use crate::pipeline::sweep::removals::RemovalScheduler;
+use crate::pipeline::sweep::removals::{RemovalScheduler, RobotsSource};
 use crate::proxy::accept::{self, ConnectionLimiter, ProxyListener};
 use crate::proxy::body::BodyTimeLimits;
 use crate::proxy::destination::{AddressVetter, EgressRules};
@@ -549,7 +549,10 @@ async fn order_removals(removals: RemovalScheduler, service: Arc<ProxyService>) 
         .serve(
             &service.active_policy,
             || service.ledger.get().cloned(),
-            &service.robots,
+            &RobotsSource {
+                robots: &service.robots,
+                admission: &service.admission_queue,
+            },
         )
         .await;
 }

@@ -91,20 +91,10 @@ impl RequestFacts {
         let forces_recrawl =
             crawler.allows_hint(CrawlerHint::Recrawl) && requires_validation(&parts.headers);
         let mut facts = Self {
-            target,
-            crawler,
             method: parts.method.clone(),
-            max_wait: None,
             priority,
-            referer: None,
-            user_agent: None,
-            dest: None,
-            stated_depth: None,
-            depth: None,
-            in_ledger: LedgerPresence::Absent,
             forces_recrawl,
-            year: DEFAULT_YEAR,
-            rewritten_from: None,
+            ..Self::without_fields(target, crawler)
         };
         for (name, value) in first_values(&parts.headers) {
             match name.as_str() {
@@ -120,6 +110,26 @@ impl RequestFacts {
         }
         facts.depth = facts.stated_depth;
         facts
+    }
+
+    /// Returns the facts of a GET without header fields, for a URL that no client has requested just now.
+    pub(crate) fn without_fields(target: UrlTarget, crawler: Crawler) -> Self {
+        Self {
+            target,
+            crawler,
+            method: Method::GET,
+            max_wait: None,
+            priority: None,
+            referer: None,
+            user_agent: None,
+            dest: None,
+            stated_depth: None,
+            depth: None,
+            in_ledger: LedgerPresence::Absent,
+            forces_recrawl: false,
+            year: DEFAULT_YEAR,
+            rewritten_from: None,
+        }
     }
 
     /// Sets the year that rules see.

@@ -14,15 +14,12 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pacing::pace::RequestKind;
 use crate::pipeline::admission::{AdmissionQueue, Arrival};
-use crate::pipeline::evaluation::{Evaluation, certificate_verification};
+use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::{Refusal, RobotsCause, RobotsDetail, SubstituteRobots};
 use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::pipeline::schedules::unix_time;
-use crate::policy::Policy;
-use crate::policy::options;
 use crate::policy::options::politeness::PolitenessOption;
 use crate::policy::options::robots::{OnUnreachable, RobotsOption};
-use crate::policy::trail::Trail;
 use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::product_token::product_token;
@@ -288,28 +285,67 @@ pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R)
         }
 }
 
-/// Returns `true` if the fresh file that is known for a host allows a URL, or the policy ignores it. Without the
-/// `User-Agent` of a request the crawler's product token may be unknown; then the answer is `false`.
-pub(crate) fn allows_again<R: RobotsProvider>(
-    policy: &Policy,
-    trail: &Trail,
-    crawler: &Crawler,
-    target: &UrlTarget,
+/// The verdict of a host's robots.txt on a URL that it has refused before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RobotsConfirmation {
+    /// It allows the URL, or the policy ignores it.
+    Allowed,
+    /// It still refuses the URL.
+    Refused,
+    /// The file is not known, or is out of date. It is being fetched, unless that has just failed.
+    Unknown,
+}
+
+/// Looks whether a host's robots.txt still refuses a URL, without a request for it. Has the file fetched if it is not fresh.
+pub(crate) fn confirm_refusal<R: RobotsProvider>(
+    evaluation: &Evaluation,
     robots: &R,
-) -> bool {
-    if !RobotsOption::new(policy, trail).obeys() {
-        return true;
+    admission: &Arc<AdmissionQueue>,
+) -> RobotsConfirmation {
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
+    if !option.obeys() {
+        return RobotsConfirmation::Allowed;
     }
-    let agent = robots_agent(options::robots::robots_agent(policy, trail), crawler, "");
-    if agent.source() == RobotsTokenSource::Default {
-        return false;
-    }
-    match robots.cached(target, certificate_verification(policy, trail)) {
-        Some(CachedRobots::Fresh(state)) => {
-            !matches!(state.rules, RobotsRules::Unknown)
-                && check_rules(&state, agent, target).is_ok()
+    let target = &evaluation.facts().target;
+    let agent = evaluation.robots_agent();
+    let known = match robots.cached(target, evaluation.verify()) {
+        Some(CachedRobots::Fresh(state)) if !matches!(state.rules, RobotsRules::Unknown) => {
+            return confirm_by_file(evaluation, &option, &state, agent);
         }
-        Some(CachedRobots::Expired(_)) | None => false,
+        Some(CachedRobots::Fresh(_)) | None => None,
+        Some(CachedRobots::Expired(state)) => Some(state),
+    };
+    robots.refresh(target, evaluation.verify(), || match &known {
+        Some(known) => refresh_request(evaluation, agent, admission, known),
+        None => fetch_request(evaluation, agent, admission, None),
+    });
+    RobotsConfirmation::Unknown
+}
+
+/// Applies a file. If the crawler's product token is unknown without the `User-Agent` of a request, the verdict on the
+/// request remains, as long as there is a file.
+fn confirm_by_file(
+    evaluation: &Evaluation,
+    option: &RobotsOption<'_>,
+    state: &RobotsState,
+    agent: RobotsAgent<'_>,
+) -> RobotsConfirmation {
+    let is_refused = match agent.source() {
+        RobotsTokenSource::Default => state.file().is_some(),
+        RobotsTokenSource::Policy
+        | RobotsTokenSource::Crawler
+        | RobotsTokenSource::Compatible
+        | RobotsTokenSource::First => {
+            let statements = usage::read_statements(evaluation, state, agent);
+            check_rules(state, agent, &evaluation.facts().target)
+                .and_then(|()| usage::check_denied_uses(option, &statements, agent))
+                .is_err()
+        }
+    };
+    if is_refused {
+        RobotsConfirmation::Refused
+    } else {
+        RobotsConfirmation::Allowed
     }
 }
 

@@ -12,9 +12,10 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::refusal::Refusal;
-use crate::pipeline::robots_fetch::RobotsProvider;
-use crate::pipeline::stage;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision};
 use crate::policy::fact::{Fact, Facts, LedgerPresence};
@@ -198,19 +199,16 @@ fn depends_on_request(policy: &Policy, decision: &Decision) -> bool {
     })
 }
 
-/// Returns `true` if the robots.txt that is known by now allows the URL for its crawler.
-pub(super) fn is_allowed_by_robots_txt<R: RobotsProvider>(
-    policy: &Policy,
+/// Evaluates the request for a URL, as far as the ledger knows it.
+pub(super) fn evaluate_request(
+    snapshot: &Arc<PolicySnapshot>,
     record: &LedgerRecord,
     crawler: &Crawler,
-    robots: &R,
-) -> bool {
-    let Ok(target) = UrlTarget::parse(&record.url) else {
-        return false;
-    };
-    let (trail, _) = policy.decide_request(&facts_of(record, &target));
-    record.status.0 == CrawlStatus::RobotsTxt
-        && stage::robots::allows_again(policy, &trail, crawler, &target, robots)
+) -> Option<Evaluation> {
+    let target = UrlTarget::parse(&record.url).ok()?;
+    let mut facts = RequestFacts::without_fields(target, crawler.clone());
+    facts.set_ledger_facts(record.depth, LedgerPresence::Present);
+    Some(Evaluation::new(facts, Arc::clone(snapshot)))
 }
 
 /// Returns the effect of a sweep on a record, and the observation that causes it, if any.

@@ -5,7 +5,8 @@
 //!
 //! - Removals by a policy are ordered only while this policy is active and after it was swept for, so that every URL has
 //!   been evaluated under it. The sweep of another policy cancels them, or makes them its own.
-//! - A removal by robots.txt is canceled if the file that is known by now allows the URL.
+//! - A removal by robots.txt is ordered if the file still forbids the URL, and canceled if it allows it. A file that is not
+//!   fresh is fetched; while it is unknown the removal stays pending.
 //!
 //! If one cause would remove too large a share of the index, the rest is held until an operator confirms it.
 
@@ -25,9 +26,11 @@ use crate::ledger::removal::{
     RemovalGuardSettings, RemovalPermit,
 };
 use crate::model::crawler::Crawler;
+use crate::model::rule_id::Slug;
+use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::robots_fetch::RobotsProvider;
-use crate::pipeline::snapshot::ActivePolicy;
-use crate::policy::Policy;
+use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crate::pipeline::stage::robots::{self, RobotsConfirmation};
 use crate::store::ledger::{Ledger, LedgerUnavailable, LedgerUpdate, PendingCause, PendingUrl};
 
 use super::{MAX_PART_SIZE, evaluation, progress, wall_millis};
@@ -72,12 +75,28 @@ pub struct HeldAccount {
     pub count: u64,
 }
 
+/// Where the robots.txt of hosts is known from, and what fetches it.
+#[derive(Debug)]
+pub struct RobotsSource<'a, R> {
+    pub robots: &'a R,
+    pub admission: &'a Arc<AdmissionQueue>,
+}
+
 /// The removals that are due, and what their decision depends on.
 struct RemovalPass<'a, R> {
     ledger: &'a Ledger,
-    policy: &'a Policy,
-    robots: &'a R,
+    snapshot: &'a Arc<PolicySnapshot>,
+    source: &'a RobotsSource<'a, R>,
     now: UnixMillis,
+}
+
+/// The result of ordering a part of the removals that are due.
+#[derive(Default)]
+struct OrderedPart {
+    /// The last one that was examined.
+    examined: Option<PendingUrl>,
+    /// `true` if at least one is no longer pending.
+    progressed: bool,
 }
 
 impl RemovalScheduler {
@@ -102,7 +121,7 @@ impl RemovalScheduler {
         &self,
         active_policy: &ActivePolicy,
         ledger: impl Fn() -> Option<Ledger>,
-        robots: &R,
+        source: &RobotsSource<'_, R>,
     ) {
         let mut changes = active_policy.subscribe();
         let mut interval = tokio::time::interval(CHECK_INTERVAL);
@@ -110,13 +129,13 @@ impl RemovalScheduler {
             interval.tick().await;
             let Some(ledger) = ledger() else { continue };
             changes.mark_unchanged();
-            let policy = Arc::clone(&active_policy.load().policy);
+            let snapshot = active_policy.load();
             tokio::select! {
                 biased;
                 // Nothing more is ordered under a policy that is no longer active.
                 changed = changes.changed() => if changed.is_err() { return },
                 // A disk that fails is tried again.
-                _ = self.order_due(&ledger, &policy, robots) => {}
+                _ = self.order_due(&ledger, &snapshot, source) => {}
             }
         }
     }
@@ -128,8 +147,8 @@ impl RemovalScheduler {
     pub async fn order_due<R: RobotsProvider>(
         &self,
         ledger: &Ledger,
-        policy: &Policy,
-        robots: &R,
+        snapshot: &Arc<PolicySnapshot>,
+        source: &RobotsSource<'_, R>,
     ) -> Result<(), LedgerUnavailable> {
         if self.lock_state().guard.is_none() {
             let guard = load_guard(ledger);
@@ -144,8 +163,8 @@ impl RemovalScheduler {
         self.forget_settled(ledger, &causes, now);
         let pass = RemovalPass {
             ledger,
-            policy,
-            robots,
+            snapshot,
+            source,
             now,
         };
         for pending in causes {
@@ -210,7 +229,8 @@ impl RemovalScheduler {
     fn is_due<R>(&self, pass: &RemovalPass<'_, R>, pending: &PendingCause) -> bool {
         let may_be_ordered = match &pending.cause {
             RemovalCause::Policy { revision } => {
-                **revision == *pass.policy.revision() && progress::is_done(pass.ledger, revision)
+                **revision == *pass.snapshot.policy.revision()
+                    && progress::is_done(pass.ledger, revision)
             }
             RemovalCause::RobotsTxt { .. } | RemovalCause::Noindex { .. } => true,
             RemovalCause::Page => true,
@@ -256,13 +276,17 @@ impl RemovalScheduler {
                 RemovalPermit::Confirmed => (RemovalDecision::OrderConfirmed, u64::MAX),
                 RemovalPermit::AtMost(most) => (RemovalDecision::Order, most),
             };
-            let examined = self.order_part(pass, cause, &due, decision, most).await;
-            after = examined.or(after);
+            let part = self.order_part(pass, cause, &due, decision, most).await;
+            if !part.progressed {
+                // The file is unknown, for the others probably, too.
+                return Ok(());
+            }
+            after = part.examined.or(after);
             tokio::time::sleep(self.pause(due.len())).await;
         }
     }
 
-    /// Orders at most `most` removals, waits until they are on disk, and returns the last one that was examined.
+    /// Orders at most `most` removals, and waits until they are on disk.
     async fn order_part<R: RobotsProvider>(
         &self,
         pass: &RemovalPass<'_, R>,
@@ -270,53 +294,70 @@ impl RemovalScheduler {
         due: &[PendingUrl],
         decision: RemovalDecision,
         most: u64,
-    ) -> Option<PendingUrl> {
+    ) -> OrderedPart {
         let mut remaining = most;
-        let mut examined = None;
+        let mut part = OrderedPart::default();
         for url in due {
             if remaining == 0 {
                 break;
             }
-            examined = Some(*url);
+            part.examined = Some(*url);
             let record = pass.ledger.look_up(url.key);
             let Some((record, pending)) = record.as_deref().and_then(|record| {
                 let pending = record.pending_removal.as_deref()?;
                 (pending.cause == *cause && pending.since == url.since).then_some((record, pending))
             }) else {
                 pass.ledger.delete_stale_entry(cause, *url);
+                part.progressed = true;
                 continue;
             };
-            let decision = if self.no_longer_applies(pass, record, pending) {
-                RemovalDecision::Cancel
-            } else {
-                remaining -= 1;
-                decision
+            let decision = match self.confirm_cause(pass, record, pending) {
+                RobotsConfirmation::Allowed => RemovalDecision::Cancel,
+                RobotsConfirmation::Refused => {
+                    remaining -= 1;
+                    decision
+                }
+                RobotsConfirmation::Unknown => continue,
             };
+            part.progressed = true;
             let update = decided_update(pass.now, url.key, record, pending, decision);
             pass.ledger.record_with_retry(update).await;
         }
         pass.ledger.flush().await;
-        examined
+        part
     }
 
-    /// Returns `true` if the robots.txt that is known by now allows the URL.
-    fn no_longer_applies<R: RobotsProvider>(
+    /// Looks whether the cause of a removal still applies. Only the robots.txt of a host can change unnoticed; a denied use
+    /// that the response has stated is confirmed by the next response alone.
+    fn confirm_cause<R: RobotsProvider>(
         &self,
         pass: &RemovalPass<'_, R>,
         record: &LedgerRecord,
         pending: &PendingRemoval,
-    ) -> bool {
-        if !matches!(pending.cause, RemovalCause::RobotsTxt { .. }) {
-            return false;
+    ) -> RobotsConfirmation {
+        match pending.cause {
+            RemovalCause::RobotsTxt { .. } if pending.status.is_none() => {}
+            RemovalCause::RobotsTxt { .. }
+            | RemovalCause::Policy { .. }
+            | RemovalCause::Noindex { .. }
+            | RemovalCause::Page => return RobotsConfirmation::Refused,
         }
-        let crawler = self
-            .0
-            .crawlers
-            .iter()
-            .find(|crawler| crawler.as_str() == &*record.crawler);
-        crawler.is_some_and(|crawler| {
-            evaluation::is_allowed_by_robots_txt(pass.policy, record, crawler, pass.robots)
+        let crawler = self.crawler(&record.crawler);
+        let evaluation = evaluation::evaluate_request(pass.snapshot, record, &crawler);
+        evaluation.map_or(RobotsConfirmation::Refused, |evaluation| {
+            let RobotsSource { robots, admission } = *pass.source;
+            robots::confirm_refusal(&evaluation, robots, admission)
         })
+    }
+
+    /// Returns a crawler by its name, if possible that of the configuration, which knows its product token.
+    fn crawler(&self, name: &str) -> Crawler {
+        let mut configured = self.0.crawlers.iter();
+        configured
+            .find(|crawler| crawler.as_str() == name)
+            .cloned()
+            .or_else(|| Slug::new(name).as_ref().map(Crawler::new))
+            .unwrap_or_else(Crawler::anonymous)
     }
 
     /// Asks the guard, and reports an account that is held from now on.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -17,17 +17,24 @@ use crawlgate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
 use crawlgate::ledger::removal::{
     RemovalAccount, RemovalCauseKind, RemovalGuardSettings, RemovalSchedule,
 };
+use crawlgate::metrics::Metrics;
+use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
-use crawlgate::pipeline::sweep::removals::RemovalScheduler;
+use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
+use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::pipeline::sweep::removals::{RemovalScheduler, RobotsSource};
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepMode};
 use crawlgate::policy::Policy;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
+use crawlgate::store::HostStore;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
+use crawlgate::urls::target::UrlTarget;
 
 use crate::support::ledger::{delivered, observation};
-use crate::support::pipeline::{ScriptedRobots, ScriptedState, robots_state};
+use crate::support::pipeline::{ScriptedRobots, ScriptedState, robots_state, snapshot_of};
 use crate::support::policy::compile_policy;
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::paused_runtime;
@@ -70,9 +77,79 @@ struct Bench {
     ledger: Ledger,
     sweeper: LedgerSweeper,
     scheduler: RemovalScheduler,
-    robots: ScriptedRobots,
+    robots: FetchedRobots,
+    admission: Arc<AdmissionQueue>,
     clock: Clock,
     manual_clock: ManualClock,
+}
+
+/// The robots.txt of a host, which the scheduler has fetched if it needs to.
+#[derive(Default)]
+struct FetchedRobots {
+    known: Mutex<Option<ScriptedState>>,
+    /// The state after a fetch.
+    next: Option<Arc<RobotsState>>,
+    /// The product tokens of the fetches.
+    fetches: Mutex<Vec<Box<str>>>,
+}
+
+impl FetchedRobots {
+    fn with_known(state: ScriptedState) -> Self {
+        Self {
+            known: Mutex::new(Some(state)),
+            ..Self::default()
+        }
+    }
+
+    fn fetches(&self) -> Vec<Box<str>> {
+        self.fetches.lock().unwrap().clone()
+    }
+}
+
+impl RobotsProvider for FetchedRobots {
+    fn cached(&self, _: &UrlTarget, _: CertificateVerification) -> Option<CachedRobots> {
+        let known = self.known.lock().unwrap();
+        known.as_ref().and_then(ScriptedState::cached)
+    }
+
+    fn last_known(&self, _: &UrlTarget, _: CertificateVerification) -> Option<Arc<RobotsState>> {
+        panic!("no request reads it");
+    }
+
+    fn refresh(
+        &self,
+        _: &UrlTarget,
+        _: CertificateVerification,
+        request: impl FnOnce() -> RobotsFetchRequest,
+    ) {
+        self.fetches.lock().unwrap().push(request().agent);
+        let fetched = self.next.clone().map(ScriptedState::Fresh);
+        let mut known = self.known.lock().unwrap();
+        *known = fetched.or(known.take());
+    }
+
+    async fn fetch(&self, _: &UrlTarget, _: RobotsFetchRequest) -> Arc<RobotsState> {
+        panic!("nobody waits");
+    }
+}
+
+/// A file with these lines.
+fn robots_file(lines: &str) -> Arc<RobotsState> {
+    let fetched = RobotsFetchResult {
+        status: Some(200),
+        body: lines.as_bytes(),
+        ..RobotsFetchResult::failed(RobotsFetchOutcome::File)
+    };
+    Arc::new(RobotsState::from_fetch(
+        None,
+        &fetched,
+        Clock::system().now(),
+    ))
+}
+
+/// Forbids everything to the crawler `newsbot`.
+fn forbidding() -> Arc<RobotsState> {
+    robots_file("User-agent: newsbot\nDisallow: /\n")
 }
 
 impl Bench {
@@ -89,7 +166,8 @@ impl Bench {
             ledger,
             sweeper: LedgerSweeper::new(1_000_000, clock.clone()),
             scheduler: scheduler(settings, &clock),
-            robots: ScriptedRobots::default(),
+            robots: FetchedRobots::default(),
+            admission: admission(&clock),
             clock,
             manual_clock,
         }
@@ -101,11 +179,17 @@ impl Bench {
         self.ledger.flush().await;
     }
 
-    async fn order(&self, policy: &Policy) {
-        let ordered = self
-            .scheduler
-            .order_due(&self.ledger, policy, &self.robots)
-            .await;
+    async fn order(&self, policy: &Arc<Policy>) {
+        self.order_by(&self.scheduler, policy).await;
+    }
+
+    async fn order_by(&self, scheduler: &RemovalScheduler, policy: &Arc<Policy>) {
+        let source = RobotsSource {
+            robots: &self.robots,
+            admission: &self.admission,
+        };
+        let snapshot = Arc::new(snapshot_of(Arc::clone(policy)));
+        let ordered = scheduler.order_due(&self.ledger, &snapshot, &source).await;
         ordered.unwrap();
         self.ledger.flush().await;
     }
@@ -144,6 +228,21 @@ impl Bench {
             .unwrap();
         since.as_millis() as u64 - START
     }
+}
+
+fn admission(clock: &Clock) -> Arc<AdmissionQueue> {
+    let limits = AdmissionLimits {
+        per_host: 10,
+        total: 10,
+        max_wait: MINUTE,
+    };
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    Arc::new(AdmissionQueue::new(
+        HostStore::new(),
+        limits,
+        clock.clone(),
+        metrics,
+    ))
 }
 
 fn scheduler(settings: RemovalGuardSettings, clock: &Clock) -> RemovalScheduler {
@@ -230,10 +329,7 @@ fn removals_by_a_mistake_are_held_at_the_share_until_they_are_confirmed() {
         bench.activate(&still_bad()).await;
         bench.order(&still_bad()).await;
         let restarted = scheduler(RemovalGuardSettings::default(), &bench.clock);
-        let result = restarted
-            .order_due(&bench.ledger, &still_bad(), &bench.robots)
-            .await;
-        result.unwrap();
+        bench.order_by(&restarted, &still_bad()).await;
         assert_eq!(restarted.held().len(), 1);
         assert_eq!(removals(&bench.ledger).len(), 100);
         assert_eq!(bench.scheduler.held()[0].count, 1_900);
@@ -290,7 +386,8 @@ fn the_share_is_that_of_the_index() {
 #[test]
 fn what_is_allowed_again_is_not_removed() {
     paused_runtime().block_on(async {
-        let bench = Bench::new(RemovalGuardSettings::default());
+        let mut bench = Bench::new(RemovalGuardSettings::default());
+        bench.robots = FetchedRobots::with_known(ScriptedState::Fresh(forbidding()));
         bench.activate(&good()).await;
         for n in 0..3 {
             bench.refuse_by_robots_txt(n, RemovalAction::Remove);
@@ -319,18 +416,47 @@ fn what_is_allowed_again_is_not_removed() {
     });
 }
 
-/// The file that is known when the removal is due decides; it is read for the crawler's product token.
+/// The file as it is fetched when the removal is due decides; it is read for the crawler's product token.
 #[test]
-fn a_removal_by_robots_txt_is_canceled_if_the_file_allows_the_url_by_then() {
+fn a_removal_by_robots_txt_is_confirmed_by_the_file() {
+    use ScriptedState::{Expired, Fresh};
+    let absent = || robots_state(RobotsFetchOutcome::Absent);
+    let failed = || robots_state(RobotsFetchOutcome::ServerError);
+    let other = || robots_file("User-agent: newsbot\nDisallow: /other\n");
+    // What is known, what a fetch finds, the crawler of the configuration; removed, pending, fetches.
+    let cases = [
+        (Some(Fresh(absent())), None, "news", (0, 0, 0)),
+        (Some(Fresh(forbidding())), None, "news", (1, 0, 0)),
+        (Some(Fresh(other())), None, "news", (0, 0, 0)),
+        // Without the product token the refusal of the request counts, unless there is no file any more.
+        (Some(Fresh(other())), None, "shop", (1, 0, 0)),
+        (Some(Fresh(absent())), None, "shop", (0, 0, 0)),
+        // A file that is not known, or is out of date.
+        (None, Some(forbidding()), "news", (1, 0, 1)),
+        (None, Some(absent()), "news", (0, 0, 1)),
+        (
+            Some(Expired(forbidding())),
+            Some(other()),
+            "news",
+            (0, 0, 1),
+        ),
+        (
+            Some(Expired(other())),
+            Some(forbidding()),
+            "news",
+            (1, 0, 1),
+        ),
+        (None, Some(failed()), "news", (0, 1, 2)),
+        (None, None, "shop", (0, 1, 2)),
+    ];
     paused_runtime().block_on(async {
-        for (file, crawler, removed) in [
-            (Some(RobotsFetchOutcome::Absent), "news", 0),
-            (Some(RobotsFetchOutcome::Absent), "other", 1),
-            (None, "news", 1),
-        ] {
+        for (row, (known, next, crawler, expected)) in cases.into_iter().enumerate() {
             let mut bench = Bench::new(RemovalGuardSettings::default());
-            bench.robots.before_fetch =
-                file.map(|outcome| ScriptedState::Fresh(robots_state(outcome)));
+            bench.robots = FetchedRobots {
+                known: Mutex::new(known),
+                next,
+                ..FetchedRobots::default()
+            };
             let slug = crawlgate::model::rule_id::Slug::new(crawler).unwrap();
             let crawler = Crawler::new(&slug).with_robots_agent("newsbot");
             bench.scheduler = RemovalScheduler::new(
@@ -343,9 +469,41 @@ fn a_removal_by_robots_txt_is_canceled_if_the_file_allows_the_url_by_then() {
             bench.ledger.flush().await;
             bench.manual_clock.advance(10 * MINUTE);
             bench.order(&good()).await;
-            assert_eq!(removals(&bench.ledger).len(), removed);
-            assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 0);
+            // By now the fetch has ended.
+            bench.order(&good()).await;
+            let found = (
+                removals(&bench.ledger).len(),
+                bench.pending(RemovalCauseKind::RobotsTxt),
+                bench.robots.fetches().len(),
+            );
+            assert_eq!(found, expected, "row {row}");
         }
+    });
+}
+
+/// One part of them is examined in a pass.
+#[test]
+fn removals_that_cannot_be_confirmed_stay_pending() {
+    paused_runtime().block_on(async {
+        let bench = Bench::new(RemovalGuardSettings {
+            hold: None,
+            grace: MINUTE,
+        });
+        for n in 0..URLS {
+            bench.refuse_by_robots_txt(n, RemovalAction::Remove);
+        }
+        bench.ledger.flush().await;
+        bench.manual_clock.advance(MINUTE);
+        bench.order(&good()).await;
+        let fetches = bench.robots.fetches().len();
+        assert!(fetches < URLS, "one part is examined: {fetches}");
+        assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), URLS as u64);
+        *bench.robots.known.lock().unwrap() = Some(ScriptedState::Fresh(robots_state(
+            RobotsFetchOutcome::Absent,
+        )));
+        bench.order(&good()).await;
+        assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 0);
+        assert_eq!(removals(&bench.ledger).len(), 0);
     });
 }
 
@@ -383,8 +541,14 @@ fn remove_all(ledger: &Ledger, clock: &Clock) {
         sweeper.resume(ledger, &policy).await;
         ledger.flush().await;
         let robots = ScriptedRobots::default();
+        let source = RobotsSource {
+            robots: &robots,
+            admission: &admission(clock),
+        };
+        let snapshot = Arc::new(snapshot_of(Arc::clone(&policy)));
         while ledger.has_pending_removals() {
-            scheduler.order_due(ledger, &policy, &robots).await.unwrap();
+            let ordered = scheduler.order_due(ledger, &snapshot, &source).await;
+            ordered.unwrap();
             ledger.flush().await;
         }
     });

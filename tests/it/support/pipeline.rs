@@ -80,7 +80,7 @@ pub(crate) enum ScriptedState {
 }
 
 impl ScriptedState {
-    fn cached(&self) -> Option<CachedRobots> {
+    pub(crate) fn cached(&self) -> Option<CachedRobots> {
         match self {
             Self::Fresh(state) => Some(CachedRobots::Fresh(Arc::clone(state))),
             Self::Expired(state) => Some(CachedRobots::Expired(Arc::clone(state))),
