@@ -1,7 +1,9 @@
-//! The ledger on disk: what was committed survives SIGKILL; what a sweep has begun is ended over a restart.
+//! The ledger on disk: what was committed survives SIGKILL; what a sweep has begun is ended over a restart;
+//! each removal is ordered once.
 
 mod guarded;
 mod killed;
+mod presets;
 mod swept;
 
 use crawlgate::ledger::observation::DeliveredDocument;
