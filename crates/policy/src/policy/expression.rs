@@ -17,8 +17,10 @@ use std::sync::{Arc, OnceLock};
 use regex_automata::meta::{self, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Class, Hir, HirKind};
+use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
+use regex_syntax::utf8::Utf8Sequences;
 
+use super::literals::RequiredLiterals;
 use super::pattern::CaseSensitivity;
 
 /// The maximum memory of the automaton of one expression, in bytes.
@@ -42,6 +44,9 @@ struct ExpressionParts {
     case: CaseSensitivity,
     /// The automaton; empty until it is needed.
     compiled: OnceLock<Regex>,
+    /// Empty until an index needs them. They take longer than anything else in a load, and a reload
+    /// keeps them.
+    literals: OnceLock<Option<RequiredLiterals>>,
 }
 
 /// The reason why an expression is invalid.
@@ -65,6 +70,7 @@ impl Expression {
             pattern: pattern.into(),
             case,
             compiled,
+            literals: OnceLock::new(),
         })))
     }
 
@@ -78,9 +84,11 @@ impl Expression {
         &self.0.pattern
     }
 
-    /// The case sensitivity.
-    pub fn case(&self) -> CaseSensitivity {
-        self.0.case
+    /// Texts of which one occurs in every text that matches; `None` if there are none.
+    pub(crate) fn required_literals(&self) -> Option<&RequiredLiterals> {
+        let parts = &*self.0;
+        let literals = || RequiredLiterals::of_expression(&parts.pattern, parts.case);
+        parts.literals.get_or_init(literals).as_ref()
     }
 
     /// Compiles the expression if it is not compiled yet, so that its first use need not.
@@ -170,12 +178,10 @@ fn count_states(tree: &Hir) -> usize {
 }
 
 /// Returns an upper bound of the states of a range of characters in UTF-8.
-fn range_states(range: &regex_syntax::hir::ClassUnicodeRange) -> usize {
-    // A range of characters of one length consists of at most five sequences of as many states.
-    match (range.start().len_utf8(), range.end().len_utf8()) {
-        (1, 1) => 1,
-        (from, to) => (from..=to).map(|length| 2 * length * length).sum(),
-    }
+fn range_states(range: &ClassUnicodeRange) -> usize {
+    Utf8Sequences::new(range.start(), range.end())
+        .map(|sequence| sequence.len())
+        .sum()
 }
 
 #[cfg(test)]
@@ -236,18 +242,24 @@ mod tests {
                     format!("x{part}{{1,{count}}}y"),
                     format!("(?:{part}|{part}z){{{count},}}"),
                 ] {
-                    let found = [CaseSensitivity::Sensitive, CaseSensitivity::Insensitive]
-                        .into_iter()
-                        .filter_map(|case| Expression::new(&pattern, case).ok());
-                    for expression in found.filter(|expression| !expression.is_compiled()) {
-                        deferred += 1;
-                        let size = expression.regex().unwrap().memory_usage();
-                        assert!(size < 512 << 10, "{pattern}: {size}");
+                    for case in [CaseSensitivity::Sensitive, CaseSensitivity::Insensitive] {
+                        deferred += usize::from(is_deferred_and_small(&pattern, case));
                     }
                 }
             }
         }
         assert!(deferred > 200, "{deferred}");
+    }
+
+    /// Returns `true` if the first use compiles the expression, which must not take much memory.
+    fn is_deferred_and_small(pattern: &str, case: CaseSensitivity) -> bool {
+        let Ok(found) = Expression::new(pattern, case) else {
+            return false;
+        };
+        let is_deferred = !found.is_compiled();
+        let size = found.regex().unwrap().memory_usage();
+        assert!(!is_deferred || size < 512 << 10, "{pattern}: {size}");
+        is_deferred
     }
 
     #[test]

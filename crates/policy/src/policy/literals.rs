@@ -23,12 +23,12 @@ impl RequiredLiterals {
     /// as it is (`norm: true`).
     pub(crate) fn of_test(test: &TextTest) -> Option<Self> {
         match test.form {
-            TextForm::Canonical => Self::of_kind(&test.kind, test.case),
+            TextForm::Canonical => Self::of_kind(&test.kind),
             TextForm::Normalised => None,
         }
     }
 
-    fn of_kind(kind: &TextKind, case: CaseSensitivity) -> Option<Self> {
+    fn of_kind(kind: &TextKind) -> Option<Self> {
         match kind {
             TextKind::Exact(values)
             | TextKind::Prefix(values)
@@ -40,7 +40,7 @@ impl RequiredLiterals {
             TextKind::Regex(regexes) => {
                 let mut all = Vec::new();
                 for regex in regexes {
-                    all.extend(Self::of_expression(regex.as_str(), case)?.0);
+                    all.extend(regex.required_literals()?.iter().map(Box::from));
                 }
                 Some(Self::from_texts(all))
             }

@@ -251,7 +251,7 @@ fn joined(before: &Texts, after: &Texts) -> Option<Texts> {
 /// `None` if one is too short.
 fn usable(texts: &Texts) -> Option<Texts> {
     if texts.len() < 2 {
-        return Some(texts.clone()).filter(|texts| is_usable(texts));
+        return Some(texts.clone()).filter(is_usable);
     }
     let common = [common_beginning(texts), common_end(texts)];
     let common = common.map(|text| Some(Texts::from([text])).filter(is_usable));

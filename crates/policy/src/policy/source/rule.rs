@@ -160,10 +160,11 @@ pub(super) fn read_rules(
         ));
         return Vec::new();
     }
-    let numbered = items.iter().zip(first..);
-    numbered
-        .filter_map(|(item, number)| read_rule(item, &format!("{prefix}.{number}"), problems))
-        .collect()
+    let mut rules = Vec::with_capacity(items.len());
+    for (item, number) in items.iter().zip(first..) {
+        rules.extend(read_rule(item, &format!("{prefix}.{number}"), problems));
+    }
+    rules
 }
 
 fn read_rule(node: &Node, position: &str, problems: &mut Problems) -> Option<SourceRule> {
