@@ -10,21 +10,12 @@ use crate::metrics::log::SampleRate;
 use crate::urls::target::UrlTarget;
 
 /// Settings of `telemetry`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TelemetryConfig {
     /// The extent of the metrics.
     pub metrics: MetricsExtent,
     /// The destination of spans; `None` records none.
     pub otlp: Option<OtlpConfig>,
-}
-
-impl Default for TelemetryConfig {
-    fn default() -> Self {
-        Self {
-            metrics: MetricsExtent::default(),
-            otlp: None,
-        }
-    }
 }
 
 /// A collector that accepts OTLP over HTTP, and the spans that it receives.

@@ -293,7 +293,9 @@ mod tests {
     use super::*;
     use crate::policy::pattern::{TextForm, TextTest};
 
-    const KINDS: [fn(Box<[Box<str>]>) -> TextKind; 8] = [
+    type KindOfValues = fn(Box<[Box<str>]>) -> TextKind;
+
+    const KINDS: [KindOfValues; 8] = [
         TextKind::Exact,
         TextKind::Prefix,
         TextKind::Suffix,
