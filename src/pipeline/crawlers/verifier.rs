@@ -84,8 +84,7 @@ impl CredentialVerifier {
             }
             self.valid.invalidate(&digest).await;
         }
-        let invalid_until = self.invalid.get(&digest).await;
-        if invalid_until.is_some_and(|until| now < until) {
+        if self.is_cached_as_invalid(digest).await {
             return Err(AuthenticationError::InvalidCredentials);
         }
         // Equal credentials share one check: a source that may make none must not start it for the others.
@@ -99,6 +98,11 @@ impl CredentialVerifier {
         }
     }
 
+    async fn is_cached_as_invalid(&self, digest: [u8; 32]) -> bool {
+        let until = self.invalid.get(&digest).await;
+        until.is_some_and(|until| self.clock.now() < until)
+    }
+
     /// Returns the expiry of a valid outcome. Caches an invalid one.
     async fn check(
         &self,
@@ -107,6 +111,10 @@ impl CredentialVerifier {
         credentials: &BasicCredentials,
         reference: ReferenceHash<'_>,
     ) -> Result<Instant, AuthenticationError> {
+        // A check of equal credentials may have ended since the caller looked.
+        if self.is_cached_as_invalid(digest).await {
+            return Err(AuthenticationError::InvalidCredentials);
+        }
         let place = self.queue.enter(source).ok_or(AuthenticationError::Busy)?;
         let is_first = place.is_only && self.throttle.is_clear(source, self.clock.now());
         let priority = if is_first {
