@@ -48,12 +48,12 @@ struct RuleSeriesTable {
     slab: CounterSlab,
     labels: RuleLabels,
     /// The policies whose requests may still count.
-    loaded: Vec<LoadedPolicy>,
+    loaded: Vec<CountedPolicy>,
     /// The policies that were dropped, and when.
     retired: VecDeque<(Instant, Arc<PolicyRules>)>,
 }
 
-struct LoadedPolicy {
+struct CountedPolicy {
     rules: Arc<PolicyRules>,
     role: PolicyRole,
     /// `false` once another policy took its place.
@@ -180,7 +180,7 @@ impl RuleSeriesTable {
             set_in_effect(&mut self.slab, &policy.rules, false);
         }
         set_in_effect(&mut self.slab, rules, true);
-        self.loaded.push(LoadedPolicy {
+        self.loaded.push(CountedPolicy {
             rules: Arc::clone(rules),
             role,
             in_effect: true,

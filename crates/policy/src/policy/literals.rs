@@ -195,15 +195,15 @@ mod tests {
     }
 
     /// An expression and texts made from it; some of the texts match, some only nearly.
-    struct Sample {
+    struct LiteralSample {
         pattern: String,
         texts: Vec<String>,
     }
 
     const TEXTS: usize = 6;
 
-    fn sample(random: &mut fastrand::Rng, depth: u32) -> Sample {
-        let one = |pattern: &str, text: &str| Sample {
+    fn sample(random: &mut fastrand::Rng, depth: u32) -> LiteralSample {
+        let one = |pattern: &str, text: &str| LiteralSample {
             pattern: pattern.to_owned(),
             texts: vec![text.to_owned(); TEXTS],
         };
@@ -256,29 +256,29 @@ mod tests {
                     .iter()
                     .map(|text| text.repeat(random.usize(counts.clone())))
                     .collect();
-                Sample {
+                LiteralSample {
                     pattern: format!("(?:{}){suffix}", part.pattern),
                     texts,
                 }
             }
             4 | 5 => {
-                let parts: Vec<Sample> = (0..random.usize(2..4))
+                let parts: Vec<LiteralSample> = (0..random.usize(2..4))
                     .map(|_| sample(random, depth - 1))
                     .collect();
                 let patterns: Vec<&str> = parts.iter().map(|part| &*part.pattern).collect();
                 let texts = (0..TEXTS)
                     .map(|at| random.choice(&parts).unwrap().texts[at].clone())
                     .collect();
-                Sample {
+                LiteralSample {
                     pattern: format!("({})", patterns.join("|")),
                     texts,
                 }
             }
             _ => {
-                let parts: Vec<Sample> = (0..random.usize(2..5))
+                let parts: Vec<LiteralSample> = (0..random.usize(2..5))
                     .map(|_| sample(random, depth - 1))
                     .collect();
-                Sample {
+                LiteralSample {
                     pattern: parts.iter().map(|part| &*part.pattern).collect(),
                     texts: (0..TEXTS)
                         .map(|at| parts.iter().map(|part| &*part.texts[at]).collect())
@@ -293,7 +293,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(21);
         let (mut matched, mut with_literals) = (0, 0);
         for _ in 0..4_000 {
-            let Sample { pattern, texts } = sample(&mut random, 4);
+            let LiteralSample { pattern, texts } = sample(&mut random, 4);
             let case = random
                 .choice([CaseSensitivity::Sensitive, CaseSensitivity::Insensitive])
                 .unwrap();

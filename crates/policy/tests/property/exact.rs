@@ -1,4 +1,4 @@
-//! What exact analysis claims about random policies is true, and it finds planted faults.
+//! Claims of exact analysis about random policies are true, and it finds planted faults.
 
 use std::collections::BTreeMap;
 

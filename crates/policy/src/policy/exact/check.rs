@@ -6,7 +6,7 @@ use crate::policy::lint::dead::DeadReason;
 use crate::policy::rule::{FilterRule, RuleBody};
 
 use super::formula::Formula;
-use super::question::{Answer, Example, Solver};
+use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
 use super::unreached::Reach;
 use super::verdicts::WantedVerdict;
@@ -211,13 +211,13 @@ impl RuleChecks<'_> {
             return;
         };
         match answer {
-            Answer::Example(_) => self.check.refuted += 1,
-            Answer::Never => {
+            Solution::Example(_) => self.check.refuted += 1,
+            Solution::Never => {
                 self.check.proved += 1;
                 let problem = Problem::warning(&place, "the policy refuses every URL");
                 self.check.problems.push(problem);
             }
-            Answer::Undecided(reason) => {
+            Solution::Undecided(reason) => {
                 self.check.undecided += 1;
                 let message = format!("not decided whether any URL is allowed: {reason}");
                 self.check.problems.push(Problem::advice(&place, message));

@@ -14,7 +14,7 @@ use crate::policy::field::Field;
 use crate::policy::rule::EnforcementMode;
 
 use super::formula::Formula;
-use super::question::{Answer, Example, Solver};
+use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
 use super::unreached::Reach;
 
@@ -30,7 +30,7 @@ pub enum DifferenceKind {
     NewAccess,
     /// Admitted by the old policy, refused by the new one.
     NewRefusal,
-    /// The same verdict by another rule, or for another reason.
+    /// Equal verdicts by another rule, or for another reason.
     Cause,
 }
 
@@ -178,8 +178,8 @@ impl Comparison<'_, '_> {
         let mut found = false;
         for _ in 0..MAX_ROUNDS {
             let example = match self.solver.solve(&left, &|_| true) {
-                Answer::Example(example) => example,
-                Answer::Never | Answer::Undecided(_) => break,
+                Solution::Example(example) => example,
+                Solution::Never | Solution::Undecided(_) => break,
             };
             let host = host_of(&example);
             if let Some(kind) = self.difference(&example.facts) {

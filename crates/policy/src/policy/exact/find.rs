@@ -5,7 +5,7 @@ use crate::policy::rule::RuleIndex;
 use crate::urls::target::UrlTarget;
 
 use super::formula::Formula;
-use super::question::{Answer, Example, Solver};
+use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
 use super::verdicts::WantedVerdict;
 
@@ -51,8 +51,8 @@ pub fn find_verdict(policy: &Policy, query: &VerdictQuery<'_>) -> VerdictAnswer 
     let rule = query.rule.map(|rule| rule.0 as usize);
     let analysed = AnalysedPolicy::new(policy);
     match analysed.find_verdict(&mut solver, query.verdict, rule, &within) {
-        Answer::Example(example) => VerdictAnswer::Found(example),
-        Answer::Never => VerdictAnswer::Never,
-        Answer::Undecided(reason) => VerdictAnswer::Undecided(reason),
+        Solution::Example(example) => VerdictAnswer::Found(example),
+        Solution::Never => VerdictAnswer::Never,
+        Solution::Undecided(reason) => VerdictAnswer::Undecided(reason),
     }
 }

@@ -6,7 +6,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::policy::Policy;
 
 use super::formula::Formula;
-use super::question::{Answer, Solver};
+use super::question::{Solution, Solver};
 use super::regions::AnalysedPolicy;
 
 /// The beginning of the message of a warning about such a value.
@@ -39,7 +39,7 @@ pub(crate) fn find_inert_rules(
         };
         let own = analysed.assertions(&mut solver, &[at]);
         let never = own == Formula::Constant(false)
-            || matches!(solver.solve(&own, &|_| false), Answer::Never);
+            || matches!(solver.solve(&own, &|_| false), Solution::Never);
         if never {
             let key = rule.condition_key().unwrap_or("when");
             let message = format!("`{key}` never has an effect: nothing matches its values");

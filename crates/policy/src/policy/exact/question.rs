@@ -13,7 +13,7 @@ use super::url_position::UrlSet;
 
 /// The answer to the question whether a formula holds for any request.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum Solution {
     /// It holds for this request.
     Example(Box<Example>),
     /// It holds for no request.
@@ -84,7 +84,11 @@ impl Solver {
 
     /// Searches a request for which a formula holds. `confirms` evaluates the formula by the
     /// evaluator's own means: only then is the request an example.
-    pub(super) fn solve(&self, formula: &Formula, confirms: &dyn Fn(&CaseFacts) -> bool) -> Answer {
+    pub(super) fn solve(
+        &self,
+        formula: &Formula,
+        confirms: &dyn Fn(&CaseFacts) -> bool,
+    ) -> Solution {
         for (urls, counts) in [
             (UrlSet::Plain, CountTests::Exact),
             (UrlSet::All, CountTests::Exact),
@@ -94,15 +98,15 @@ impl Solver {
                 continue;
             }
             match self.solve_in(formula, urls, counts, confirms) {
-                Answer::Example(example) => return Answer::Example(example),
-                Answer::Undecided(reason) if urls == UrlSet::All => {
-                    return Answer::Undecided(reason);
+                Solution::Example(example) => return Solution::Example(example),
+                Solution::Undecided(reason) if urls == UrlSet::All => {
+                    return Solution::Undecided(reason);
                 }
                 // The larger set decides.
-                Answer::Never | Answer::Undecided(_) => {}
+                Solution::Never | Solution::Undecided(_) => {}
             }
         }
-        Answer::Never
+        Solution::Never
     }
 
     fn solve_in(
@@ -111,10 +115,10 @@ impl Solver {
         urls: UrlSet,
         counts: CountTests,
         confirms: &dyn Fn(&CaseFacts) -> bool,
-    ) -> Answer {
+    ) -> Solution {
         let cells = match fact_cells(&self.table, &formula.tests(), counts) {
             Ok(cells) => cells,
-            Err(reason) => return Answer::Undecided(reason),
+            Err(reason) => return Solution::Undecided(reason),
         };
         let mut undecided = None;
         for cell in cells {
@@ -128,13 +132,13 @@ impl Solver {
                     let example =
                         Example::new(&url, &cell.facts).filter(|example| confirms(&example.facts));
                     if let Some(example) = example {
-                        return Answer::Example(Box::new(example));
+                        return Solution::Example(Box::new(example));
                     }
                     undecided = Some(self.free_reason(formula));
                 }
             }
         }
-        undecided.map_or(Answer::Never, Answer::Undecided)
+        undecided.map_or(Solution::Never, Solution::Undecided)
     }
 
     fn has_counts(&self, formula: &Formula) -> bool {

@@ -46,15 +46,15 @@ pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
 }
 
 /// A text that passes a test if it is at this place.
-struct Sample {
+struct SampleText {
     text: String,
     starts: bool,
     ends: bool,
 }
 
-fn sample_texts(test: &TextTest) -> Vec<Sample> {
-    let literals = |values: &[Box<str>], starts: bool, ends: bool| -> Vec<Sample> {
-        let samples = values.iter().map(|value| Sample {
+fn sample_texts(test: &TextTest) -> Vec<SampleText> {
+    let literals = |values: &[Box<str>], starts: bool, ends: bool| -> Vec<SampleText> {
+        let samples = values.iter().map(|value| SampleText {
             text: value.to_string(),
             starts,
             ends,
@@ -70,7 +70,7 @@ fn sample_texts(test: &TextTest) -> Vec<Sample> {
         TextKind::Contains(values) => literals(values, false, false),
         TextKind::Ext(values) => values
             .iter()
-            .map(|value| Sample {
+            .map(|value| SampleText {
                 text: format!("a.{value}"),
                 starts: false,
                 ends: true,
@@ -89,8 +89,8 @@ fn sample_texts(test: &TextTest) -> Vec<Sample> {
 }
 
 /// Returns `true` if a URL that is made of a sample is canonical, and the sample is in the field.
-fn is_possible(field: &Field, sample: &Sample) -> bool {
-    let Sample { text, starts, ends } = sample;
+fn is_possible(field: &Field, sample: &SampleText) -> bool {
+    let SampleText { text, starts, ends } = sample;
     let before_path = if *starts { "" } else { "/a" };
     let candidates: Vec<String> = match field {
         Field::Url if *starts => ["", "/", "a/", "://a/", "//a/", "a"]
@@ -144,7 +144,7 @@ fn is_possible(field: &Field, sample: &Sample) -> bool {
         .any(|candidate| is_sample_of(candidate, field, sample))
 }
 
-fn is_sample_of(candidate: &str, field: &Field, sample: &Sample) -> bool {
+fn is_sample_of(candidate: &str, field: &Field, sample: &SampleText) -> bool {
     let Some(target) = UrlTarget::from_scan(candidate) else {
         return false;
     };
@@ -185,10 +185,10 @@ fn is_sample_of(candidate: &str, field: &Field, sample: &Sample) -> bool {
     }
 }
 
-fn sample_of_expression(pattern: &str, case: CaseSensitivity) -> Option<Sample> {
+fn sample_of_expression(pattern: &str, case: CaseSensitivity) -> Option<SampleText> {
     let hir = to_ascii(&parse(pattern, case).ok()?);
     let mut writer = SampleWriter {
-        sample: Sample {
+        sample: SampleText {
             text: String::new(),
             starts: false,
             ends: false,
@@ -199,7 +199,7 @@ fn sample_of_expression(pattern: &str, case: CaseSensitivity) -> Option<Sample> 
 }
 
 struct SampleWriter {
-    sample: Sample,
+    sample: SampleText,
 }
 
 impl SampleWriter {
@@ -236,7 +236,7 @@ impl SampleWriter {
             HirKind::Concat(parts) => parts.iter().try_for_each(|part| self.write(part)),
             HirKind::Alternation(parts) => parts.iter().find_map(|part| {
                 let mut attempt = Self {
-                    sample: Sample {
+                    sample: SampleText {
                         text: self.sample.text.clone(),
                         ..self.sample
                     },

@@ -12,7 +12,7 @@ use crate::policy::rule::{RuleBody, RuleIndex};
 use crate::policy::trail::{RuleState, Trail};
 
 use super::formula::Formula;
-use super::question::{Answer, Example, Solver};
+use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
 
 /// The maximum number of examples for one rule.
@@ -41,8 +41,8 @@ impl AnalysedPolicy<'_> {
         for _ in 0..MAX_ROUNDS {
             let confirms = |facts: &crate::policy::cases::CaseFacts| self.holds(at, facts);
             let example = match solver.solve(&left, &confirms) {
-                Answer::Example(example) => example,
-                Answer::Never => {
+                Solution::Example(example) => example,
+                Solution::Never => {
                     return match doubt {
                         Some(reason) => Reach::Undecided(reason),
                         None if causes.is_empty() => {
@@ -51,7 +51,7 @@ impl AnalysedPolicy<'_> {
                         None => Reach::Never(causes),
                     };
                 }
-                Answer::Undecided(reason) => return Reach::Undecided(doubt.unwrap_or(reason)),
+                Solution::Undecided(reason) => return Reach::Undecided(doubt.unwrap_or(reason)),
             };
             let (trail, decision) = self.policy.decide(&example.facts.facts());
             if self.takes_effect(at, &trail, &decision) {
@@ -105,8 +105,8 @@ impl AnalysedPolicy<'_> {
     fn contradiction(&self, solver: &mut Solver, at: usize) -> DeadReason {
         let own = self.assertions(solver, &[at]);
         match solver.solve(&own, &|_| false) {
-            Answer::Never => DeadReason::Contradiction,
-            Answer::Example(_) | Answer::Undecided(_) => DeadReason::ContradictsParents,
+            Solution::Never => DeadReason::Contradiction,
+            Solution::Example(_) | Solution::Undecided(_) => DeadReason::ContradictsParents,
         }
     }
 
@@ -140,6 +140,6 @@ impl AnalysedPolicy<'_> {
         let inside = self.region(solver, at);
         let outside = self.region(solver, other).negate();
         let left = Formula::all([inside, outside]);
-        matches!(solver.solve(&left, &|_| false), Answer::Never)
+        matches!(solver.solve(&left, &|_| false), Solution::Never)
     }
 }

@@ -9,7 +9,7 @@ use crate::policy::options::{OptionSetter, OptionValue, schema};
 use crate::policy::rule::{EnforcementMode, PolicyStage, Rule, RuleBody};
 
 use super::formula::Formula;
-use super::question::{Answer, Solver};
+use super::question::{Solution, Solver};
 use super::regions::AnalysedPolicy;
 
 /// The maximum number of examples for one source of a verdict.
@@ -35,7 +35,7 @@ impl WantedVerdict {
     }
 }
 
-/// What makes a request get a verdict: a rule, or the default.
+/// The source of a verdict: a rule, or the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VerdictSource {
     Rule(usize),
@@ -50,7 +50,7 @@ impl AnalysedPolicy<'_> {
         wanted: WantedVerdict,
         rule: Option<usize>,
         within: &Formula,
-    ) -> Answer {
+    ) -> Solution {
         let sources = match rule {
             Some(rule) => vec![VerdictSource::Rule(rule)],
             None => self.sources(wanted),
@@ -58,12 +58,12 @@ impl AnalysedPolicy<'_> {
         let mut undecided = self.hidden_reason(wanted, rule);
         for source in sources {
             match self.find_from(solver, wanted, rule, source, within) {
-                Answer::Example(example) => return Answer::Example(example),
-                Answer::Undecided(reason) => undecided = Some(reason),
-                Answer::Never => {}
+                Solution::Example(example) => return Solution::Example(example),
+                Solution::Undecided(reason) => undecided = Some(reason),
+                Solution::Never => {}
             }
         }
-        undecided.map_or(Answer::Never, Answer::Undecided)
+        undecided.map_or(Solution::Never, Solution::Undecided)
     }
 
     /// Returns the reason why requests may be refused that no rule and no default refuses.
@@ -124,7 +124,7 @@ impl AnalysedPolicy<'_> {
         rule: Option<usize>,
         source: VerdictSource,
         within: &Formula,
-    ) -> Answer {
+    ) -> Solution {
         let region = match source {
             VerdictSource::Rule(at) => self.region(solver, at),
             VerdictSource::Default => Formula::Constant(true),
@@ -137,14 +137,14 @@ impl AnalysedPolicy<'_> {
                 VerdictSource::Default => true,
             };
             let example = match solver.solve(&left, &confirms) {
-                Answer::Example(example) => example,
-                Answer::Never => return doubt.map_or(Answer::Never, Answer::Undecided),
-                Answer::Undecided(reason) => return Answer::Undecided(doubt.unwrap_or(reason)),
+                Solution::Example(example) => example,
+                Solution::Never => return doubt.map_or(Solution::Never, Solution::Undecided),
+                Solution::Undecided(reason) => return Solution::Undecided(doubt.unwrap_or(reason)),
             };
             let (_, decision) = self.policy.decide(&example.facts.facts());
             let is_cause = rule.is_none_or(|rule| cause_of(&decision) == Some(rule));
             if wanted.matches(&decision) && is_cause {
-                return Answer::Example(example);
+                return Solution::Example(example);
             }
             let other = self
                 .other_verdicts(solver, &decision)
@@ -160,7 +160,7 @@ impl AnalysedPolicy<'_> {
             });
             left = Formula::all([left, excluded.negate()]);
         }
-        Answer::Undecided("too many rules apply")
+        Solution::Undecided("too many rules apply")
     }
 
     /// Returns requests with the same verdict as the one that was decided, by the same rule.

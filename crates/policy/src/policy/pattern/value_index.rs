@@ -150,7 +150,7 @@ fn search_automaton<'t>(
 /// Directories: a path is in one of them if it is the directory or continues it with a `/`.
 pub(super) struct DirectoryIndex {
     directories: TextSet,
-    /// The same with a `/` at the end.
+    /// The directories, each with a `/` at its end.
     beginnings: SortedTexts,
 }
 
