@@ -117,22 +117,29 @@ impl<'a> Candidates<'a> {
     /// first rule or the end of the rule visited last.
     pub(super) fn next(&self, list: ListVisit<'a>, at: RuleIndex) -> Option<(RuleIndex, &'a Rule)> {
         let at = match list.indexed {
-            Some(indexed) => self.next_candidate(indexed, at)?,
+            Some(indexed) => self.next_candidate(indexed, at, list.end)?,
             None => at,
         };
         let rule = self.policy.rule(at).filter(|_| at < list.end)?;
         Some((at, rule))
     }
 
-    fn next_candidate(&self, list: &IndexedList, at: RuleIndex) -> Option<RuleIndex> {
+    /// Returns the first candidate of a list that is not before `at`. The list ends at `end`.
+    fn next_candidate(
+        &self,
+        list: &IndexedList,
+        at: RuleIndex,
+        end: RuleIndex,
+    ) -> Option<RuleIndex> {
         let always = from_rule(&list.always, at).first().copied();
         let found = from_rule(self.found.as_deref().unwrap_or(&[]), at);
-        // Between them are candidates of lists inside this one.
-        let found = found.iter().copied().find(|rule| {
-            self.policy
-                .rule(*rule)
-                .is_some_and(|r| r.parent == list.parent)
-        });
+        // Between them are candidates of lists inside this one, and after the end those of others.
+        let of_list = |rule: &RuleIndex| {
+            let rule = self.policy.rule(*rule);
+            rule.is_some_and(|rule| rule.parent == list.parent)
+        };
+        let mut found = found.iter().copied().take_while(|rule| *rule < end);
+        let found = found.find(of_list);
         match (always, found) {
             (Some(always), Some(found)) => Some(always.min(found)),
             (always, found) => always.or(found),
@@ -153,9 +160,7 @@ impl Policy {
         let index = build(&self.rules, &self.spaces, &self.lists, shortest_list);
         Self { index, ..self }
     }
-}
 
-impl Policy {
     /// Returns the outermost shadow rules whose own condition a request does not rule out, in
     /// document order.
     pub(super) fn shadow_candidates(&self, facts: &Facts<'_>) -> FoundRules {

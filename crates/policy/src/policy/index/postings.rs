@@ -159,8 +159,13 @@ impl LiteralRules {
     fn find(&self, url: &str, found: &mut FoundRules) {
         let mut lower: SmallVec<[u8; 512]> = SmallVec::from_slice(url.as_bytes());
         lower.make_ascii_lowercase();
-        for hit in self.automaton.find_overlapping_iter(&lower[..]) {
-            found.extend_from_slice(self.rules.get(hit.pattern().as_usize()));
+        let hits = self.automaton.find_overlapping_iter(&lower[..]);
+        let mut literals: SmallVec<[u32; 64]> = hits.map(|hit| hit.pattern().as_u32()).collect();
+        // A URL may repeat the literal of thousands of rules hundreds of times.
+        literals.sort_unstable();
+        literals.dedup();
+        for literal in literals {
+            found.extend_from_slice(self.rules.get(literal as usize));
         }
     }
 }
