@@ -161,13 +161,6 @@ impl Problem {
         self
     }
 
-    /// Adds the offset of the problem within its scalar, in characters.
-    #[must_use]
-    pub fn with_scalar_offset(mut self, characters: usize) -> Self {
-        self.scalar_offset = Some(characters);
-        self
-    }
-
     #[must_use]
     pub fn with_rule(mut self, rule: Option<&RuleId>) -> Self {
         self.rule = rule.cloned();

@@ -134,7 +134,12 @@ pub fn compile(
         return Err(problems);
     }
     let places: Vec<&SourceLocation> = sources.iter().map(|rule| &rule.place).collect();
-    let mut inert_rules = find_inert_rules(&policy, &places, &problems);
+    let drafts = drafts.all.iter().enumerate();
+    let suspects: Vec<usize> = drafts
+        .filter(|(_, draft)| draft.has_dead_values)
+        .map(|(at, _)| at)
+        .collect();
+    let mut inert_rules = find_inert_rules(&policy, &places, &suspects);
     texts.add_excerpts(&mut inert_rules);
     policy.inert_rules = inert_rules.len();
     Ok(CompiledPolicy {

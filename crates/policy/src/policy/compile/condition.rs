@@ -1,7 +1,8 @@
 //! Compiles conditions of the source tree.
 
 mod range;
-mod warnings;
+pub(super) mod text_comparison;
+pub(super) mod warnings;
 
 use std::net::Ipv4Addr;
 
@@ -9,10 +10,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
-use crate::policy::condition::{Atom, AtomTest, Condition, PatternSource};
-use crate::policy::exact::inert::MATCHES_NOTHING;
-use crate::policy::exact::unmatchable;
-use crate::policy::expression::Expression;
+use crate::policy::condition::{Atom, AtomTest, Condition};
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::ListKind;
@@ -22,11 +20,11 @@ use crate::policy::source::tree::{
     TextTestKind,
 };
 
-use super::canonical::{self, InvalidValue};
-use super::escape::EscapedText;
+use super::canonical::InvalidValue;
 use super::lists::ListTable;
-use super::regex::{self, PatternError};
-use super::surt;
+use super::regex::PatternError;
+use text_comparison::{TextComparison, TextValues};
+use warnings::ValueWarning;
 
 /// Compiles conditions one at a time.
 pub(super) struct ConditionCompiler<'a, 'p> {
@@ -37,6 +35,8 @@ pub(super) struct ConditionCompiler<'a, 'p> {
     pub(super) problems: &'a mut Problems,
     /// Parts that cannot be compiled: `on_invalid_rule` determines their severity.
     pub(super) invalid: Vec<Problem>,
+    /// `true` if a value matches no URL.
+    pub(super) has_dead_values: bool,
 }
 
 impl ConditionCompiler<'_, '_> {
@@ -96,8 +96,6 @@ impl ConditionCompiler<'_, '_> {
         }
     }
 
-    /// Returns up to two tests: one for the values that are plain text, one for those that became
-    /// regular expressions.
     fn compile_text(
         &mut self,
         atom: &SourceAtom,
@@ -105,117 +103,37 @@ impl ConditionCompiler<'_, '_> {
         kind: TextTestKind,
         values: &[LocatedText],
     ) -> Vec<Atom> {
-        let case = if field.ignores_case() {
-            CaseSensitivity::Insensitive
-        } else {
-            atom.case
-        };
-        let mut texts: Vec<Box<str>> = Vec::new();
-        let mut regexes: Vec<Expression> = Vec::new();
-        let mut written: Vec<PatternSource> = Vec::new();
+        let comparison = TextComparison::new(field, kind, atom.case, atom.form);
+        let mut compiled_values = TextValues::new(&comparison);
         for value in values {
-            let warnings = warnings::value_warnings(field, kind, value);
-            let is_reported = warnings
-                .iter()
-                .any(|warning| warning.message.starts_with(MATCHES_NOTHING));
-            self.report_all(warnings);
-            match self.compile_value(field, kind, case, atom.form, value) {
-                Some(CompiledText::Plain(forms)) => {
-                    let test = text_kind(kind)(forms.clone().into());
-                    if !is_reported {
-                        self.report_unmatchable(field, kind, case, atom.form, value, test);
-                    }
-                    texts.extend(forms);
+            let compiled = comparison.compile(&value.value, self.expressions);
+            self.warn(
+                value,
+                comparison.warnings(&value.value, compiled.as_ref().ok()),
+            );
+            match compiled {
+                Ok(compiled) => compiled_values.push(&value.value, compiled),
+                Err(error) if kind == TextTestKind::Regex => {
+                    self.report_invalid_pattern(value, error);
                 }
-                Some(CompiledText::Regex(regex)) => {
-                    let test = TextKind::Regex([regex.clone()].into());
-                    if !is_reported {
-                        self.report_unmatchable(field, kind, case, atom.form, value, test);
-                    }
-                    regexes.push(regex);
-                    written.push(PatternSource {
-                        kind: kind.as_str(),
-                        text: value.value.clone(),
-                    });
-                }
-                None => {}
+                Err(error) => self.problems.push(value_problem(value, error.error)),
             }
         }
-        let mut tests = Vec::new();
-        if !texts.is_empty() {
-            let kind = text_kind(kind)(texts.into());
-            tests.push(text_atom(field, kind, case, atom.form));
-        }
-        if !regexes.is_empty() {
-            let kind = TextKind::Regex(regexes.into());
-            tests.push(Atom {
-                sources: written.into(),
-                ..text_atom(field, kind, case, atom.form)
-            });
-        }
+        let tests = compiled_values.into_tests().into_iter();
         tests
+            .map(|(test, sources)| Atom {
+                field: field.clone(),
+                test: AtomTest::Text(test),
+                sources,
+            })
+            .collect()
     }
 
-    /// Warns of a value that no URL matches.
-    fn report_unmatchable(
-        &mut self,
-        field: &Field,
-        word: TextTestKind,
-        case: CaseSensitivity,
-        form: TextForm,
-        value: &LocatedText,
-        kind: TextKind,
-    ) {
-        if !unmatchable::matches_no_url(field, &TextTest::new(kind, case, form)) {
-            return;
+    fn warn(&mut self, value: &LocatedText, warnings: Vec<ValueWarning>) {
+        for warning in warnings {
+            self.has_dead_values |= warning.matches_nothing;
+            self.problems.push(warning.into_problem(value));
         }
-        let (reason, help) = unmatchable::suggestion(field, word.as_str(), &value.value);
-        let message = format!("{MATCHES_NOTHING}: {reason}");
-        let problem = Problem::warning(&value.place, message).with_found(&*value.value);
-        self.problems.push(Problem {
-            help: Some(help).filter(|help| !help.is_empty()),
-            ..problem
-        });
-    }
-
-    fn compile_value(
-        &mut self,
-        field: &Field,
-        kind: TextTestKind,
-        case: CaseSensitivity,
-        form: TextForm,
-        value: &LocatedText,
-    ) -> Option<CompiledText> {
-        let text = &*value.value;
-        let compiled = match kind {
-            TextTestKind::Regex => {
-                match regex::compile(text, canonical::url_region(field), case, self.expressions) {
-                    Ok(regex) => return Some(CompiledText::Regex(regex)),
-                    Err(error) => {
-                        self.report_invalid_pattern(value, error);
-                        return None;
-                    }
-                }
-            }
-            TextTestKind::Glob => self::compile_glob(field, case, form, text, self.expressions),
-            TextTestKind::Site => canonical::site_prefixes(text).map(|sites| {
-                CompiledText::Plain(sites.into_iter().map(|site| site.text.into()).collect())
-            }),
-            TextTestKind::Surt => {
-                surt::surt_prefix(text).map(|surt| CompiledText::Plain(vec![surt.into()]))
-            }
-            TextTestKind::Exact
-            | TextTestKind::Prefix
-            | TextTestKind::Suffix
-            | TextTestKind::Contains
-            | TextTestKind::Domain
-            | TextTestKind::Ext
-            | TextTestKind::Under => canonical::value(field, kind, case, form, text)
-                .and_then(|value| plain_or_regex(kind, value, case, self.expressions)),
-        };
-        compiled
-            .map_err(|error| self.problems.push(value_problem(value, error)))
-            .ok()
     }
 
     fn report_invalid_pattern(
@@ -343,21 +261,9 @@ impl ConditionCompiler<'_, '_> {
         };
         Some(atom_condition(plain_atom(field, AtomTest::InList(index))))
     }
-
-    fn report_all(&mut self, problems: Vec<Problem>) {
-        problems
-            .into_iter()
-            .for_each(|problem| self.problems.push(problem));
-    }
 }
 
-/// A compiled value.
-enum CompiledText {
-    Plain(Vec<Box<str>>),
-    Regex(Expression),
-}
-
-/// Creates a test that needs no [`PatternSource`], since it contains its values as written.
+/// Creates a test without sources, since it contains its values as written.
 fn plain_atom(field: Field, test: AtomTest) -> Atom {
     Atom {
         field,
@@ -382,72 +288,6 @@ pub(super) fn value_problem(value: &LocatedText, error: InvalidValue) -> Problem
     Problem {
         help: error.help,
         ..problem
-    }
-}
-
-/// Returns the constructor of a test on plain values.
-fn text_kind(kind: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
-    match kind {
-        TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => TextKind::Exact,
-        TextTestKind::Prefix | TextTestKind::Site => TextKind::Prefix,
-        TextTestKind::Suffix => TextKind::Suffix,
-        TextTestKind::Contains => TextKind::Contains,
-        TextTestKind::Domain => TextKind::Domain,
-        TextTestKind::Ext => TextKind::Ext,
-        TextTestKind::Under => TextKind::Under,
-        TextTestKind::Surt => TextKind::Surt,
-    }
-}
-
-/// Keeps a value with a single form as text; builds a regular expression for one with several
-/// forms.
-fn plain_or_regex(
-    kind: TextTestKind,
-    value: EscapedText,
-    case: CaseSensitivity,
-    expressions: &mut ExpressionInterner<'_>,
-) -> Result<CompiledText, InvalidValue> {
-    let Some(pattern) = value.pattern else {
-        return Ok(CompiledText::Plain(vec![value.text.into()]));
-    };
-    let anchored = match kind {
-        TextTestKind::Exact => format!(r"\A(?:{pattern})\z"),
-        TextTestKind::Prefix => format!(r"\A(?:{pattern})"),
-        TextTestKind::Suffix => format!(r"(?:{pattern})\z"),
-        TextTestKind::Under => format!(r"\A(?:{pattern})(?:/|\z)"),
-        TextTestKind::Contains
-        | TextTestKind::Regex
-        | TextTestKind::Glob
-        | TextTestKind::Domain
-        | TextTestKind::Ext
-        | TextTestKind::Site
-        | TextTestKind::Surt => pattern,
-    };
-    regex::compile_generated(&anchored, case, expressions).map(CompiledText::Regex)
-}
-
-fn compile_glob(
-    field: &Field,
-    case: CaseSensitivity,
-    form: TextForm,
-    text: &str,
-    expressions: &mut ExpressionInterner<'_>,
-) -> Result<CompiledText, InvalidValue> {
-    let mut first_error = None;
-    let pattern = regex::glob_to_pattern(text, |literal| {
-        match canonical::value(field, TextTestKind::Contains, case, form, literal) {
-            Ok(escaped) => escaped
-                .pattern
-                .unwrap_or_else(|| regex_syntax::escape(&escaped.text)),
-            Err(error) => {
-                first_error = Some(error);
-                String::new()
-            }
-        }
-    });
-    match first_error {
-        Some(error) => Err(error),
-        None => regex::compile_generated(&pattern, case, expressions).map(CompiledText::Regex),
     }
 }
 

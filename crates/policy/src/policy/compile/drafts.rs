@@ -42,6 +42,8 @@ pub(super) struct RuleDraft<'s> {
     pub(super) end: usize,
     /// The condition; `Always` if the rule has none.
     pub(super) condition: Condition,
+    /// `true` if no URL matches a value of the condition.
+    pub(super) has_dead_values: bool,
     pub(super) mode: EnforcementMode,
 }
 
@@ -173,6 +175,14 @@ pub(super) fn rule_condition(rule: &SourceRule) -> Option<&SourceCondition> {
     }
 }
 
+/// The outcome of compiling a condition.
+struct CompiledCondition {
+    condition: Condition,
+    /// Parts that cannot be compiled.
+    invalid: Vec<Problem>,
+    has_dead_values: bool,
+}
+
 struct DraftBuilder<'s, 'a, 'p> {
     drafts: RuleDrafts<'s>,
     lists: &'a mut ListTable,
@@ -196,16 +206,17 @@ impl<'s> DraftBuilder<'s, '_, '_> {
         parent_mode: EnforcementMode,
     ) {
         let before = self.problems.enter_rule(Some(rule.name().clone()));
-        let (condition, invalid) = self.compile_condition(rule);
-        let mode = rule_mode(rule, parent_mode, &invalid);
-        self.report_invalid(rule, invalid);
+        let compiled = self.compile_condition(rule);
+        let mode = rule_mode(rule, parent_mode, &compiled.invalid);
+        self.report_invalid(rule, compiled.invalid);
         let index = self.drafts.all.len();
         self.drafts.all.push(RuleDraft {
             source: rule,
             scope: self.scope,
             parent,
             end: index + 1,
-            condition,
+            condition: compiled.condition,
+            has_dead_values: compiled.has_dead_values,
             mode,
         });
         if let SourceRuleBody::Group(group) = &rule.body {
@@ -218,18 +229,27 @@ impl<'s> DraftBuilder<'s, '_, '_> {
         self.problems.enter_rule(before);
     }
 
-    fn compile_condition(&mut self, rule: &SourceRule) -> (Condition, Vec<Problem>) {
+    fn compile_condition(&mut self, rule: &SourceRule) -> CompiledCondition {
         let Some(source) = rule_condition(rule) else {
-            return (Condition::Always, Vec::new());
+            return CompiledCondition {
+                condition: Condition::Always,
+                invalid: Vec::new(),
+                has_dead_values: false,
+            };
         };
         let mut conditions = ConditionCompiler {
             lists: &mut *self.lists,
             expressions: &mut *self.expressions,
             problems: &mut *self.problems,
             invalid: Vec::new(),
+            has_dead_values: false,
         };
         let condition = conditions.compile(source);
-        (condition, conditions.invalid)
+        CompiledCondition {
+            condition,
+            invalid: conditions.invalid,
+            has_dead_values: conditions.has_dead_values,
+        }
     }
 
     /// Reports what cannot be compiled, and that the rule is disabled.

@@ -32,6 +32,15 @@ impl PatternError {
     }
 }
 
+impl From<InvalidValue> for PatternError {
+    fn from(error: InvalidValue) -> Self {
+        Self {
+            error,
+            offset: None,
+        }
+    }
+}
+
 /// Compiles a regular expression of a policy, not anchored.
 pub(super) fn compile(
     pattern: &str,

@@ -1,7 +1,5 @@
 //! Rules that can never act, because their values match no canonical URL.
 
-use std::collections::BTreeSet;
-
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::policy::Policy;
 
@@ -9,21 +7,13 @@ use super::formula::Formula;
 use super::question::{Solution, Solver};
 use super::regions::AnalysedPolicy;
 
-/// The beginning of the message of a warning about such a value.
-pub(crate) const MATCHES_NOTHING: &str = "matches nothing";
-
-/// Returns an error for each rule that can never act because of a value that no URL matches.
-/// `problems` are those of the policy: only rules with a warning about such a value are analysed.
+/// Returns an error for each rule that can never act because of a value that no URL matches. Only
+/// the rules at `suspects` have such values.
 pub(crate) fn find_inert_rules(
     policy: &Policy,
     places: &[&SourceLocation],
-    problems: &[Problem],
+    suspects: &[usize],
 ) -> Vec<Problem> {
-    let suspects: BTreeSet<&str> = problems
-        .iter()
-        .filter(|problem| problem.message.starts_with(MATCHES_NOTHING))
-        .filter_map(|problem| problem.rule.as_ref().map(|rule| rule.as_str()))
-        .collect();
     if suspects.is_empty() {
         return Vec::new();
     }
@@ -32,9 +22,9 @@ pub(crate) fn find_inert_rules(
     };
     let analysed = AnalysedPolicy::new(policy);
     let mut inert = Vec::new();
-    for (at, rule) in policy.rules.iter().enumerate() {
-        let is_suspect = suspects.contains(rule.id.as_str()) && analysed.view.is_live(at);
-        let Some(place) = places.get(at).filter(|_| is_suspect) else {
+    for at in suspects.iter().copied() {
+        let rule = policy.rules.get(at).filter(|_| analysed.view.is_live(at));
+        let Some((rule, place)) = rule.zip(places.get(at)) else {
             continue;
         };
         let own = analysed.assertions(&mut solver, &[at]);

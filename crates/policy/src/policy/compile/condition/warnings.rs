@@ -7,34 +7,70 @@ use crate::policy::fact::FetchDest;
 use crate::policy::field::Field;
 use crate::policy::source::tree::{LocatedText, TextTestKind};
 
-/// Returns warnings about a value of a text test.
-pub(super) fn value_warnings(
-    field: &Field,
-    kind: TextTestKind,
-    value: &LocatedText,
-) -> Vec<Problem> {
-    let text = &*value.value;
-    let matches_nothing = never_matches(field, kind, text).map(|(why, help)| {
-        let problem =
-            Problem::warning(&value.place, format!("matches nothing: {why}")).with_found(text);
-        Problem {
+/// A warning about a value of a text test.
+#[derive(Debug)]
+pub(in super::super) struct ValueWarning {
+    pub(in super::super) message: String,
+    pub(in super::super) help: Option<String>,
+    /// The offset of the problem within the value, in characters.
+    offset: Option<usize>,
+    /// `true` if no URL matches the value.
+    pub(in super::super) matches_nothing: bool,
+}
+
+impl ValueWarning {
+    fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: None,
+            offset: None,
+            matches_nothing: false,
+        }
+    }
+
+    /// Creates a warning about a value that no URL matches. The help may be empty.
+    pub(super) fn matches_nothing(reason: &str, help: String) -> Self {
+        Self {
             help: Some(help).filter(|help| !help.is_empty()),
+            matches_nothing: true,
+            ..Self::new(format!("matches nothing: {reason}"))
+        }
+    }
+
+    fn with_help(self, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..self
+        }
+    }
+
+    pub(in super::super) fn into_problem(self, value: &LocatedText) -> Problem {
+        let problem = Problem::warning(&value.place, self.message).with_found(&*value.value);
+        Problem {
+            help: self.help,
+            scalar_offset: self.offset,
             ..problem
         }
-    });
+    }
+}
+
+/// Returns warnings about a value of a text test.
+pub(super) fn value_warnings(field: &Field, kind: TextTestKind, text: &str) -> Vec<ValueWarning> {
+    let matches_nothing = never_matches(field, kind, text)
+        .map(|(reason, help)| ValueWarning::matches_nothing(reason, help));
     let misread = if matches_nothing.is_none() {
-        wildcard_warning(field, kind, value).or_else(|| query_mark_warning(field, kind, value))
+        wildcard_warning(field, kind, text).or_else(|| query_mark_warning(field, kind, text))
     } else {
         None
     };
     let others = [
         matches_nothing,
         misread,
-        uppercase_host_warning(field, kind, value),
-        open_host_prefix_warning(field, kind, value),
-        dropped_segment_warning(kind, value),
+        uppercase_host_warning(field, kind, text),
+        open_host_prefix_warning(field, kind, text),
+        dropped_segment_warning(kind, text),
         if kind == TextTestKind::Regex {
-            unescaped_warning(value)
+            unescaped_warning(text)
         } else {
             None
         },
@@ -165,12 +201,7 @@ fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, Strin
 }
 
 /// Warns of upper-case letters: hosts are compared in lower case.
-fn uppercase_host_warning(
-    field: &Field,
-    kind: TextTestKind,
-    value: &LocatedText,
-) -> Option<Problem> {
-    let text = &*value.value;
+fn uppercase_host_warning(field: &Field, kind: TextTestKind, text: &str) -> Option<ValueWarning> {
     let host = match (field, kind) {
         (Field::Host | Field::Authority, TextTestKind::Regex) => return None,
         (Field::Host | Field::Authority, _) => text,
@@ -188,55 +219,38 @@ fn uppercase_host_warning(
         before = c;
         found
     });
-    let problem = Problem::warning(
-        &value.place,
-        "upper-case letters in a host, which is compared in lower case",
-    );
-    capital.then(|| problem.with_found(text))
+    capital
+        .then(|| ValueWarning::new("upper-case letters in a host, which is compared in lower case"))
 }
 
 /// Warns of prefixes such as `http://foo.com`, which also match `http://foo.com.evil/`.
-fn open_host_prefix_warning(
-    field: &Field,
-    kind: TextTestKind,
-    value: &LocatedText,
-) -> Option<Problem> {
-    let text = &*value.value;
+fn open_host_prefix_warning(field: &Field, kind: TextTestKind, text: &str) -> Option<ValueWarning> {
     if *field != Field::Url || kind != TextTestKind::Prefix {
         return None;
     }
     let host = text.split_once("://")?.1;
-    let problem = Problem::warning(
-        &value.place,
-        "a prefix that ends in a host also matches longer hosts",
-    );
     let open = !host.is_empty() && !host.contains(['/', '?']);
     open.then(|| {
-        problem
-            .with_found(text)
+        ValueWarning::new("a prefix that ends in a host also matches longer hosts")
             .with_help(format!("write {text}/ for one host, or `domain: …`"))
     })
 }
 
 /// Warns of URLs in `surt` that end in the middle of a path.
-fn dropped_segment_warning(kind: TextTestKind, value: &LocatedText) -> Option<Problem> {
-    if kind != TextTestKind::Surt || !surt::drops_last_segment(&value.value) {
+fn dropped_segment_warning(kind: TextTestKind, text: &str) -> Option<ValueWarning> {
+    if kind != TextTestKind::Surt || !surt::drops_last_segment(text) {
         return None;
     }
-    let problem = Problem::warning(
-        &value.place,
-        "of a URL, `surt` compares only what is before the last slash, as Heritrix does",
-    );
+    let message = "of a URL, `surt` compares only what is before the last slash, as Heritrix does";
     let help = "end it with `/`, or use `url_prefix`";
-    Some(problem.with_found(&*value.value).with_help(help))
+    Some(ValueWarning::new(message).with_help(help))
 }
 
 /// Warns of `*` in a value that is not a pattern.
-fn wildcard_warning(field: &Field, kind: TextTestKind, value: &LocatedText) -> Option<Problem> {
-    let help = wildcard_help(field, kind, &value.value)?;
+fn wildcard_warning(field: &Field, kind: TextTestKind, text: &str) -> Option<ValueWarning> {
+    let help = wildcard_help(field, kind, text)?;
     let message = "`*` is not a wildcard here: only URLs that contain the character match";
-    let problem = Problem::warning(&value.place, message).with_found(&*value.value);
-    Some(problem.with_help(help))
+    Some(ValueWarning::new(message).with_help(help))
 }
 
 /// Returns the test that was probably meant by a value with `*`; `None` for a value without it,
@@ -283,22 +297,19 @@ fn wildcard_help(field: &Field, kind: TextTestKind, text: &str) -> Option<String
 }
 
 /// Warns of a question mark at the start of a part of the query.
-fn query_mark_warning(field: &Field, kind: TextTestKind, value: &LocatedText) -> Option<Problem> {
-    let text = &*value.value;
+fn query_mark_warning(field: &Field, kind: TextTestKind, text: &str) -> Option<ValueWarning> {
     let rest = text.strip_prefix('?')?;
     if *field != Field::Query || kind != TextTestKind::Contains {
         return None;
     }
     let message = "the query does not include its `?`: only a second one matches";
-    let problem = Problem::warning(&value.place, message).with_found(text);
-    Some(problem.with_help(format!(
-        "write {rest}, or `path_and_query: {{ contains: \"{text}\" }}`"
-    )))
+    let help = format!("write {rest}, or `path_and_query: {{ contains: \"{text}\" }}`");
+    Some(ValueWarning::new(message).with_help(help))
 }
 
 /// Warns of an unescaped `.`, `+` or `?` in what is probably a host, a file name or a media type.
-fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
-    let characters: Vec<char> = value.value.chars().collect();
+fn unescaped_warning(text: &str) -> Option<ValueWarning> {
+    let characters: Vec<char> = text.chars().collect();
     let (at, c) = find_suspicious_char(&characters)?;
     let message = match c {
         '.' => "`.` matches any character; escape it with a backslash in a host or a file name",
@@ -308,12 +319,10 @@ fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
     let mut fixed = characters;
     fixed.insert(at, '\\');
     let fixed: String = fixed.into_iter().collect();
-    let problem = Problem::warning(&value.place, message).with_found(&*value.value);
-    Some(
-        problem
-            .with_scalar_offset(at)
-            .with_help(format!("write {fixed}")),
-    )
+    Some(ValueWarning {
+        offset: Some(at),
+        ..ValueWarning::new(message).with_help(format!("write {fixed}"))
+    })
 }
 
 fn find_suspicious_char(pattern: &[char]) -> Option<(usize, char)> {
@@ -361,23 +370,9 @@ fn looks_literal(pattern: &[char], at: usize, c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostics::problem::SourceLocation;
 
     fn warning_count(field: &Field, kind: TextTestKind, text: &str) -> usize {
-        let place = SourceLocation {
-            file: "p".into(),
-            line: 1,
-            column: 1,
-        };
-        value_warnings(
-            field,
-            kind,
-            &LocatedText {
-                place,
-                value: text.into(),
-            },
-        )
-        .len()
+        value_warnings(field, kind, text).len()
     }
 
     #[test]
