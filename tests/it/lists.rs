@@ -89,6 +89,52 @@ const KINDS: &[ListRow] = &[
         ],
     ),
     (
+        "substrings",
+        "{ in: l }",
+        "?sid= # sessions\n/a b\n/Login\n",
+        &["http://h/x?sid=1", "http://h/a%20b", "http://h/Login"],
+        &["http://h/sid=", "http://h/ab", "http://h/login"],
+    ),
+    (
+        "substrings",
+        "{ path: { in: l, case: ignore } }",
+        "/Login\né\n",
+        &["http://h/a/login", "http://h/%c3%a9"],
+        &["http://h/?/login", "http://h/e"],
+    ),
+    (
+        "globs",
+        "{ in: l }",
+        "http://*/calendar/*\n*.zip\n",
+        &["http://h/calendar/x", "http://h/a.zip"],
+        &["http://h/calendar", "http://h/a.zip?x"],
+    ),
+    (
+        "globs",
+        "{ host: { in: l } }",
+        "*.EXAMPLE.com\n",
+        &["http://a.example.com/"],
+        &["http://example.com/"],
+    ),
+    (
+        "regexes",
+        "{ in: l }",
+        "# of ArchiveBot\n^https?://[^/]+/.*[?&]replytocom=\\d+\n(?i)/wp-admin\n/<b>\n",
+        &[
+            "http://h/a?x&replytocom=1",
+            "http://h/WP-admin",
+            "http://h/%3Cb%3e",
+        ],
+        &["http://h/replytocom=", "http://h/wpadmin"],
+    ),
+    (
+        "regexes",
+        "{ path: { in: l } }",
+        "^/private/\n",
+        &["http://h/private/x"],
+        &["http://h/a/private/x"],
+    ),
+    (
         "values",
         "{ path: { in: l } }",
         "/a\n/b#c\n",
@@ -184,6 +230,22 @@ fn wrong_items_have_their_lines() {
         problems[0].render().starts_with(expected),
         "{}",
         problems[0].render()
+    );
+}
+
+#[test]
+fn a_wrong_expression_in_a_list_has_its_line_and_column() {
+    let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
+                lists: { l: { kind: regexes, file: l } }\nrules: [{ id: r, forbid: { in: l } }]\n";
+    let files = MemoryFileSystem::new()
+        .with_file("p.yaml", text)
+        .with_file("l", "abc\n\n  x(?=y) # look-ahead\n");
+    let problems = load(&files, "p.yaml").unwrap_err();
+    assert_eq!(problems.len(), 1);
+    let text = problems[0].render();
+    assert!(
+        text.starts_with("l:3:4: error: look-around is not supported"),
+        "{text}"
     );
 }
 

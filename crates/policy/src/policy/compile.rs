@@ -112,9 +112,9 @@ pub fn compile(
     previous: Option<&Policy>,
     mut problems: Problems,
 ) -> Result<CompiledPolicy, Vec<Problem>> {
-    let mut lists = ListTable::compile(&source.lists, &mut problems);
-    let options = OptionCompiler::from_document(source, &mut problems);
     let mut expressions = ExpressionInterner::new(previous.map(|policy| &policy.expressions));
+    let mut lists = ListTable::compile(&source.lists, &mut expressions, &mut problems);
+    let options = OptionCompiler::from_document(source, &mut problems);
     let mut drafts = RuleDrafts::from_source(source, &mut lists, &mut expressions, &mut problems);
     let tables = PolicyTables {
         lists,
@@ -154,8 +154,8 @@ pub fn compile(
 }
 
 /// The parts of a policy that its rules refer to.
-struct PolicyTables {
-    lists: ListTable,
+struct PolicyTables<'s> {
+    lists: ListTable<'s>,
     options: OptionCompiler,
     expressions: ExpressionTable,
 }
@@ -163,7 +163,7 @@ struct PolicyTables {
 fn compile_policy(
     source: &SourcePolicy,
     drafts: &mut RuleDrafts<'_>,
-    tables: PolicyTables,
+    tables: PolicyTables<'_>,
     problems: &mut Problems,
 ) -> Policy {
     let PolicyTables {
@@ -179,7 +179,7 @@ fn compile_policy(
     options.report_ineffective(problems);
     // If the policy has errors, the missing use of a list may be a consequence.
     if !problems.has_errors() {
-        lists.report_unused(&source.lists, problems);
+        lists.report_unused(problems);
     }
     checks::check_ids(drafts, problems);
     let options = options.into_table(&rules);
@@ -195,7 +195,7 @@ fn compile_policy(
     let url_rewriter = UrlRewriter::new(sources, replacements::compile_replacement);
     let index = index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST);
     if !problems.has_errors() {
-        prepare_expressions(&rules, &index);
+        prepare_expressions(&rules, &lists, &index);
     }
     Policy {
         active_stages: active_stages(&rules),

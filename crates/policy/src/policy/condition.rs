@@ -236,6 +236,9 @@ impl Atom {
             ListKind::Domains
             | ListKind::Hosts
             | ListKind::Urls
+            | ListKind::Substrings
+            | ListKind::Globs
+            | ListKind::Regexes
             | ListKind::Addresses
             | ListKind::Values => None,
         };

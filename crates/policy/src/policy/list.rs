@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::field::Field;
-use super::pattern::to_surt;
+use super::pattern::{TextTest, to_surt};
 use texts::{PackedTexts, SortedTexts, TextSet};
 
 /// The kind of a list: the field that it is compared with, and the comparison.
@@ -23,6 +23,12 @@ pub enum ListKind {
     UrlPrefixes,
     /// The SURT form of the URL begins with an item.
     Surts,
+    /// The URL contains an item.
+    Substrings,
+    /// The URL matches a glob.
+    Globs,
+    /// The URL matches a regular expression.
+    Regexes,
     /// The address is in an item.
     Addresses,
     /// Any text equals an item.
@@ -31,12 +37,15 @@ pub enum ListKind {
 
 impl ListKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Domains,
         Self::Hosts,
         Self::Urls,
         Self::UrlPrefixes,
         Self::Surts,
+        Self::Substrings,
+        Self::Globs,
+        Self::Regexes,
         Self::Addresses,
         Self::Values,
     ];
@@ -49,6 +58,9 @@ impl ListKind {
             Self::Urls => "urls",
             Self::UrlPrefixes => "url_prefixes",
             Self::Surts => "surts",
+            Self::Substrings => "substrings",
+            Self::Globs => "globs",
+            Self::Regexes => "regexes",
             Self::Addresses => "addresses",
             Self::Values => "values",
         }
@@ -88,6 +100,42 @@ pub enum ListItems {
     Prefixes(SortedTexts),
     /// For addresses: sorted, and no network overlaps another, so that one binary search suffices.
     Networks(Box<[IpNet]>),
+    /// For substrings, globs and regular expressions.
+    Patterns(ListPatterns),
+}
+
+/// Items that are compared like the values of a condition.
+#[derive(Debug)]
+pub struct ListPatterns {
+    texts: PackedTexts,
+    tests: Box<[TextTest]>,
+}
+
+/// Compares the items as written.
+impl PartialEq for ListPatterns {
+    fn eq(&self, other: &Self) -> bool {
+        self.texts == other.texts
+    }
+}
+
+impl ListPatterns {
+    pub(crate) fn new(texts: PackedTexts, tests: Box<[TextTest]>) -> Self {
+        Self { texts, tests }
+    }
+
+    /// The items as written.
+    pub fn texts(&self) -> &PackedTexts {
+        &self.texts
+    }
+
+    /// The tests of which a text passes one if it matches an item.
+    pub fn tests(&self) -> &[TextTest] {
+        &self.tests
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        self.tests.iter().any(|test| test.matches(text))
+    }
 }
 
 impl ListItems {
@@ -115,15 +163,17 @@ impl ListItems {
         match self {
             Self::Set(set) => set.texts().get(0),
             Self::Prefixes(items) => items.texts().get(0),
+            Self::Patterns(patterns) => patterns.texts.get(0),
             Self::Networks(_) => None,
         }
     }
 
-    /// Returns `true` if the text is an item.
+    /// Returns `true` if the text is an item, or matches one that is a pattern.
     pub fn contains(&self, text: &str) -> bool {
         match self {
             Self::Set(set) => set.contains(text),
             Self::Prefixes(items) => items.contains(text),
+            Self::Patterns(patterns) => patterns.matches(text),
             Self::Networks(_) => false,
         }
     }
@@ -133,7 +183,7 @@ impl ListItems {
         match self {
             Self::Prefixes(items) => items.has_prefix_of(text),
             Self::Set(set) => set.texts().iter().any(|item| text.starts_with(item)),
-            Self::Networks(_) => false,
+            Self::Networks(_) | Self::Patterns(_) => false,
         }
     }
 
@@ -141,7 +191,7 @@ impl ListItems {
     pub fn has_parent_of(&self, host: &str) -> bool {
         match self {
             Self::Set(set) => set.has_parent_of(host),
-            Self::Prefixes(_) | Self::Networks(_) => false,
+            Self::Prefixes(_) | Self::Networks(_) | Self::Patterns(_) => false,
         }
     }
 
@@ -153,7 +203,7 @@ impl ListItems {
                 let nearest = after.checked_sub(1).and_then(|at| networks.get(at));
                 nearest.is_some_and(|n| n.contains(&address))
             }
-            Self::Set(_) | Self::Prefixes(_) => false,
+            Self::Set(_) | Self::Prefixes(_) | Self::Patterns(_) => false,
         }
     }
 }

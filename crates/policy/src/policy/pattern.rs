@@ -99,6 +99,16 @@ impl TextTest {
         }
     }
 
+    /// The expressions that every ASCII text is compared with: not those that an index finds by
+    /// their literals. Empty for tests without expressions.
+    pub(crate) fn unselective_expressions(&self) -> Vec<&Expression> {
+        let all = self.kind.expressions();
+        match self.index.as_deref().and_then(ValueIndex::unselective) {
+            Some(positions) => positions.iter().filter_map(|at| all.get(*at)).collect(),
+            None => all.iter().collect(),
+        }
+    }
+
     /// Returns the index of the first value that the text matches.
     pub fn first_matching_value(&self, text: &str) -> Option<usize> {
         match self.form {
@@ -160,6 +170,25 @@ impl TextKind {
             | Self::Under(values)
             | Self::Surt(values) => values,
             Self::Regex(_)
+            | Self::Length(_)
+            | Self::Segments(_)
+            | Self::Repeats(_)
+            | Self::Params(_) => &[],
+        }
+    }
+
+    /// The regular expressions; empty for other tests.
+    pub(crate) fn expressions(&self) -> &[Expression] {
+        match self {
+            Self::Regex(all) => all,
+            Self::Exact(_)
+            | Self::Prefix(_)
+            | Self::Suffix(_)
+            | Self::Contains(_)
+            | Self::Domain(_)
+            | Self::Ext(_)
+            | Self::Under(_)
+            | Self::Surt(_)
             | Self::Length(_)
             | Self::Segments(_)
             | Self::Repeats(_)

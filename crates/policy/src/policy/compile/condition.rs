@@ -21,15 +21,15 @@ use crate::policy::source::tree::{
 };
 
 use super::canonical::InvalidValue;
-use super::lists::ListTable;
+use super::lists::{ListTable, pattern_kind};
 use super::regex::PatternError;
 use text_comparison::{TextComparison, TextValues};
 use warnings::ValueWarning;
 
 /// Compiles conditions one at a time.
-pub(super) struct ConditionCompiler<'a, 'p> {
+pub(super) struct ConditionCompiler<'a, 's, 'p> {
     /// The lists that conditions may name.
-    pub(super) lists: &'a mut ListTable,
+    pub(super) lists: &'a mut ListTable<'s>,
     pub(super) expressions: &'a mut ExpressionInterner<'p>,
     /// Errors that are reported regardless of `on_invalid_rule`.
     pub(super) problems: &'a mut Problems,
@@ -39,7 +39,7 @@ pub(super) struct ConditionCompiler<'a, 'p> {
     pub(super) has_dead_values: bool,
 }
 
-impl ConditionCompiler<'_, '_> {
+impl ConditionCompiler<'_, '_, '_> {
     /// Compiles a condition. An invalid part is reported and replaced by `always`.
     pub(super) fn compile(&mut self, source: &SourceCondition) -> Condition {
         match source {
@@ -202,13 +202,9 @@ impl ConditionCompiler<'_, '_> {
         names: &[LocatedText],
         field: Option<&Field>,
     ) -> Condition {
-        if atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised {
-            let message = "`case` and `norm` cannot be used with `in`: the kind of the list determines how items are compared";
-            self.problems.push(Problem::error(&atom.place, message));
-        }
         let tests: Vec<Condition> = names
             .iter()
-            .filter_map(|name| self.compile_list_test(name, field))
+            .filter_map(|name| self.compile_list_test(atom, name, field))
             .collect();
         match <[Condition; 1]>::try_from(tests) {
             Ok([only]) => only,
@@ -219,6 +215,7 @@ impl ConditionCompiler<'_, '_> {
 
     fn compile_list_test(
         &mut self,
+        atom: &SourceAtom,
         name: &LocatedText,
         field: Option<&Field>,
     ) -> Option<Condition> {
@@ -246,20 +243,45 @@ impl ConditionCompiler<'_, '_> {
             );
             return None;
         };
-        if (kind == ListKind::Addresses) != (field.value_type() == ValueType::Address) {
-            let problem = Problem::error(
-                &name.place,
-                "lists of addresses can be used with `address` only, and `address` with no other lists",
-            );
-            self.problems.push(problem.with_found(&*name.value));
-            return None;
-        }
-        let index = if field.ignores_case() {
+        self.check_list_test(atom, name, kind, &field)?;
+        let index = if let Some(pattern) = pattern_kind(kind) {
+            let comparison = TextComparison::new(&field, pattern, atom.case, atom.form);
+            self.lists
+                .compared_patterns(index, comparison, self.expressions, self.problems)
+        } else if field.ignores_case() {
             self.lists.lowercase_copy(index)
         } else {
             index
         };
         Some(atom_condition(plain_atom(field, AtomTest::InList(index))))
+    }
+
+    /// Reports a list whose items cannot be compared with a field, or not in this way.
+    fn check_list_test(
+        &mut self,
+        atom: &SourceAtom,
+        name: &LocatedText,
+        kind: ListKind,
+        field: &Field,
+    ) -> Option<()> {
+        let is_pattern = pattern_kind(kind).is_some();
+        let is_modified =
+            atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised;
+        if is_modified && !is_pattern {
+            let message = "`case` and `norm` cannot be used with `in`: the kind of the list determines how items are compared";
+            self.problems.push(Problem::error(&atom.place, message));
+        }
+        let message = if (kind == ListKind::Addresses) != (field.value_type() == ValueType::Address)
+        {
+            "lists of addresses can be used with `address` only, and `address` with no other lists"
+        } else if is_pattern && field.value_type() != ValueType::Text {
+            "lists of substrings, globs and regexes can be compared with text only"
+        } else {
+            return Some(());
+        };
+        let problem = Problem::error(&name.place, message);
+        self.problems.push(problem.with_found(&*name.value));
+        None
     }
 }
 
@@ -295,7 +317,12 @@ pub(super) fn value_problem(value: &LocatedText, error: InvalidValue) -> Problem
 fn default_field(kind: ListKind) -> Option<Field> {
     match kind {
         ListKind::Domains | ListKind::Hosts => Some(Field::Host),
-        ListKind::Urls | ListKind::UrlPrefixes | ListKind::Surts => Some(Field::Url),
+        ListKind::Urls
+        | ListKind::UrlPrefixes
+        | ListKind::Surts
+        | ListKind::Substrings
+        | ListKind::Globs
+        | ListKind::Regexes => Some(Field::Url),
         ListKind::Addresses => Some(Field::Address),
         ListKind::Values => None,
     }

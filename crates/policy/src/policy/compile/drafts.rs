@@ -51,7 +51,7 @@ impl<'s> RuleDrafts<'s> {
     /// Builds the drafts of a policy.
     pub(super) fn from_source(
         source: &'s SourcePolicy,
-        lists: &mut ListTable,
+        lists: &mut ListTable<'_>,
         expressions: &mut ExpressionInterner<'_>,
         problems: &mut Problems,
     ) -> Self {
@@ -183,16 +183,16 @@ struct CompiledCondition {
     has_dead_values: bool,
 }
 
-struct DraftBuilder<'s, 'a, 'p> {
+struct DraftBuilder<'s, 'a, 'l, 'p> {
     drafts: RuleDrafts<'s>,
-    lists: &'a mut ListTable,
+    lists: &'a mut ListTable<'l>,
     expressions: &'a mut ExpressionInterner<'p>,
     problems: &'a mut Problems,
     on_invalid: OnInvalidRule,
     scope: RuleScope,
 }
 
-impl<'s> DraftBuilder<'s, '_, '_> {
+impl<'s> DraftBuilder<'s, '_, '_, '_> {
     fn add_rules(&mut self, rules: &'s [SourceRule], parent: Option<usize>, mode: EnforcementMode) {
         for rule in rules {
             self.add_rule(rule, parent, mode);

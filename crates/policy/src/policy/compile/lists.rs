@@ -7,35 +7,59 @@ use std::sync::Arc;
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
+use crate::policy::expression::table::ExpressionInterner;
+use crate::policy::field::Field;
 use crate::policy::list::texts::{self, PackedTexts};
-use crate::policy::list::{ListItems, ListKind, PolicyList};
+use crate::policy::list::{ListItems, ListKind, ListPatterns, PolicyList};
+use crate::policy::pattern::{CaseSensitivity, TextForm};
 use crate::policy::source::list_file;
-use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems};
+use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems, TextTestKind};
 
 use super::canonical::{self, InvalidValue};
+use super::condition::text_comparison::{TextComparison, TextValues};
 use super::condition::{parse_network, value_problem};
+use super::regex::PatternError;
 use super::surt;
 
 /// The maximum number of invalid items of one list that are reported one by one.
 const MAX_REPORTED: usize = 20;
 
 /// The lists of a policy by name.
-pub(super) struct ListTable {
+pub(super) struct ListTable<'s> {
+    sources: &'s [SourceList],
+    /// The lists in the order of their sources, and then copies of them.
     all: Vec<PolicyList>,
     by_name: HashMap<Box<str>, (usize, Option<ListKind>)>,
     /// Lower-case copies of lists of values, for fields that ignore case: index of the list to
     /// index of the copy.
     lowercase_copies: HashMap<usize, usize>,
+    /// The lists of patterns for each comparison.
+    patterns: Vec<ComparedPatterns>,
     used: Vec<bool>,
 }
 
-impl ListTable {
+/// A list of patterns that is compiled for one comparison.
+struct ComparedPatterns {
+    /// The index of the list as written.
+    list: usize,
+    comparison: TextComparison,
+    /// The index of the compiled list.
+    compiled: usize,
+}
+
+impl<'s> ListTable<'s> {
     /// Compiles all lists and reports invalid items.
-    pub(super) fn compile(sources: &[SourceList], problems: &mut Problems) -> Self {
+    pub(super) fn compile(
+        sources: &'s [SourceList],
+        expressions: &mut ExpressionInterner<'_>,
+        problems: &mut Problems,
+    ) -> Self {
         let mut lists = Self {
+            sources,
             all: Vec::new(),
             by_name: HashMap::new(),
             lowercase_copies: HashMap::new(),
+            patterns: Vec::new(),
             used: Vec::new(),
         };
         for source in sources {
@@ -45,10 +69,19 @@ impl ListTable {
                 .entry(source.name.value.clone())
                 .or_insert((index, source.kind));
             let kind = source.kind.unwrap_or(ListKind::Values);
-            let items = if source.kind.is_some() {
-                compile_items(kind, source, problems)
-            } else {
-                ListItems::empty()
+            let items = match (source.kind, pattern_kind(kind)) {
+                (None, _) => ListItems::empty(),
+                (Some(_), None) => compile_items(kind, source, problems),
+                (Some(_), Some(pattern)) => {
+                    let comparison = usual_comparison(pattern);
+                    let items = compile_patterns(source, &comparison, expressions, problems);
+                    lists.patterns.push(ComparedPatterns {
+                        list: index,
+                        comparison,
+                        compiled: index,
+                    });
+                    items
+                }
             };
             lists.all.push(PolicyList {
                 name: source.name.value.clone(),
@@ -113,9 +146,47 @@ impl ListTable {
         self.all.len() - 1
     }
 
+    /// Returns the index of a list of patterns that are compared in this way: of a copy, unless the
+    /// patterns are compared with whole URLs.
+    pub(super) fn compared_patterns(
+        &mut self,
+        index: usize,
+        comparison: TextComparison,
+        expressions: &mut ExpressionInterner<'_>,
+        problems: &mut Problems,
+    ) -> usize {
+        let kind = self.all.get(index).map(|list| list.kind);
+        let Some((source, kind)) = self.sources.get(index).zip(kind) else {
+            return index;
+        };
+        let known = self
+            .patterns
+            .iter()
+            .find(|known| known.list == index && known.comparison == comparison);
+        if let Some(known) = known {
+            return known.compiled;
+        }
+        let compiled = self.all.len();
+        self.all.push(PolicyList {
+            name: source.name.value.clone(),
+            kind,
+            items: compile_patterns(source, &comparison, expressions, problems),
+        });
+        self.patterns.push(ComparedPatterns {
+            list: index,
+            comparison,
+            compiled,
+        });
+        compiled
+    }
+
     /// Advises to remove lists that no condition uses.
-    pub(super) fn report_unused(&self, sources: &[SourceList], problems: &mut Problems) {
-        let unused = sources.iter().zip(&self.used).filter(|(_, used)| !**used);
+    pub(super) fn report_unused(&self, problems: &mut Problems) {
+        let unused = self
+            .sources
+            .iter()
+            .zip(&self.used)
+            .filter(|(_, used)| !**used);
         for (list, _) in unused {
             let problem = Problem::advice(&list.name.place, "no condition uses this list");
             problems.push(problem.with_found(&*list.name.value));
@@ -127,7 +198,53 @@ impl ListTable {
     }
 }
 
-/// Compiles the items of a list, and reports invalid ones.
+/// Returns the kind of test that compares the items of a list of patterns; `None` for other lists.
+pub(super) fn pattern_kind(kind: ListKind) -> Option<TextTestKind> {
+    match kind {
+        ListKind::Substrings => Some(TextTestKind::Contains),
+        ListKind::Globs => Some(TextTestKind::Glob),
+        ListKind::Regexes => Some(TextTestKind::Regex),
+        ListKind::Domains
+        | ListKind::Hosts
+        | ListKind::Urls
+        | ListKind::UrlPrefixes
+        | ListKind::Surts
+        | ListKind::Addresses
+        | ListKind::Values => None,
+    }
+}
+
+/// Returns the comparison of patterns in conditions that name no field.
+fn usual_comparison(kind: TextTestKind) -> TextComparison {
+    TextComparison::new(
+        &Field::Url,
+        kind,
+        CaseSensitivity::Sensitive,
+        TextForm::Canonical,
+    )
+}
+
+/// Compiles the items of a list of patterns, and reports invalid ones.
+fn compile_patterns(
+    source: &SourceList,
+    comparison: &TextComparison,
+    expressions: &mut ExpressionInterner<'_>,
+    problems: &mut Problems,
+) -> ListItems {
+    let mut texts = allocate_texts(&source.items);
+    let mut values = TextValues::new(comparison);
+    let mut is_full = false;
+    for_each_item(&source.items, problems, |text| {
+        values.push(text, comparison.compile(text, expressions)?);
+        is_full |= !texts.push(text);
+        Ok(())
+    });
+    report_full(is_full, source, problems);
+    let tests = values.into_tests().into_iter().map(|(test, _)| test);
+    ListItems::Patterns(ListPatterns::new(texts, tests.collect()))
+}
+
+/// Compiles the items of a list of another kind, and reports invalid ones.
 pub(super) fn compile_items(
     kind: ListKind,
     source: &SourceList,
@@ -150,6 +267,21 @@ pub(super) fn compile_items(
         is_full |= !all.push(&compile_item(kind, text)?);
         Ok(())
     });
+    report_full(is_full, source, problems);
+    match kind {
+        ListKind::UrlPrefixes | ListKind::Surts => ListItems::from_prefixes(&all),
+        ListKind::Domains
+        | ListKind::Hosts
+        | ListKind::Urls
+        | ListKind::Substrings
+        | ListKind::Globs
+        | ListKind::Regexes
+        | ListKind::Addresses
+        | ListKind::Values => ListItems::from_texts(all),
+    }
+}
+
+fn report_full(is_full: bool, source: &SourceList, problems: &mut Problems) {
     if is_full {
         let message = format!(
             "the items of the list take more than {} MiB",
@@ -158,14 +290,6 @@ pub(super) fn compile_items(
         problems.push(
             Problem::error(&source.name.place, message).with_help("split them into several lists"),
         );
-    }
-    match kind {
-        ListKind::UrlPrefixes | ListKind::Surts => ListItems::from_prefixes(&all),
-        ListKind::Domains
-        | ListKind::Hosts
-        | ListKind::Urls
-        | ListKind::Addresses
-        | ListKind::Values => ListItems::from_texts(all),
     }
 }
 
@@ -186,7 +310,11 @@ fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue
         ListKind::Urls => canonical::whole_url(text)?.text.into(),
         ListKind::UrlPrefixes => canonical::url_prefix(text).text.into(),
         ListKind::Surts => surt::surt_prefix(text)?.into(),
-        ListKind::Addresses | ListKind::Values => text.into(),
+        ListKind::Substrings
+        | ListKind::Globs
+        | ListKind::Regexes
+        | ListKind::Addresses
+        | ListKind::Values => text.into(),
     })
 }
 
@@ -195,7 +323,7 @@ fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue
 fn for_each_item(
     items: &SourceListItems,
     problems: &mut Problems,
-    mut take: impl FnMut(&str) -> Result<(), InvalidValue>,
+    mut take: impl FnMut(&str) -> Result<(), PatternError>,
 ) {
     let mut invalid = InvalidItems {
         problems,
@@ -237,10 +365,13 @@ struct InvalidItems<'p> {
 }
 
 impl InvalidItems<'_> {
-    fn record(&mut self, text: LocatedText, error: InvalidValue) {
+    fn record(&mut self, text: LocatedText, error: PatternError) {
         self.count += 1;
         if self.count <= MAX_REPORTED {
-            self.problems.push(value_problem(&text, error));
+            self.problems.push(Problem {
+                scalar_offset: error.offset,
+                ..value_problem(&text, error.error)
+            });
         }
         self.last = Some(text.place);
     }

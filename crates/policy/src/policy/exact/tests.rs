@@ -182,6 +182,14 @@ impl TestTable {
                 let networks = networks.to_vec();
                 return self.intern(key, || Ok(ExactTest::Address(networks)));
             }
+            ListItems::Patterns(patterns) => {
+                let parts: Vec<Formula> = patterns
+                    .tests()
+                    .iter()
+                    .map(|test| self.text(field, test))
+                    .collect();
+                return Formula::any(parts);
+            }
         };
         if field.value_type() == ValueType::Number {
             return self.intern(key, || Err("a list of numbers"));

@@ -4,7 +4,8 @@ use crate::policy::condition::{AtomTest, Condition};
 use crate::policy::expression::Expression;
 use crate::policy::field::Field;
 use crate::policy::index::PolicyIndex;
-use crate::policy::pattern::TextKind;
+use crate::policy::list::{ListItems, PolicyList};
+use crate::policy::pattern::TextTest;
 use crate::policy::rule::Rule;
 
 /// The number of expressions of one rule up to which they are compiled when they are first needed.
@@ -12,12 +13,18 @@ const MAX_DEFERRED_IN_RULE: usize = 8;
 
 /// Compiles the expressions that every request needs: of the rules that the index never rules out. Of
 /// the others, those of a rule with many, and those on hosts, since a CONNECT visits every rule.
-pub(crate) fn prepare_expressions(rules: &[Rule], index: &PolicyIndex) {
+///
+/// A test or list with many expressions tries only those of which the URL contains a literal. They
+/// are compiled when they are first needed, as those of a rule that the index rules out.
+pub(crate) fn prepare_expressions(rules: &[Rule], lists: &[PolicyList], index: &PolicyIndex) {
     let selective = index.selective_rules(rules);
     for (rule, is_selective) in rules.iter().zip(selective) {
         let mut found = Vec::new();
         if let Some(condition) = rule.condition() {
-            collect_expressions(condition, &mut found);
+            for_each_test(condition, lists, &mut |field, test| {
+                let needed = needed_expressions(field, test);
+                found.extend(needed.into_iter().map(|expression| (field, expression)));
+            });
         }
         let is_deferred = is_selective && found.len() <= MAX_DEFERRED_IN_RULE;
         for (field, expression) in found {
@@ -28,19 +35,41 @@ pub(crate) fn prepare_expressions(rules: &[Rule], index: &PolicyIndex) {
     }
 }
 
-fn collect_expressions<'p>(condition: &'p Condition, found: &mut Vec<(&'p Field, &'p Expression)>) {
+/// Returns the expressions that a text of the field may have to be compared with, whatever it
+/// contains.
+fn needed_expressions<'p>(field: &Field, test: &'p TextTest) -> Vec<&'p Expression> {
+    let is_ascii = field.is_url_part() && !matches!(field, Field::Param(_));
+    if is_ascii {
+        test.unselective_expressions()
+    } else {
+        test.kind.expressions().iter().collect()
+    }
+}
+
+fn for_each_test<'p>(
+    condition: &'p Condition,
+    lists: &'p [PolicyList],
+    visit: &mut dyn FnMut(&'p Field, &'p TextTest),
+) {
     match condition {
         Condition::Always => {}
         Condition::All(parts) | Condition::Any(parts) => parts
             .iter()
-            .for_each(|part| collect_expressions(part, found)),
-        Condition::Not(part) => collect_expressions(part, found),
-        Condition::Atom(atom) => {
-            if let AtomTest::Text(test) = &atom.test
-                && let TextKind::Regex(all) = &test.kind
-            {
-                found.extend(all.iter().map(|expression| (&atom.field, expression)));
+            .for_each(|part| for_each_test(part, lists, visit)),
+        Condition::Not(part) => for_each_test(part, lists, visit),
+        Condition::Atom(atom) => match &atom.test {
+            AtomTest::Text(test) => visit(&atom.field, test),
+            AtomTest::InList(list) => {
+                if let Some(ListItems::Patterns(patterns)) =
+                    lists.get(*list).map(|list| &list.items)
+                {
+                    patterns
+                        .tests()
+                        .iter()
+                        .for_each(|test| visit(&atom.field, test));
+                }
             }
-        }
+            AtomTest::Number(_) | AtomTest::Address(_) => {}
+        },
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::policy::condition::{Atom, AtomTest, Condition};
-use crate::policy::field::Field;
+use crate::policy::field::{Field, ValueType};
 use crate::policy::list::{ListItems, ListKind, PolicyList};
 use crate::policy::literals::{self, RequiredLiterals};
 use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
@@ -119,14 +119,17 @@ impl IndexKey {
 /// Returns the trigger for the case that a test of a field holds.
 fn atom_trigger(atom: &Atom, lists: &[PolicyList]) -> Option<Trigger> {
     let keys: Option<Vec<IndexKey>> = match &atom.test {
-        AtomTest::Text(test) if test.form == TextForm::Canonical => text_keys(&atom.field, test),
+        AtomTest::Text(test) => text_keys(&atom.field, test),
         AtomTest::InList(list) => list_keys(&atom.field, lists.get(*list)?),
-        AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) => None,
+        AtomTest::Number(_) | AtomTest::Address(_) => None,
     };
     keys.filter(|keys| keys.len() <= MAX_KEYS).map(Trigger)
 }
 
 fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
+    if test.form != TextForm::Canonical {
+        return None;
+    }
     if *field == Field::Crawler {
         return match (&test.kind, test.case) {
             (TextKind::Exact(values), CaseSensitivity::Sensitive) => {
@@ -135,8 +138,7 @@ fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
             _ => None,
         };
     }
-    // Every other field that is indexed is a part of the URL's text.
-    if !field.is_url_part() || matches!(field, Field::Param(_)) {
+    if !is_in_url(field) {
         return None;
     }
     match &test.kind {
@@ -169,21 +171,36 @@ fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
 }
 
 fn list_keys(field: &Field, list: &PolicyList) -> Option<Vec<IndexKey>> {
-    let to_key: fn(&str) -> Option<IndexKey> = match (list.kind, field) {
-        (ListKind::Domains | ListKind::Hosts, Field::Host) => host,
-        (ListKind::Urls | ListKind::UrlPrefixes, Field::Url) => url_key,
-        (ListKind::Surts, Field::Url) => |surt| surt_host(surt).and_then(|h| host(&h)),
-        _ => return None,
-    };
     let texts = match &list.items {
         ListItems::Set(items) => items.texts(),
         ListItems::Prefixes(items) => items.texts(),
-        ListItems::Networks(_) => return None,
+        ListItems::Patterns(patterns) if patterns.texts().len() <= MAX_KEYS => {
+            let mut all = Vec::new();
+            for test in patterns.tests() {
+                all.append(&mut text_keys(field, test)?);
+            }
+            return Some(all);
+        }
+        ListItems::Patterns(_) | ListItems::Networks(_) => return None,
     };
     if texts.len() > MAX_KEYS {
         return None;
     }
+    let to_key: fn(&str) -> Option<IndexKey> = match (list.kind, field) {
+        (ListKind::Urls | ListKind::UrlPrefixes, Field::Url) => url_key,
+        (ListKind::Surts, Field::Url) => |surt| surt_host(surt).and_then(|h| host(&h)),
+        // A domain includes its subdomains, as does a key.
+        (_, Field::Host) => host,
+        (_, Field::Crawler) => |name| Some(IndexKey::Crawler(name.into())),
+        (_, field) if field.value_type() == ValueType::Text && is_in_url(field) => literal,
+        _ => return None,
+    };
     texts.iter().map(to_key).collect()
+}
+
+/// Returns `true` if the text of a field is a part of the URL's text.
+fn is_in_url(field: &Field) -> bool {
+    field.is_url_part() && !matches!(field, Field::Param(_))
 }
 
 fn keys(values: &[Box<str>], key: impl Fn(&str) -> Option<IndexKey>) -> Option<Vec<IndexKey>> {

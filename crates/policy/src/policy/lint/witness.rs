@@ -74,7 +74,16 @@ impl UrlDraft {
                     Some((ListKind::Urls | ListKind::UrlPrefixes, item)) => {
                         self.whole = Some(item.to_owned())
                     }
-                    Some((ListKind::Surts | ListKind::Addresses | ListKind::Values, _)) | None => {}
+                    Some((
+                        ListKind::Surts
+                        | ListKind::Substrings
+                        | ListKind::Globs
+                        | ListKind::Regexes
+                        | ListKind::Addresses
+                        | ListKind::Values,
+                        _,
+                    ))
+                    | None => {}
                 }
             }
             AtomTest::Number(_) | AtomTest::Address(_) => {}

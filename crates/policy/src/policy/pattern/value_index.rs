@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 
 use crate::policy::expression::Expression;
 use crate::policy::list::texts::{PackedTexts, SortedTexts, TextSet};
-use crate::policy::literals::RequiredLiterals;
 
 use super::{CaseSensitivity, TextKind, to_surt};
 
@@ -64,7 +63,7 @@ impl ValueIndex {
                     .map(|value| value.bytes().rev().chain([b'.']).collect());
                 Self::Ext(SuffixIndex::new(reversed, CaseSensitivity::Insensitive)?)
             }
-            TextKind::Regex(regexes) => Self::Regex(ExpressionIndex::new(many(regexes)?, case)?),
+            TextKind::Regex(regexes) => Self::Regex(ExpressionIndex::new(many(regexes)?)?),
             TextKind::Length(_)
             | TextKind::Segments(_)
             | TextKind::Repeats(_)
@@ -88,6 +87,22 @@ impl ValueIndex {
                 };
                 index.any_matches(regexes, text)
             }
+        }
+    }
+
+    /// The positions of the expressions that every ASCII text is compared with; `None` for tests
+    /// without expressions.
+    pub(super) fn unselective(&self) -> Option<&[usize]> {
+        match self {
+            Self::Regex(index) => Some(&index.others),
+            Self::Exact(_)
+            | Self::Domain(_)
+            | Self::Prefix(_)
+            | Self::Surt(_)
+            | Self::Under(_)
+            | Self::Contains(_)
+            | Self::Suffix(_)
+            | Self::Ext(_) => None,
         }
     }
 
@@ -225,11 +240,11 @@ pub(super) struct ExpressionIndex {
 }
 
 impl ExpressionIndex {
-    fn new(expressions: &[Expression], case: CaseSensitivity) -> Option<Self> {
+    fn new(expressions: &[Expression]) -> Option<Self> {
         let mut by_literal = BTreeMap::<Box<str>, Vec<usize>>::new();
         let mut others = Vec::new();
         for (at, expression) in expressions.iter().enumerate() {
-            match RequiredLiterals::of_expression(expression.as_str(), case) {
+            match expression.required_literals() {
                 None => others.push(at),
                 Some(literals) => {
                     for literal in literals.iter() {

@@ -165,6 +165,9 @@ fn list_kind_schema() -> Json {
             ListKind::Urls => "The URL is an item.",
             ListKind::UrlPrefixes => "The URL begins with an item.",
             ListKind::Surts => "The SURT form of the URL begins with an item.",
+            ListKind::Substrings => "The URL contains an item.",
+            ListKind::Globs => "The URL matches an item, in which * matches any run of characters.",
+            ListKind::Regexes => "The URL matches an item, which is a regular expression.",
             ListKind::Addresses => "The address is in an item, which is a network.",
             ListKind::Values => "Any text equals an item.",
         };
