@@ -29,7 +29,7 @@ pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
     }
     if sample_texts(test)
         .iter()
-        .any(|sample| is_possible(field, sample))
+        .any(|sample| is_possible(field, sample, test))
     {
         return false;
     }
@@ -46,10 +46,13 @@ pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
 }
 
 /// A text that passes a test if it is at this place.
+#[derive(Clone)]
 struct SampleText {
     text: String,
     starts: bool,
     ends: bool,
+    /// `true` if it may also depend on the text around it.
+    is_uncertain: bool,
 }
 
 fn sample_texts(test: &TextTest) -> Vec<SampleText> {
@@ -58,6 +61,7 @@ fn sample_texts(test: &TextTest) -> Vec<SampleText> {
             text: value.to_string(),
             starts,
             ends,
+            is_uncertain: false,
         });
         samples.collect()
     };
@@ -74,11 +78,12 @@ fn sample_texts(test: &TextTest) -> Vec<SampleText> {
                 text: format!("a.{value}"),
                 starts: false,
                 ends: true,
+                is_uncertain: false,
             })
             .collect(),
         TextKind::Regex(regexes) => regexes
             .iter()
-            .filter_map(|regex| sample_of_expression(regex.as_str(), test.case))
+            .flat_map(|regex| samples_of_expression(regex.as_str(), test.case))
             .collect(),
         TextKind::Surt(_)
         | TextKind::Length(_)
@@ -89,8 +94,10 @@ fn sample_texts(test: &TextTest) -> Vec<SampleText> {
 }
 
 /// Returns `true` if a URL that is made of a sample is canonical, and the sample is in the field.
-fn is_possible(field: &Field, sample: &SampleText) -> bool {
-    let SampleText { text, starts, ends } = sample;
+fn is_possible(field: &Field, sample: &SampleText, test: &TextTest) -> bool {
+    let SampleText {
+        text, starts, ends, ..
+    } = sample;
     let before_path = if *starts { "" } else { "/a" };
     let candidates: Vec<String> = match field {
         Field::Url if *starts => ["", "/", "a/", "://a/", "//a/", "a"]
@@ -141,10 +148,10 @@ fn is_possible(field: &Field, sample: &SampleText) -> bool {
     };
     candidates
         .iter()
-        .any(|candidate| is_sample_of(candidate, field, sample))
+        .any(|candidate| is_sample_of(candidate, field, sample, test))
 }
 
-fn is_sample_of(candidate: &str, field: &Field, sample: &SampleText) -> bool {
+fn is_sample_of(candidate: &str, field: &Field, sample: &SampleText, test: &TextTest) -> bool {
     let Some(target) = UrlTarget::from_scan(candidate) else {
         return false;
     };
@@ -177,29 +184,44 @@ fn is_sample_of(candidate: &str, field: &Field, sample: &SampleText) -> bool {
         | Field::MetaRobots
         | Field::Canonical => return false,
     };
-    match (sample.starts, sample.ends) {
+    let is_in_place = match (sample.starts, sample.ends) {
         (true, true) => text == sample.text,
         (true, false) => text.starts_with(&sample.text),
         (false, true) => text.ends_with(&sample.text),
         (false, false) => text.contains(&sample.text),
-    }
+    };
+    is_in_place && (!sample.is_uncertain || test.matches(text))
 }
 
-fn sample_of_expression(pattern: &str, case: CaseSensitivity) -> Option<SampleText> {
-    let hir = to_ascii(&parse(pattern, case).ok()?);
-    let mut writer = SampleWriter {
-        sample: SampleText {
-            text: String::new(),
-            starts: false,
-            ends: false,
-        },
+/// Returns texts that an expression matches: one without its optional parts, and one with each of
+/// them.
+fn samples_of_expression(pattern: &str, case: CaseSensitivity) -> Vec<SampleText> {
+    let Ok(hir) = parse(pattern, case) else {
+        return Vec::new();
     };
-    writer.write(&hir)?;
-    Some(writer.sample)
+    let hir = to_ascii(&hir);
+    [0, 1]
+        .into_iter()
+        .filter_map(|optional| {
+            let mut writer = SampleWriter {
+                sample: SampleText {
+                    text: String::new(),
+                    starts: false,
+                    ends: false,
+                    is_uncertain: false,
+                },
+                optional,
+            };
+            writer.write(&hir)?;
+            Some(writer.sample)
+        })
+        .collect()
 }
 
 struct SampleWriter {
     sample: SampleText,
+    /// The number of times that an optional part is written.
+    optional: u32,
 }
 
 impl SampleWriter {
@@ -228,18 +250,21 @@ impl SampleWriter {
                 self.sample.ends = true;
                 Some(())
             }
-            HirKind::Look(_) => None,
+            HirKind::Look(_) => {
+                self.sample.is_uncertain = true;
+                Some(())
+            }
             HirKind::Repetition(repetition) => {
-                (0..repetition.min).try_for_each(|_| self.write(&repetition.sub))
+                let most = repetition.max.unwrap_or(u32::MAX);
+                let count = repetition.min.max(self.optional.min(most));
+                (0..count).try_for_each(|_| self.write(&repetition.sub))
             }
             HirKind::Capture(capture) => self.write(&capture.sub),
             HirKind::Concat(parts) => parts.iter().try_for_each(|part| self.write(part)),
             HirKind::Alternation(parts) => parts.iter().find_map(|part| {
                 let mut attempt = Self {
-                    sample: SampleText {
-                        text: self.sample.text.clone(),
-                        ..self.sample
-                    },
+                    sample: self.sample.clone(),
+                    optional: self.optional,
                 };
                 attempt.write(part)?;
                 self.sample = attempt.sample;
@@ -275,6 +300,13 @@ pub(crate) fn suggestion(field: &Field, kind: &str, text: &str) -> (&'static str
         && let Some(rest) = text.strip_prefix('^').filter(|rest| !rest.starts_with('/'))
     {
         return ("a path begins with `/`", format!("write ^/{rest}"));
+    }
+    if *field == Field::Url && starts_after_scheme(kind, text) {
+        let start = if is_regex { "^https?://" } else { "*" };
+        return (
+            "a URL begins with `http://` or `https://`",
+            format!("compare `path` instead of `url`, or begin with `{start}`"),
+        );
     }
     if is_host && text.chars().any(|c| c.is_ascii_uppercase()) && !text.contains('\\') {
         let lower = text.to_ascii_lowercase();
@@ -314,6 +346,19 @@ pub(crate) fn suggestion(field: &Field, kind: &str, text: &str) -> (&'static str
         );
     }
     ("no URL in canonical form passes it", String::new())
+}
+
+/// Returns `true` if a pattern requires a beginning that is not that of a URL.
+fn starts_after_scheme(kind: &str, pattern: &str) -> bool {
+    let start = match kind {
+        "regex" => pattern
+            .strip_prefix('^')
+            .map(|rest| rest.trim_start_matches(['(', '?', ':'])),
+        "glob" => Some(pattern),
+        _ => None,
+    };
+    let first = start.and_then(|start| start.chars().next());
+    first.is_some_and(|c| c != 'h' && (c.is_alphanumeric() || c == '/'))
 }
 
 /// Returns the offset of an unescaped `$` that is followed by other characters.
