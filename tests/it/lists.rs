@@ -249,6 +249,98 @@ fn a_wrong_expression_in_a_list_has_its_line_and_column() {
     );
 }
 
+/// Items that match nothing are warnings, of which a list has one for each reason.
+#[test]
+fn items_that_match_nothing_are_reported_once_a_list() {
+    for (kind, condition, list, expected) in [
+        (
+            "url_prefixes",
+            "{ in: l }",
+            "http://h/a/\nhttp://*.x/\n\nhttp://h/a/*\nwww.h/\nhttp://h\nhttps://i\n",
+            &[
+                "l:2:1: warning: matches nothing: `*` is not a wildcard here; found `http://*.x/`",
+                "l:4:1: warning: `*` is not a wildcard here: only URLs that contain the character match; found `http://h/a/*`",
+                "l:5:1: warning: matches nothing: a URL begins with `http://` or `https://`; found `www.h/`",
+                "l:6:1: warning: a prefix that ends in a host also matches longer hosts (and 1 more item of this list); found `http://h`",
+            ][..],
+        ),
+        (
+            "regexes",
+            "{ in: l }",
+            "^https?://a\n^/private/\n/x\n^(www\\.|ftp://)\n^H\n(?i)^HTTP:\n\\bx\\b\na$b\n",
+            &[
+                "l:2:1: warning: matches nothing: a URL begins with `http://` or `https://` (and 2 more items of this list); found `^/private/`",
+                "l:8:1: warning: matches nothing: `$` is the end of the text, and nothing can follow it; found `a$b`",
+            ],
+        ),
+        ("regexes", "{ path: { in: l } }", "^/private/\n", &[]),
+        (
+            "regexes",
+            "{ path: { in: l } }",
+            "^private/\n",
+            &["l:1:1: warning: matches nothing: a path begins with `/`; found `^private/`"],
+        ),
+        (
+            "globs",
+            "{ in: l }",
+            "*/a\nhttp://*\n/b*\n",
+            &[
+                "l:3:1: warning: matches nothing: a URL begins with `http://` or `https://`; found `/b*`",
+            ],
+        ),
+        (
+            "substrings",
+            "{ in: l }",
+            "/a/../b\n/ok/\n",
+            &[
+                "l:1:1: warning: matches nothing: segments `.` and `..` are resolved before a URL is matched; found `/a/../b`",
+            ],
+        ),
+        (
+            "values",
+            "{ path: { in: l } }",
+            "/a\na b\nb\n/c d\n/%64\n",
+            &[
+                "l:2:1: warning: matches nothing: a path begins with `/` (and 1 more item of this list); found `a b`",
+                "l:4:1: warning: matches nothing: no URL in canonical form passes it; found `/c d`",
+            ],
+        ),
+        ("values", "{ title: { in: l } }", "a b\n", &[]),
+    ] {
+        let text = format!(
+            "policy: 1\nname: l\noptions: {{ disposition: allow }}\n\
+             lists: {{ l: {{ kind: {kind}, file: l }} }}\nrules: [{{ id: r, forbid: {condition} }}]\n"
+        );
+        let files = MemoryFileSystem::new()
+            .with_file("p.yaml", text)
+            .with_file("l", list);
+        let compiled = load(&files, "p.yaml").unwrap();
+        assert!(compiled.inert_rules.is_empty(), "{kind}");
+        let found: Vec<String> = compiled.problems.iter().map(|p| p.render()).collect();
+        let lines: Vec<&str> = found
+            .iter()
+            .filter_map(|text| text.lines().next())
+            .collect();
+        assert_eq!(lines, expected, "{kind}");
+    }
+}
+
+/// The rest of a list with very many such items is not checked.
+#[test]
+fn very_many_items_that_match_nothing_are_not_counted() {
+    let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
+                lists: { l: { kind: values, file: l } }\nrules: [{ id: r, forbid: { path: { in: l } } }]\n";
+    let list: String = (0..1_100).map(|n| format!("a{n}\n")).collect();
+    let files = MemoryFileSystem::new()
+        .with_file("p.yaml", text)
+        .with_file("l", list);
+    let problems = load(&files, "p.yaml").unwrap().problems;
+    assert_eq!(problems.len(), 1);
+    let expected =
+        "matches nothing: a path begins with `/` (and at least 999 more items of this list)";
+    assert_eq!(problems[0].message, expected);
+}
+
 #[test]
 fn a_policy_cannot_be_compressed() {
     let files = MemoryFileSystem::new().with_file("p.yaml", gzip("policy: 1\n"));

@@ -116,6 +116,7 @@ pub fn compile(
     let mut lists = ListTable::compile(&source.lists, &mut expressions, &mut problems);
     let options = OptionCompiler::from_document(source, &mut problems);
     let mut drafts = RuleDrafts::from_source(source, &mut lists, &mut expressions, &mut problems);
+    lists.report_doubtful_items(&mut expressions, &mut problems);
     let tables = PolicyTables {
         lists,
         options,

@@ -21,7 +21,7 @@ use crate::policy::source::tree::{
 };
 
 use super::canonical::InvalidValue;
-use super::lists::{ListTable, pattern_kind};
+use super::lists::{self, ListTable};
 use super::regex::PatternError;
 use text_comparison::{TextComparison, TextValues};
 use warnings::ValueWarning;
@@ -244,7 +244,11 @@ impl ConditionCompiler<'_, '_, '_> {
             return None;
         };
         self.check_list_test(atom, name, kind, &field)?;
-        let index = if let Some(pattern) = pattern_kind(kind) {
+        if let Some(test) = lists::doubtful_kind(kind, &field) {
+            let comparison = TextComparison::new(&field, test, atom.case, atom.form);
+            self.lists.record_comparison(index, comparison);
+        }
+        let index = if let Some(pattern) = lists::pattern_kind(kind) {
             let comparison = TextComparison::new(&field, pattern, atom.case, atom.form);
             self.lists
                 .compared_patterns(index, comparison, self.expressions, self.problems)
@@ -264,7 +268,7 @@ impl ConditionCompiler<'_, '_, '_> {
         kind: ListKind,
         field: &Field,
     ) -> Option<()> {
-        let is_pattern = pattern_kind(kind).is_some();
+        let is_pattern = lists::pattern_kind(kind).is_some();
         let is_modified =
             atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised;
         if is_modified && !is_pattern {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::policy::expression::table::ExpressionInterner;
-use crate::policy::field::Field;
+use crate::policy::field::{Field, ValueType};
 use crate::policy::list::texts::{self, PackedTexts};
 use crate::policy::list::{ListItems, ListKind, ListPatterns, PolicyList};
 use crate::policy::pattern::{CaseSensitivity, TextForm};
@@ -16,13 +16,18 @@ use crate::policy::source::list_file;
 use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems, TextTestKind};
 
 use super::canonical::{self, InvalidValue};
-use super::condition::text_comparison::{TextComparison, TextValues};
+use super::condition::text_comparison::{CompiledText, TextComparison, TextValues};
+use super::condition::warnings::ValueWarning;
 use super::condition::{parse_network, value_problem};
 use super::regex::PatternError;
 use super::surt;
 
 /// The maximum number of invalid items of one list that are reported one by one.
 const MAX_REPORTED: usize = 20;
+
+/// The number of items of one list with warnings after which the rest is not checked: one that
+/// matches nothing may take 0.1 ms.
+const MAX_DOUBTFUL: usize = 1_000;
 
 /// The lists of a policy by name.
 pub(super) struct ListTable<'s> {
@@ -35,6 +40,8 @@ pub(super) struct ListTable<'s> {
     lowercase_copies: HashMap<usize, usize>,
     /// The lists of patterns for each comparison.
     patterns: Vec<ComparedPatterns>,
+    /// The comparisons of conditions whose items may match nothing.
+    comparisons: Vec<(usize, TextComparison)>,
     used: Vec<bool>,
 }
 
@@ -60,6 +67,7 @@ impl<'s> ListTable<'s> {
             by_name: HashMap::new(),
             lowercase_copies: HashMap::new(),
             patterns: Vec::new(),
+            comparisons: Vec::new(),
             used: Vec::new(),
         };
         for source in sources {
@@ -180,6 +188,47 @@ impl<'s> ListTable<'s> {
         compiled
     }
 
+    /// Records the comparison of a list with a field by a condition.
+    pub(super) fn record_comparison(&mut self, index: usize, comparison: TextComparison) {
+        let entry = (index, comparison);
+        if !self.comparisons.contains(&entry) {
+            self.comparisons.push(entry);
+        }
+    }
+
+    /// Warns of items that match nothing, or not what was intended: of each list once for each
+    /// reason.
+    pub(super) fn report_doubtful_items(
+        &self,
+        expressions: &mut ExpressionInterner<'_>,
+        problems: &mut Problems,
+    ) {
+        for (index, comparison) in &self.comparisons {
+            let Some((source, kind)) = self
+                .sources
+                .get(*index)
+                .and_then(|source| Some((source, source.kind?)))
+            else {
+                continue;
+            };
+            let mut all = ItemWarnings::default();
+            for_each_located(&source.items, |text, locate| {
+                if all.count >= MAX_DOUBTFUL {
+                    return;
+                }
+                let compiled = match pattern_kind(kind) {
+                    Some(_) => comparison.compile(text, expressions).ok(),
+                    None => compile_item(kind, text).ok().map(CompiledText::from),
+                };
+                // Invalid items are errors.
+                if let Some(compiled) = compiled {
+                    all.add(comparison.warnings(text, Some(&compiled)), locate);
+                }
+            });
+            all.report(problems);
+        }
+    }
+
     /// Advises to remove lists that no condition uses.
     pub(super) fn report_unused(&self, problems: &mut Problems) {
         let unused = self
@@ -211,6 +260,27 @@ pub(super) fn pattern_kind(kind: ListKind) -> Option<TextTestKind> {
         | ListKind::Surts
         | ListKind::Addresses
         | ListKind::Values => None,
+    }
+}
+
+/// Returns the kind of test that compares the items of a list with a field, if an item that is valid
+/// may match nothing.
+pub(super) fn doubtful_kind(kind: ListKind, field: &Field) -> Option<TextTestKind> {
+    match (kind, field) {
+        (ListKind::Substrings | ListKind::Globs | ListKind::Regexes, _) => pattern_kind(kind),
+        (ListKind::Domains | ListKind::Hosts, Field::Host)
+        | (ListKind::Urls | ListKind::Surts, Field::Url)
+        | (ListKind::Addresses, _) => None,
+        (ListKind::UrlPrefixes, Field::Url) => Some(TextTestKind::Prefix),
+        (
+            ListKind::Domains
+            | ListKind::Hosts
+            | ListKind::Urls
+            | ListKind::UrlPrefixes
+            | ListKind::Surts
+            | ListKind::Values,
+            _,
+        ) => (field.value_type() == ValueType::Text).then_some(TextTestKind::Exact),
     }
 }
 
@@ -330,31 +400,84 @@ fn for_each_item(
         count: 0,
         last: None,
     };
+    for_each_located(items, |text, locate| {
+        if let Err(error) = take(text) {
+            invalid.record(locate(), error);
+        }
+    });
+    invalid.report_remaining();
+}
+
+/// Calls a function for each item, and with it a function that locates the item.
+fn for_each_located(items: &SourceListItems, mut take: impl FnMut(&str, &dyn Fn() -> LocatedText)) {
     match items {
-        SourceListItems::Inline(items) => items.iter().for_each(|text| {
-            if let Err(error) = take(&text.value) {
-                invalid.record(text.clone(), error);
-            }
-        }),
+        SourceListItems::Inline(items) => items
+            .iter()
+            .for_each(|text| take(&text.value, &|| text.clone())),
         SourceListItems::File { file, text } => list_file::items(text).for_each(|line| {
-            if let Err(error) = take(line.text) {
-                let column = u32::try_from(line.indent + 1).unwrap_or(u32::MAX);
-                let place = SourceLocation {
+            take(line.text, &|| LocatedText {
+                place: SourceLocation {
                     file: Arc::clone(file),
                     line: line.number,
-                    column,
-                };
-                invalid.record(
-                    LocatedText {
-                        place,
-                        value: line.text.into(),
-                    },
-                    error,
-                );
-            }
+                    column: u32::try_from(line.indent + 1).unwrap_or(u32::MAX),
+                },
+                value: line.text.into(),
+            });
         }),
     }
-    invalid.report_remaining();
+}
+
+/// The warnings about the items of one list.
+#[derive(Default)]
+struct ItemWarnings {
+    /// With different messages.
+    all: Vec<ItemWarning>,
+    /// The number of items with warnings.
+    count: usize,
+}
+
+/// A warning that applies to one or several items.
+struct ItemWarning {
+    warning: ValueWarning,
+    first: LocatedText,
+    count: usize,
+}
+
+impl ItemWarnings {
+    fn add(&mut self, warnings: Vec<ValueWarning>, locate: &dyn Fn() -> LocatedText) {
+        self.count += usize::from(!warnings.is_empty());
+        for warning in warnings {
+            let known = self
+                .all
+                .iter_mut()
+                .find(|known| known.warning.message == warning.message);
+            match known {
+                Some(known) => known.count += 1,
+                None => self.all.push(ItemWarning {
+                    warning,
+                    first: locate(),
+                    count: 1,
+                }),
+            }
+        }
+    }
+
+    fn report(self, problems: &mut Problems) {
+        let at_least = if self.count < MAX_DOUBTFUL {
+            ""
+        } else {
+            "at least "
+        };
+        for mut item in self.all {
+            let items = match item.count {
+                1 => String::new(),
+                2 => format!(" (and {at_least}1 more item of this list)"),
+                count => format!(" (and {at_least}{} more items of this list)", count - 1),
+            };
+            item.warning.message.push_str(&items);
+            problems.push(item.warning.into_problem(&item.first));
+        }
+    }
 }
 
 /// The invalid items of one list: the first [`MAX_REPORTED`] are reported, the others counted.

@@ -1,6 +1,8 @@
 //! The values of text tests, in conditions and in lists: brought to the form of the field, and
 //! checked.
 
+use std::borrow::Cow;
+
 use crate::policy::compile::canonical::{self, InvalidValue};
 use crate::policy::compile::escape::EscapedText;
 use crate::policy::compile::regex::{self, PatternError};
@@ -30,6 +32,12 @@ pub(crate) enum CompiledText {
     /// Its forms, of which a text equals or contains one.
     Plain(Vec<Box<str>>),
     Regex(Expression),
+}
+
+impl From<Cow<'_, str>> for CompiledText {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self::Plain(vec![text.into()])
+    }
 }
 
 impl TextComparison {
