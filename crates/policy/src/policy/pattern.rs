@@ -16,7 +16,7 @@ use super::expression::Expression;
 use value_index::{ValueIndex, folded};
 
 /// The case sensitivity of a text test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaseSensitivity {
     Sensitive,
     /// ASCII letters are equal in upper and lower case.
@@ -24,7 +24,7 @@ pub enum CaseSensitivity {
 }
 
 /// The form of the text that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextForm {
     Canonical,
     /// `norm: true`: escapes are in upper case, those of unreserved characters are decoded.

@@ -1,5 +1,6 @@
 //! Compiles conditions of the source tree.
 
+mod alternatives;
 mod range;
 pub(super) mod text_comparison;
 pub(super) mod warnings;
@@ -48,7 +49,9 @@ impl ConditionCompiler<'_, '_, '_> {
                 Condition::All(parts.iter().map(|p| self.compile(p)).collect())
             }
             SourceCondition::Any(parts) => {
-                Condition::Any(parts.iter().map(|p| self.compile(p)).collect())
+                let parts = alternatives::joined(parts);
+                let parts: Box<[Condition]> = parts.iter().map(|p| self.compile(p)).collect();
+                Condition::Any(parts)
             }
             SourceCondition::Not(part) => Condition::Not(Box::new(self.compile(part))),
             SourceCondition::Atom(atom) => self.compile_atom(atom),

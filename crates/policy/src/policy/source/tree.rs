@@ -227,7 +227,7 @@ pub enum SourceTest {
 }
 
 /// The kinds of test on text, including the shortcuts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextTestKind {
     Exact,
     Prefix,
