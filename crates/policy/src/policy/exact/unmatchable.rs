@@ -322,7 +322,7 @@ pub(crate) fn suggestion(field: &Field, kind: &str, text: &str) -> (&'static str
     let host = text.split_once("://").map_or("", |(_, rest)| {
         rest.split(['/', '?']).next().unwrap_or(rest)
     });
-    if !is_regex && host.contains('*') {
+    if !is_regex && kind != "glob" && host.contains('*') {
         let domain = host.trim_start_matches("*.");
         let instead = format!("write `domain: {domain}`, or `url: {{ glob: \"{text}*\" }}`");
         return ("`*` is not a wildcard here", instead);
