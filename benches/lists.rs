@@ -1,4 +1,5 @@
-//! Measures loading and lookups of a list of 1,000,000 domains: `cargo bench --bench lists`.
+//! Measures loading and lookups of a list of 1,000,000 domains, and of lists of patterns:
+//! `cargo bench --bench lists`.
 //!
 //! Loading starts with the bytes of the policy and its list and ends with the compiled policy. It
 //! includes the SHA-256 of the revision and the decompression of a packed list.
@@ -87,6 +88,41 @@ fn decision(bencher: Bencher<'_, '_>) {
         .expect("a valid policy")
         .policy;
     let target = UrlTarget::parse("http://www.images.example.com/a/b.html").expect("a URL");
+    bencher.bench(|| {
+        policy
+            .decide_request(&Facts::for_url(divan::black_box(&target)))
+            .1
+    });
+}
+
+fn pattern_files(kind: &str, count: usize) -> MemoryFileSystem {
+    let policy = POLICY.replace("kind: domains", &format!("kind: {kind}"));
+    let list: String = (0..count)
+        .map(|n| match kind {
+            "substrings" => format!("/tracker{n}/\n"),
+            "globs" => format!("http://*/ads{n}/*.gif\n"),
+            _ => format!("/ads?{n}/[a-z]+\\.(gif|js)$\n"),
+        })
+        .collect();
+    MemoryFileSystem::new()
+        .with_file("p.yaml", policy)
+        .with_file("blocked.txt", list)
+}
+
+#[divan::bench(args = ["substrings", "globs", "regexes"], sample_count = 10)]
+fn load_10_000_patterns(bencher: Bencher<'_, '_>, kind: &str) {
+    let files = pattern_files(kind, 10_000);
+    bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
+}
+
+/// A decision on a URL that no pattern matches.
+#[divan::bench(args = ["substrings", "globs", "regexes"], consts = [10, 1_000, 10_000])]
+fn decision_by_patterns<const ITEMS: usize>(bencher: Bencher<'_, '_>, kind: &str) {
+    let policy = compile::load(&pattern_files(kind, ITEMS), "p.yaml")
+        .expect("a valid policy")
+        .policy;
+    let url = "http://www.example.com/folder/products/chair.html?sort=name&order=asc";
+    let target = UrlTarget::parse(url).expect("a URL");
     bencher.bench(|| {
         policy
             .decide_request(&Facts::for_url(divan::black_box(&target)))
