@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::model::{
     GeneratedCondition, GeneratedDocument, GeneratedFacts, GeneratedKind, GeneratedPolicy,
-    GeneratedResponse, GeneratedRule, GeneratedSpace, GeneratedTest,
+    GeneratedResponse, GeneratedRule, GeneratedSpace, GeneratedTest, LISTS,
 };
 
 /// The number of times that each element was generated. The tests print it and require a minimum.
@@ -100,7 +100,7 @@ const RARE_TESTS: [(&str, &str); 8] = [
     ("host", "regex"),
     ("path", "length"),
 ];
-const SHORTCUTS: [&str; 8] = [
+const SHORTCUTS: [&str; 7] = [
     "domain",
     "ext",
     "under",
@@ -108,7 +108,20 @@ const SHORTCUTS: [&str; 8] = [
     "in_query",
     "surt",
     "site",
-    "in",
+];
+
+/// The fields that are compared with lists of other fields and of values.
+const LIST_FIELDS: [&str; 10] = [
+    "url",
+    "host",
+    "path",
+    "path",
+    "query",
+    "param.x",
+    "crawler",
+    "content_type",
+    "header.x-a",
+    "title",
 ];
 
 /// A random generator that counts what it generates.
@@ -447,6 +460,7 @@ impl Generator {
         }
         match self.rng.u32(0..8) {
             0..3 => GeneratedCondition::All(self.conds(latest, nesting - 1)),
+            3..6 if self.one_in(8) => self.many_alternatives(latest),
             3..6 => GeneratedCondition::Any(self.conds(latest, nesting - 1)),
             6 => GeneratedCondition::Not(Box::new(self.cond(latest, nesting - 1))),
             _ => GeneratedCondition::Always,
@@ -462,7 +476,9 @@ impl Generator {
     /// Generates a test of a field that becomes known exactly at this stage.
     fn test_at(&mut self, stage: usize) -> GeneratedTest {
         loop {
-            let test = if stage == 0 && self.one_in(3) {
+            let test = if self.one_in(10) {
+                self.list_test()
+            } else if stage == 0 && self.one_in(3) {
                 self.shortcut()
             } else {
                 self.test()
@@ -476,6 +492,9 @@ impl Generator {
                 };
                 self.count(format!("field {field}"));
                 self.count(format!("kind {}", test.kind));
+                if let Some(list) = LISTS.iter().find(|list| list.name == test.values[0]) {
+                    self.count(format!("list of {}", list.kind));
+                }
                 return test;
             }
         }
@@ -490,8 +509,7 @@ impl Generator {
             "url_prefix" => *self.pick(&["http://a.test/", "http://b.test/old"]),
             "in_query" => *self.pick(&["sid=", "x="]),
             "surt" => *self.pick(&["test,a,", "test,b,)/old"]),
-            "site" => *self.pick(&["http://a.test", "http://b.test/old"]),
-            _ => "mine",
+            _ => *self.pick(&["http://a.test", "http://b.test/old"]),
         };
         GeneratedTest {
             field: "",
@@ -499,6 +517,42 @@ impl Generator {
             values: vec![value.into()],
             ignore_case: false,
         }
+    }
+
+    /// Generates a comparison with a list: of the field of its kind, or of any field.
+    fn list_test(&mut self) -> GeneratedTest {
+        let list = self.pick(&LISTS);
+        let field = if list.kind == "addresses" {
+            "address"
+        } else if list.kind == "values" || self.rng.bool() {
+            *self.pick(&LIST_FIELDS)
+        } else {
+            ""
+        };
+        GeneratedTest {
+            field,
+            kind: "in",
+            values: vec![list.name.into()],
+            ignore_case: list.has_patterns() && !field.is_empty() && self.one_in(4),
+        }
+    }
+
+    /// Generates so many alternatives on one field that they are joined.
+    fn many_alternatives(&mut self, latest: usize) -> GeneratedCondition {
+        let first = loop {
+            let test = self.test();
+            if test.stage() <= latest && !test.values[0].starts_with('[') {
+                break test;
+            }
+        };
+        self.count("any of many");
+        let others = (0..self.rng.usize(8..12)).map(|_| GeneratedTest {
+            values: vec![self.value(first.field, first.kind)],
+            ..first.clone()
+        });
+        let others: Vec<GeneratedTest> = others.collect();
+        let all = std::iter::once(first).chain(others);
+        GeneratedCondition::Any(all.map(GeneratedCondition::Test).collect())
     }
 
     fn test(&mut self) -> GeneratedTest {

@@ -14,7 +14,7 @@ use crawlgate_policy::internal::policy::decide::{Cause, Decision};
 use serde_json::{Value as Json, json};
 
 use crate::generate::Generator;
-use crate::model::GeneratedFacts;
+use crate::model::{GeneratedFacts, with_lists};
 use crate::valid_policy;
 
 /// The number of policies. Each is compiled again for every dead rule.
@@ -163,7 +163,7 @@ pub(super) fn random_document(generator: &mut Generator) -> Json {
         let others = random_space(generator, &rules, "others", &[]);
         document["spaces"] = json!([news, others]);
     }
-    document
+    with_lists(document)
 }
 
 /// Generates a space, some of whose rules are related to the rules of the document.

@@ -1,7 +1,7 @@
 //! Policies and facts as plain data, evaluated by code that follows docs/policy/reference.md as
 //! directly as possible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::{Value as Json, json};
@@ -190,6 +190,115 @@ pub(crate) enum GeneratedKind {
     },
 }
 
+/// A list of the policies.
+pub(crate) struct GeneratedList {
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
+    items: &'static [&'static str],
+}
+
+const fn list(
+    name: &'static str,
+    kind: &'static str,
+    items: &'static [&'static str],
+) -> GeneratedList {
+    GeneratedList { name, kind, items }
+}
+
+/// Lists of each kind; of patterns, also one with so many that they are looked up.
+pub(crate) const LISTS: [GeneratedList; 13] = [
+    list("mine", "domains", &["a.test"]),
+    list("hosts", "hosts", &["www.a.test", "b.test"]),
+    list(
+        "pages",
+        "urls",
+        &[
+            "http://a.test/x",
+            "http://b.test/old/a",
+            "http://nota.test/?x=1",
+        ],
+    ),
+    list(
+        "starts",
+        "url_prefixes",
+        &[
+            "http://a.test/old",
+            "http://x.b.test/",
+            "http://b.test:8080/",
+        ],
+    ),
+    list("trees", "surts", &["test,a,", "test,b,)/old"]),
+    list("words", "substrings", &["/old/", "sid=", "wee", "Home"]),
+    list(
+        "many-words",
+        "substrings",
+        &[
+            "/old/a", "tar", "x=2&", "p.h", "nota", "8080/p", "/b/a", "=abc", "news-", "y=", "zzz",
+        ],
+    ),
+    list(
+        "shapes",
+        "globs",
+        &["*.gif", "http://*.test/old*", "*x=1", "/old*", "b.*"],
+    ),
+    list(
+        "many-shapes",
+        "globs",
+        &[
+            "*.html", "*sid=*", "x.*", "news*", "*/a/a/*", "y=2*", "one", "text/*", "*:8080",
+            "*404",
+        ],
+    ),
+    list(
+        "expressions",
+        "regexes",
+        &["/old(/|$)", "[0-9]{4}", "^http://b", "\\.gif$"],
+    ),
+    list(
+        "many-expressions",
+        "regexes",
+        &[
+            "older",
+            "^/x$",
+            "x=[12]&",
+            "\\.(tar|zip)",
+            "^n",
+            "^x\\.b",
+            "sid=[a-c]+",
+            "/a/[b-z]",
+            "^$",
+            "png|mp4",
+        ],
+    ),
+    list("nets", "addresses", &["10.0.0.0/8", "2001:db8::/32"]),
+    list(
+        "values",
+        "values",
+        &[
+            "/old",
+            "/x",
+            "b.test",
+            "1",
+            "news-bot",
+            "text/html",
+            "Home",
+            "x=1",
+            "http",
+        ],
+    ),
+];
+
+impl GeneratedList {
+    /// Returns `true` if the items are compared with any field in their own way.
+    pub(crate) fn has_patterns(&self) -> bool {
+        ["substrings", "globs", "regexes"].contains(&self.kind)
+    }
+
+    fn to_json(&self) -> Json {
+        json!({ "kind": self.kind, "items": self.items })
+    }
+}
+
 /// The stages, by number.
 pub(crate) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
 
@@ -227,6 +336,7 @@ impl GeneratedTest {
             ) => {
                 json!({ self.kind: values })
             }
+            ("in", "address") => json!({ "address": { "in": values } }),
             (kind, field) if self.ignore_case => {
                 json!({ field: { kind: values, "case": "ignore" } })
             }
@@ -302,11 +412,7 @@ impl GeneratedTest {
             ("in_query", _) => Some(self.any_value(|v| world.query.contains(v))),
             ("surt", _) => Some(self.any_value(|v| surt(world).starts_with(v))),
             ("site", _) => Some(self.any_value(|v| on_site(world, v))),
-            ("in", _) => Some(
-                ["a.test"]
-                    .iter()
-                    .any(|d| world.host == *d || world.host.ends_with(&format!(".{d}"))),
-            ),
+            ("in", _) => self.list_test(world),
             ("range", "port") => Some(self.any_value(|v| world.port.to_string() == v)),
             ("range", "depth") => Some(
                 world
@@ -340,6 +446,40 @@ impl GeneratedTest {
             Some(true) => ThreeValued::Yes,
             Some(false) => ThreeValued::No,
             None => ThreeValued::Unknown,
+        }
+    }
+
+    /// Compares a field with a list; `None` if the field is unknown.
+    fn list_test(&self, world: &GeneratedFacts) -> Option<bool> {
+        let list = LISTS
+            .iter()
+            .find(|list| list.name == self.values[0])
+            .unwrap();
+        let field = match (self.field, list.kind) {
+            ("", "domains" | "hosts") => "host",
+            ("", _) => "url",
+            (field, _) => field,
+        };
+        let kind = match (list.kind, field) {
+            ("addresses", _) => "cidr",
+            ("domains", "host") => "domain",
+            ("url_prefixes", "url") => "url_prefix",
+            ("surts", "url") => "surt",
+            ("substrings", _) => "contains",
+            ("globs", _) => "glob",
+            ("regexes", _) => "regex",
+            _ => "exact",
+        };
+        let test = Self {
+            field,
+            kind,
+            values: list.items.iter().map(|item| (*item).to_owned()).collect(),
+            ignore_case: self.ignore_case,
+        };
+        match test.eval(world) {
+            ThreeValued::Yes => Some(true),
+            ThreeValued::No => Some(false),
+            ThreeValued::Unknown => None,
         }
     }
 
@@ -458,14 +598,13 @@ fn rules_to_json(rules: &[GeneratedRule]) -> Json {
 impl GeneratedPolicy {
     pub(crate) fn to_json(&self) -> Json {
         let spaces = self.spaces.iter().enumerate();
-        json!({
+        with_lists(json!({
             "policy": 1,
             "name": "random",
             "options": self.base,
-            "lists": { "mine": { "kind": "domains", "items": ["a.test"] } },
             "rules": rules_to_json(&self.rules),
             "spaces": spaces.map(|(at, space)| space.to_json(at)).collect::<Vec<_>>(),
-        })
+        }))
     }
 
     pub(crate) fn space_of(&self, crawler: &str) -> Option<&GeneratedSpace> {
@@ -494,6 +633,36 @@ impl GeneratedPolicy {
             .iter_mut()
             .for_each(|space| prune(&mut space.rules));
         pruned
+    }
+}
+
+/// Adds the lists that the conditions of a policy name.
+pub(crate) fn with_lists(mut document: Json) -> Json {
+    let mut names = BTreeSet::new();
+    collect_list_names(&document, &mut names);
+    let used = LISTS.iter().filter(|list| names.contains(list.name));
+    document["lists"] = used
+        .map(|list| (list.name.to_owned(), list.to_json()))
+        .collect();
+    document
+}
+
+fn collect_list_names(value: &Json, names: &mut BTreeSet<String>) {
+    match value {
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                match value {
+                    Json::String(name) if key == "in" => {
+                        names.insert(name.clone());
+                    }
+                    _ => collect_list_names(value, names),
+                }
+            }
+        }
+        Json::Array(items) => items
+            .iter()
+            .for_each(|item| collect_list_names(item, names)),
+        _ => {}
     }
 }
 

@@ -255,6 +255,10 @@ fn surt_host(surt: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::compile::load;
+    use crate::policy::fact::Facts;
+    use crate::policy::source::MemoryFileSystem;
+    use crate::urls::target::UrlTarget;
 
     #[test]
     fn surts_name_a_host_or_a_domain() {
@@ -286,6 +290,68 @@ mod tests {
             ("h", None),
         ] {
             assert_eq!(url_key(prefix), expected, "{prefix}");
+        }
+    }
+
+    /// Returns the number of rules that a request evaluates, of 20 that use a list.
+    fn evaluated(kind: &str, condition: &str, items: &str, url: &str) -> usize {
+        let rules: String = (0..20)
+            .map(|n| format!("  - {{ id: r{n}, when: {condition} }}\n"))
+            .collect();
+        let text = format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow }}\n\
+             lists: {{ l: {{ kind: {kind}, items: [{items}] }} }}\nrules:\n{rules}"
+        );
+        let files = MemoryFileSystem::new().with_file("p", text);
+        let policy = load(&files, "p").unwrap().policy;
+        let url = UrlTarget::parse(url).unwrap();
+        policy.decide(&Facts::for_url(&url)).0.evaluated_rules()
+    }
+
+    #[test]
+    fn short_lists_of_every_kind_rule_out_rules() {
+        for (kind, condition, items, inside) in [
+            ("domains", "{ in: l }", "b.test, c.test", "http://x.b.test/"),
+            ("hosts", "{ in: l }", "b.test, c.test", "http://b.test/"),
+            ("urls", "{ in: l }", "'http://b.test/a'", "http://b.test/a"),
+            (
+                "url_prefixes",
+                "{ in: l }",
+                "'http://b.test/'",
+                "http://b.test/a",
+            ),
+            ("surts", "{ in: l }", "'test,b,'", "http://b.test/a"),
+            ("substrings", "{ in: l }", "/bbb/, ccc", "http://x.test/ccc"),
+            (
+                "substrings",
+                "{ path: { in: l, case: ignore } }",
+                "/Bbb/",
+                "http://x.test/bbb/",
+            ),
+            ("globs", "{ in: l }", "'*/bbb/*'", "http://x.test/bbb/"),
+            (
+                "globs",
+                "{ host: { in: l } }",
+                "'*.b.test'",
+                "http://x.b.test/",
+            ),
+            (
+                "regexes",
+                "{ in: l }",
+                "'bb+/$', 'c+cc'",
+                "http://x.test/bb/",
+            ),
+            (
+                "values",
+                "{ path: { in: l } }",
+                "/bbb, /ccc",
+                "http://x.test/bbb",
+            ),
+            ("values", "{ host: { in: l } }", "B.test", "http://b.test/"),
+        ] {
+            let outside = "http://www.a.test/aaa?a=a";
+            assert_eq!(evaluated(kind, condition, items, outside), 0, "{kind}");
+            assert_eq!(evaluated(kind, condition, items, inside), 20, "{kind}");
         }
     }
 }
