@@ -648,21 +648,15 @@ pub(crate) fn with_lists(mut document: Json) -> Json {
 }
 
 fn collect_list_names(value: &Json, names: &mut BTreeSet<String>) {
-    match value {
-        Json::Object(entries) => {
-            for (key, value) in entries {
-                match value {
-                    Json::String(name) if key == "in" => {
-                        names.insert(name.clone());
-                    }
-                    _ => collect_list_names(value, names),
-                }
-            }
+    if let Some(entries) = value.as_object() {
+        let list = entries.get("in").and_then(Json::as_str);
+        names.extend(list.map(str::to_owned));
+        for value in entries.values() {
+            collect_list_names(value, names);
         }
-        Json::Array(items) => items
-            .iter()
-            .for_each(|item| collect_list_names(item, names)),
-        _ => {}
+    }
+    for item in value.as_array().into_iter().flatten() {
+        collect_list_names(item, names);
     }
 }
 

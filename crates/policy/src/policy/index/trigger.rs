@@ -338,8 +338,8 @@ mod tests {
             (
                 "regexes",
                 "{ in: l }",
-                "'bb+/$', 'c+cc'",
-                "http://x.test/bb/",
+                "'/bbb+/$', 'c+/ccc'",
+                "http://x.test/bbb/",
             ),
             (
                 "values",

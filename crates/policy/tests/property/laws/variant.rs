@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use serde_json::{Map, Value as Json, json};
 
+use crate::model::with_lists;
+
 fn list(owner: &Json) -> &[Json] {
     owner["rules"].as_array().map_or(&[], Vec::as_slice)
 }
@@ -43,7 +45,7 @@ pub(super) fn contains(document: &Json, id: &str) -> bool {
 }
 
 /// Inserts rules directly after a rule: in its own list, or after the `match: first` group around
-/// it.
+/// it, with the lists that they use.
 pub(super) fn insert_after(document: &Json, id: &str, rules: &[Json]) -> Json {
     let path = path_to(document, id).unwrap();
     let mut longer = document.clone();
@@ -55,7 +57,7 @@ pub(super) fn insert_after(document: &Json, id: &str, rules: &[Json]) -> Json {
     list_mut(at_mut(&mut longer, &path[..depth]))
         .unwrap()
         .splice(place..place, rules.iter().cloned());
-    longer
+    with_lists(longer)
 }
 
 /// Returns a policy with one rule alone, in the groups around it, at the document stage.
