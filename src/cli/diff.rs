@@ -9,18 +9,20 @@ mod text_report;
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::PolicyOrigin;
+use crate::model::profile::Profile;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
+use crate::policy::cases::CaseFacts;
 use crate::policy::compare::PolicyDiff;
 use crate::policy::compile::CompiledPolicy;
-use crate::policy::exact::{DifferenceKind, ExactDifference};
+use crate::policy::exact::ExactDifference;
 
 use super::Exit;
 use super::args::{DiffArgs, FailOn, OutputFormat};
 use super::console;
 use super::{inputs, text};
 use crate::console::ConsoleColors;
-use change::{DecisionChange, OptionPairs};
+use change::{ChangeGroupKey, DecisionChange, DecisionChangeKind, OptionPairs};
 use requests::{DiffRequests, InvalidDiffLine};
 use summary::DiffSummary;
 
@@ -63,13 +65,12 @@ struct DiffReport<'a> {
     new: DiffSide<'a>,
     request_count: usize,
     invalid_lines: &'a [InvalidDiffLine],
-    changes: Vec<DecisionChange<'a>>,
+    changes: Vec<DecisionChange<'a, 'a>>,
     summary: DiffSummary<'a>,
     /// The differences between the rules, options and lists; `None` with `--urls` or `--ledger`.
     structure: Option<PolicyDiff>,
-    /// The requests that the policies decide differently, as far as analysis finds them; `None` with `--urls` or
-    /// `--ledger`.
-    exact: Option<ExactDifference>,
+    /// The differences between the decisions about all URLs; `None` with `--urls` or `--ledger`.
+    exact: Option<ExactDifference<ChangeGroupKey<'a>>>,
     fail_on: &'a [FailOn],
 }
 
@@ -85,6 +86,26 @@ impl DiffSide<'_> {
     }
 }
 
+/// The policies whose decisions are compared.
+struct ComparedPolicies<'p> {
+    old: &'p Policy,
+    new: &'p Policy,
+    options: OptionPairs<'p>,
+}
+
+impl<'p> ComparedPolicies<'p> {
+    /// Compares the decisions on a request.
+    fn compare<'f>(
+        &self,
+        facts: &'f CaseFacts,
+        profile: Profile,
+    ) -> Option<DecisionChange<'f, 'p>> {
+        let before = OfflineEvaluation::new(self.old, facts, profile);
+        let after = OfflineEvaluation::new(self.new, facts, profile);
+        DecisionChange::between(facts, &before, &after, &self.options)
+    }
+}
+
 impl<'a> DiffReport<'a> {
     fn new(
         args: &'a DiffArgs,
@@ -92,14 +113,22 @@ impl<'a> DiffReport<'a> {
         new: &'a Policy,
         requests: &'a DiffRequests,
     ) -> Self {
-        let options = OptionPairs::new(old, new);
-        let mut changes: Vec<DecisionChange<'_>> = Vec::new();
-        for (facts, profile) in &requests.facts {
-            let profile = profile.unwrap_or(args.profile);
-            let before = OfflineEvaluation::new(old, facts, profile);
-            let after = OfflineEvaluation::new(new, facts, profile);
-            changes.extend(DecisionChange::between(facts, &before, &after, &options));
-        }
+        let policies = ComparedPolicies {
+            old,
+            new,
+            options: OptionPairs::new(old, new),
+        };
+        let changes: Vec<DecisionChange<'_, '_>> = requests
+            .facts
+            .iter()
+            .filter_map(|(facts, profile)| policies.compare(facts, profile.unwrap_or(args.profile)))
+            .collect();
+        let compares_all = args.urls.is_none() && !args.ledger;
+        let exact = compares_all.then(|| {
+            ExactDifference::between(old, new, &|facts| {
+                Some(policies.compare(facts, args.profile)?.group_key())
+            })
+        });
         Self {
             old: DiffSide {
                 policy: old,
@@ -113,26 +142,23 @@ impl<'a> DiffReport<'a> {
             invalid_lines: &requests.invalid_lines,
             summary: DiffSummary::from_changes(&changes),
             changes,
-            structure: (args.urls.is_none() && !args.ledger).then(|| PolicyDiff::between(old, new)),
-            exact: (args.urls.is_none() && !args.ledger)
-                .then(|| ExactDifference::between(old, new)),
+            structure: compares_all.then(|| PolicyDiff::between(old, new)),
+            exact,
             fail_on: &args.fail_on,
         }
     }
 
-    /// Returns `true` if a difference is known, or not ruled out.
+    /// Returns `true` if a change of a verdict is known, or not ruled out.
     fn may_have(&self, kind: FailOn) -> bool {
-        let (searched, outcomes) = match kind {
-            FailOn::NewAccess => (DifferenceKind::NewAccess, "allow"),
-            FailOn::NewRefusal => (DifferenceKind::NewRefusal, "reject"),
+        let exact = self.exact.as_ref().map(ExactDifference::possible_verdicts);
+        let (new_verdict, is_possible) = match kind {
+            FailOn::NewAccess => ("allow", exact.is_some_and(|exact| exact.new_access)),
+            FailOn::NewRefusal => ("reject", exact.is_some_and(|exact| exact.new_refusal)),
         };
         let among_requests = self.summary.kinds.iter().any(|summary| {
-            matches!(summary.kind, change::DecisionChangeKind::Verdict(_, new) if new == outcomes)
+            matches!(summary.kind, DecisionChangeKind::Verdict(_, new) if new == new_verdict)
         });
-        among_requests
-            || self.exact.as_ref().is_some_and(|exact| {
-                exact.examples.contains_key(&searched) || !exact.undecided.is_empty()
-            })
+        among_requests || is_possible
     }
 
     fn exit(&self) -> Exit {

@@ -99,7 +99,9 @@ fn the_same_policy_has_no_differences() {
     let output = crawlgate(folder.path(), "diff old.yaml old.yaml", "");
     assert!(output.code == 0, "{output:?}");
     assert!(
-        output.stdout.ends_with("2 cases: no decision changes\n"),
+        output.stdout.ends_with(
+            "2 cases: no decision changes\nall URLs: proved equivalent, no decision changes\n"
+        ),
         "{output:?}"
     );
 }
@@ -109,6 +111,7 @@ fn without_urls_the_cases_and_the_structure_are_compared() {
     let output = diff(&[], "");
     let expected = "\
 2 cases: 1 decision changes
+all URLs: decisions change
 
 Rules
   added    archives  forbid path ext zip, tar
@@ -121,8 +124,36 @@ Rules
 
 refused otherwise  1
 ";
+    let all_urls = "
+All URLs
+  allow -> reject
+           (default) -> archives
+             http://a/.tar
+             http://b/.tar
+             http://c/.tar
+  reject -> allow
+           old -> (default)
+             http://a/old
+             http://b/old
+             http://c/old
+  refused otherwise
+           by cgi
+           status: 451 -> 410
+           intent: deny -> gone
+             http://a/cgi-bin
+             http://b/cgi-bin
+             http://c/cgi-bin
+  allowed with other options
+           by (default)
+           options.politeness.delay: 2s -> 5s
+             http://slow.example/
+  the same by another rule
+           old -> renamed
+             http://c.example/old/
+";
     assert_eq!(output.code, 1);
     assert!(output.stdout.contains(expected), "{}", output.stdout);
+    assert!(output.stdout.ends_with(all_urls), "{}", output.stdout);
     let all: Json = serde_json::from_str(&diff(&["--format", "json"], "").stdout).unwrap();
     assert_eq!((&all["urls"], &all["changed"]), (&json!(2), &json!(1)));
     assert_eq!(all["structure"]["rules"][4]["change"], "removed");
@@ -134,6 +165,106 @@ refused otherwise  1
         all["changes"][0]["new"],
         json!({ "verdict": "reject", "reason": "rule", "rule": "cgi", "status": 410 })
     );
+    let exact = &all["exact"];
+    assert_eq!(
+        (&exact["answer"], &exact["undecided"]),
+        (&json!("refuted"), &json!([]))
+    );
+    let options = json!({
+        "change": "allowed with other options", "old_rule": null, "new_rule": null,
+        "differences": [{ "key": "options.politeness.delay", "old": "2s", "new": "5s" }],
+        "examples": [{ "url": "http://slow.example/", "facts": {} }],
+    });
+    assert_eq!(exact["by_rule"][3], options);
+}
+
+/// Each row has two lists of rules, the answer, and whether new access and new refusals are ruled
+/// out.
+#[test]
+fn all_urls_are_compared() {
+    for (old, new, answer, no_access, no_refusal) in [
+        (
+            "{ id: a, forbid: { url: { regex: '^https?://[^/]+/(a|b)/' } } }",
+            "{ id: a, forbid: { path: { prefix: [/a/, /b/] } } }",
+            "proved equivalent, no decision changes",
+            true,
+            true,
+        ),
+        (
+            "{ id: a, forbid: { under: /a } }",
+            "{ id: b, forbid: { under: /b } }, { id: a, forbid: { under: /a } }",
+            "decisions change",
+            true,
+            false,
+        ),
+        // It is the cause of other refusals.
+        (
+            "{ id: a, forbid: { ext: gif } }, { id: b, forbid: { under: /b } }",
+            "{ id: b, forbid: { under: /b } }, { id: a, forbid: { ext: gif } }",
+            "decisions change",
+            true,
+            true,
+        ),
+        (
+            "{ id: s, when: { host: s.example }, stop: true }, { id: b, forbid: { host: b.example } }",
+            "{ id: b, forbid: { host: b.example } }, { id: s, when: { host: s.example }, stop: true }",
+            "proved equivalent, no decision changes",
+            true,
+            true,
+        ),
+        (
+            "{ id: s, when: { host: s.example }, stop: true }, { id: b, forbid: { ext: gif } }",
+            "{ id: b, forbid: { ext: gif } }, { id: s, when: { host: s.example }, stop: true }",
+            "decisions change",
+            true,
+            false,
+        ),
+        (
+            "{ id: a, when: { not: { ext: pdf } }, then: disallow }",
+            "{ id: a, when: { not: { ext: [pdf, txt] } }, then: disallow }",
+            "decisions change",
+            false,
+            true,
+        ),
+        (
+            "{ id: a, when: { host: a.example }, set: { max_depth: 3 } }",
+            "{ id: a, when: { host: a.example }, set: { max_depth: 4 } }",
+            "decisions change, 1 change not decided",
+            false,
+            false,
+        ),
+        (
+            "{ id: a, mode: shadow, forbid: { ext: gif } }",
+            "{ id: a, mode: shadow, forbid: { ext: png } }",
+            "proved equivalent, no decision changes",
+            true,
+            true,
+        ),
+    ] {
+        let folder = TempDir::new();
+        for (name, rules) in [("old.yaml", old), ("new.yaml", new)] {
+            folder.write(
+                name,
+                &format!(
+                    "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules: [{rules}]\n"
+                ),
+            );
+        }
+        let run = |arguments: &str| {
+            crawlgate(
+                folder.path(),
+                &format!("diff old.yaml new.yaml{arguments}"),
+                "",
+            )
+        };
+        let output = run("");
+        let line = format!("all URLs: {answer}\n");
+        assert!(output.stdout.contains(&line), "{new}: {}", output.stdout);
+        let codes =
+            ["new-access", "new-refusal"].map(|kind| run(&format!(" --fail-on {kind}")).code);
+        let expected = [no_access, no_refusal].map(|none| i32::from(!none));
+        assert_eq!(codes, expected, "{new}: {}", output.stdout);
+    }
 }
 
 #[test]

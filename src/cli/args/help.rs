@@ -186,9 +186,10 @@ what its author intended, such as a rule that can never decide; it is reported o
 proved. With a configuration, there are warnings where its crawlers would lose pages: if fewer than
 ten requests fit into a hold, and if `reject: later` makes a crawler give a page up.
 
---exact asks for every rule whether it can ever decide. Each answer is proved, refuted by a URL
-that the evaluator has confirmed, or not decided, with the reason; undecided questions are counted,
-and are an error with --strict.
+--exact asks for every rule whether it can ever decide, and for the policy whether it allows any URL.
+Each answer is proved, refuted by a URL that the evaluator has confirmed, or not decided, with the
+reason. The last line has the number of each; a question that is not decided is an error with
+--strict. It takes seconds for 1,000 rules.
 
 With --format json, each problem has file, line, column, end (the column after the last
 character, in the same line), severity, rule, message, found, help and near; fields without a
@@ -290,10 +291,14 @@ running proxy or of its files. Without --urls and --ledger, the command compares
 for the cases of both policies, and also shows the rules, options and lists that were added,
 removed or changed.
 
-Without --urls and --ledger, the command also searches URLs that the policies decide differently,
-or proves that there are none. --fail-on new-access exits with 1 only if a URL is found that the new
-policy allows and the old one refuses, or if that is not decided; --fail-on new-refusal is the
-reverse.
+It also analyses all URLs: `proved equivalent` means that no URL is decided differently; otherwise
+it shows up to three URLs for each kind of change and each pair of deciding rules, all confirmed by
+evaluation, and lists the changes of which something is not decided, with the reason. Tunnels, the
+texts of `about` and rules in shadow mode are not compared.
+
+With --fail-on new-access, the exit code is 1 if a URL is found that the new policy allows and the
+old one refuses, or if that is not ruled out, and otherwise 0; --fail-on new-refusal is the reverse.
+With --urls or --ledger, only those URLs count.
 
 Exit codes: 0 no changes, 1 changes, 2 wrong usage or policy, or a line that could not be read.";
 
@@ -303,8 +308,12 @@ Example:
   crawlgate find --verdict reject --rule no-cgi
 
 The answer is a URL, with other facts that it needs, that the evaluator has confirmed; or the
-statement that there is provably none; or `not decided`, with the reason. A URL is evaluated as far
-as its request is known: rules on responses do not count.
+statement that there is provably none; or `not decided`, with the reason. A URL is evaluated with
+the facts that are shown, such as `with status 404`, and no others: a URL that is found with the
+verdict allow may still be refused because of its response. Tunnels are not searched.
+
+--under is the beginning of the URL's canonical form: http://a.example/x also begins
+http://a.example/xy.
 
 Exit codes: 0 a URL was found, 1 none or not decided, 2 wrong usage or policy.";
 

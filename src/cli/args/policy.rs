@@ -171,8 +171,7 @@ pub(crate) struct DiffArgs {
     /// Compare the decisions for the URLs that the ledger knows
     #[arg(long, conflicts_with = "urls")]
     pub ledger: bool,
-    /// Exit with 1 only if a URL is known that the new policy allows and the old one refuses, or the reverse; may be
-    /// repeated
+    /// Exit with 1 only if the new policy may allow a URL that the old one refuses, or the reverse; may be repeated
     #[arg(long, value_enum, value_name = "KIND")]
     pub fail_on: Vec<FailOn>,
     /// Profile of the responses to URLs
@@ -192,9 +191,9 @@ pub(crate) struct DiffArgs {
 /// The differences that `diff --fail-on` reports by its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// A URL that only the new policy allows.
+    /// The new policy allows a URL that the old one refuses.
     NewAccess,
-    /// A URL that only the new policy refuses.
+    /// The new policy refuses a URL that the old one allows.
     NewRefusal,
 }
 

@@ -8,10 +8,10 @@ use crate::policy::options::{OptionIndex, OptionValue};
 use crate::report::decision;
 
 /// The decisions of two policies for one request, which differ.
-pub(super) struct DecisionChange<'a> {
-    pub(super) facts: &'a CaseFacts,
-    pub(super) old: DiffOutcome<'a>,
-    pub(super) new: DiffOutcome<'a>,
+pub(super) struct DecisionChange<'f, 'p> {
+    pub(super) facts: &'f CaseFacts,
+    pub(super) old: DiffOutcome<'p>,
+    pub(super) new: DiffOutcome<'p>,
     pub(super) kind: DecisionChangeKind,
     pub(super) differences: Vec<Difference>,
 }
@@ -47,6 +47,18 @@ pub(super) struct Difference {
     pub(super) new: String,
 }
 
+/// The kind and the cause of a change, by which changes are grouped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChangeGroupKey<'p> {
+    pub(super) kind: DecisionChangeKind,
+    /// The rule that decided before; `None` for the default.
+    pub(super) old_rule: Option<&'p str>,
+    /// The rule that decides now; `None` for the default.
+    pub(super) new_rule: Option<&'p str>,
+    /// The differences other than verdict and rule.
+    pub(super) differences: Vec<Difference>,
+}
+
 impl DecisionChangeKind {
     /// Returns the name of the kind, which is also its value in JSON.
     pub(super) fn headline(self) -> String {
@@ -59,12 +71,12 @@ impl DecisionChangeKind {
     }
 }
 
-impl<'a> DecisionChange<'a> {
+impl<'f, 'p> DecisionChange<'f, 'p> {
     /// Compares two evaluations of one request, and returns `None` if they do not differ in any value that matters.
     pub(super) fn between(
-        facts: &'a CaseFacts,
-        old: &OfflineEvaluation<'a>,
-        new: &OfflineEvaluation<'a>,
+        facts: &'f CaseFacts,
+        old: &OfflineEvaluation<'p>,
+        new: &OfflineEvaluation<'p>,
         options: &OptionPairs<'_>,
     ) -> Option<Self> {
         let old_outcome = DiffOutcome::from_evaluation(old);
@@ -84,8 +96,30 @@ impl<'a> DecisionChange<'a> {
         })
     }
 
+    /// Returns the key by which changes are grouped.
+    pub(super) fn group_key(&self) -> ChangeGroupKey<'p> {
+        // If the verdict changes, the rules are the cause: status and intent always change with it.
+        let differences = match self.kind {
+            DecisionChangeKind::Verdict(..) => Vec::new(),
+            DecisionChangeKind::Refusal
+            | DecisionChangeKind::Options
+            | DecisionChangeKind::Rule => self
+                .differences
+                .iter()
+                .filter(|difference| !matches!(&*difference.key, "verdict" | "rule"))
+                .cloned()
+                .collect(),
+        };
+        ChangeGroupKey {
+            kind: self.kind,
+            old_rule: self.old.rule,
+            new_rule: self.new.rule,
+            differences,
+        }
+    }
+
     /// Returns the host of the request.
-    pub(super) fn host(&self) -> &'a str {
+    pub(super) fn host(&self) -> &'f str {
         match self.facts.target() {
             CaseTarget::Url(url) | CaseTarget::Tunnel(_, url) => url.host(),
         }

@@ -6,8 +6,8 @@ use crate::policy::compare::{self, PolicyChangeKind, PolicyDiff};
 use crate::policy::exact::ExactDifference;
 
 use super::DiffReport;
-use super::change::{DecisionChange, DiffOutcome, Difference};
-use super::summary::{ChangeGroup, DiffHostSummary, DiffKindSummary};
+use super::change::{ChangeGroupKey, DecisionChange, DiffOutcome, Difference};
+use super::summary::{ChangeGroup, DiffHostSummary};
 
 /// Converts a report, with all changed URLs.
 pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
@@ -19,7 +19,8 @@ pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
         .summary
         .kinds
         .iter()
-        .flat_map(|kind| groups_json(kind, examples));
+        .flat_map(|kind| &kind.groups)
+        .map(|group| group_json(group, examples));
     json!({
         "old": report.old.name(),
         "new": report.new.name(),
@@ -30,11 +31,11 @@ pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
         "by_host": report.summary.hosts.iter().map(host_json).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change_json).collect::<Vec<_>>(),
         "structure": report.structure.as_ref().map(structure_json),
-        "exact": report.exact.as_ref().map(exact_json),
+        "exact": report.exact.as_ref().map(|exact| exact_json(exact, examples)),
     })
 }
 
-fn exact_json(exact: &ExactDifference) -> Json {
+fn exact_json(exact: &ExactDifference<ChangeGroupKey<'_>>, examples: usize) -> Json {
     let answer = if exact.is_equivalent() {
         "proved"
     } else if exact.examples.is_empty() {
@@ -42,37 +43,48 @@ fn exact_json(exact: &ExactDifference) -> Json {
     } else {
         "refuted"
     };
-    let examples = exact.examples.iter().flat_map(|(kind, examples)| {
-        examples.iter().map(|example| {
-            json!({ "change": kind.as_str(), "url": example.url, "facts": example.details })
+    let by_rule = exact.examples.iter().map(|(key, found)| {
+        let mut group = key_json(key);
+        let found = found.iter().take(examples);
+        let found = found.map(|example| json!({ "url": example.url, "facts": example.details }));
+        group.insert("examples".to_owned(), found.collect());
+        group
+    });
+    let undecided = exact.undecided.iter().map(|change| {
+        json!({
+            "name": change.name,
+            "changes_decisions": change.changes_decisions,
+            "new_access": change.verdicts.new_access,
+            "new_refusal": change.verdicts.new_refusal,
+            "reason": change.reason,
         })
     });
-    let undecided = exact
-        .undecided
-        .iter()
-        .map(|(change, reason)| json!({ "change": change, "reason": reason }));
     json!({
         "answer": answer,
-        "examples": examples.collect::<Vec<_>>(),
+        "by_rule": by_rule.collect::<Vec<_>>(),
         "undecided": undecided.collect::<Vec<_>>(),
     })
 }
 
-fn groups_json(kind: &DiffKindSummary<'_>, examples: usize) -> impl Iterator<Item = Json> {
-    kind.groups
-        .iter()
-        .map(move |group| group_json(kind, group, examples))
+fn group_json(group: &ChangeGroup<'_>, examples: usize) -> Map<String, Json> {
+    let mut json = key_json(&group.key);
+    let urls = group.urls.iter().take(examples);
+    json.insert("count".to_owned(), group.count.into());
+    json.insert("examples".to_owned(), urls.copied().collect());
+    json
 }
 
-fn group_json(kind: &DiffKindSummary<'_>, group: &ChangeGroup<'_>, examples: usize) -> Json {
-    json!({
-        "change": kind.kind.headline(),
-        "old_rule": group.old_rule,
-        "new_rule": group.new_rule,
-        "differences": differences_json(&group.differences),
-        "count": group.count,
-        "examples": group.urls.iter().take(examples).collect::<Vec<_>>(),
-    })
+fn key_json(key: &ChangeGroupKey<'_>) -> Map<String, Json> {
+    let fields = [
+        ("change", key.kind.headline().into()),
+        ("old_rule", key.old_rule.into()),
+        ("new_rule", key.new_rule.into()),
+        ("differences", differences_json(&key.differences)),
+    ];
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
 }
 
 fn host_json(host: &DiffHostSummary<'_>) -> Json {
@@ -84,7 +96,7 @@ fn host_json(host: &DiffHostSummary<'_>) -> Json {
     json!({ "host": host.host, "count": host.count, "changes": kinds })
 }
 
-fn change_json(change: &DecisionChange<'_>) -> Json {
+fn change_json(change: &DecisionChange<'_, '_>) -> Json {
     json!({
         "url": change.facts.url(),
         "change": change.kind.headline(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{DecisionChange, DecisionChangeKind, Difference};
+use super::change::{ChangeGroupKey, DecisionChange, DecisionChangeKind};
 
 /// A summary of all changes.
 pub(super) struct DiffSummary<'a> {
@@ -19,14 +19,9 @@ pub(super) struct DiffKindSummary<'a> {
     pub(super) groups: Vec<ChangeGroup<'a>>,
 }
 
-/// Changes with the same cause.
+/// Changes of the same kind and with the same cause.
 pub(super) struct ChangeGroup<'a> {
-    /// The rule that decided before; `None` for the default.
-    pub(super) old_rule: Option<&'a str>,
-    /// The rule that decides now; `None` for the default.
-    pub(super) new_rule: Option<&'a str>,
-    /// The differences other than verdict and rule.
-    pub(super) differences: Vec<Difference>,
+    pub(super) key: ChangeGroupKey<'a>,
     /// The number of changes.
     pub(super) count: usize,
     /// The URLs, in the order of the input.
@@ -42,16 +37,8 @@ pub(super) struct DiffHostSummary<'a> {
     pub(super) kinds: BTreeMap<DecisionChangeKind, usize>,
 }
 
-/// The key by which changes are grouped.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct ChangeGroupKey<'a> {
-    old_rule: Option<&'a str>,
-    new_rule: Option<&'a str>,
-    differences: Vec<Difference>,
-}
-
 impl<'a> DiffSummary<'a> {
-    pub(super) fn from_changes(changes: &[DecisionChange<'a>]) -> Self {
+    pub(super) fn from_changes(changes: &[DecisionChange<'a, 'a>]) -> Self {
         let mut kinds: BTreeMap<DecisionChangeKind, BTreeMap<ChangeGroupKey<'a>, Vec<&'a str>>> =
             BTreeMap::new();
         let mut hosts: BTreeMap<&'a str, BTreeMap<DecisionChangeKind, usize>> = BTreeMap::new();
@@ -59,7 +46,7 @@ impl<'a> DiffSummary<'a> {
             kinds
                 .entry(change.kind)
                 .or_default()
-                .entry(group_key(change))
+                .entry(change.group_key())
                 .or_default()
                 .push(change.facts.url());
             *hosts
@@ -87,26 +74,6 @@ impl<'a> DiffSummary<'a> {
     }
 }
 
-fn group_key<'a>(change: &DecisionChange<'a>) -> ChangeGroupKey<'a> {
-    // If the verdict changes, the rules are the cause: status and intent always change with it.
-    let differences = match change.kind {
-        DecisionChangeKind::Verdict(..) => Vec::new(),
-        DecisionChangeKind::Refusal | DecisionChangeKind::Options | DecisionChangeKind::Rule => {
-            change
-                .differences
-                .iter()
-                .filter(|difference| !matches!(&*difference.key, "verdict" | "rule"))
-                .cloned()
-                .collect()
-        }
-    };
-    ChangeGroupKey {
-        old_rule: change.old.rule,
-        new_rule: change.new.rule,
-        differences,
-    }
-}
-
 fn summarize_kind<'a>(
     kind: DecisionChangeKind,
     groups: BTreeMap<ChangeGroupKey<'a>, Vec<&'a str>>,
@@ -114,9 +81,7 @@ fn summarize_kind<'a>(
     let mut groups: Vec<ChangeGroup<'a>> = groups
         .into_iter()
         .map(|(key, urls)| ChangeGroup {
-            old_rule: key.old_rule,
-            new_rule: key.new_rule,
-            differences: key.differences,
+            key,
             count: urls.len(),
             urls,
         })

@@ -1,14 +1,14 @@
 //! The comparison as text: the changed decisions by kind, rule and host, with examples.
 
 use crate::policy::compare::{self, PolicyChangeKind, PolicyDiff};
-use crate::policy::exact::{DifferenceKind, ExactDifference};
+use crate::policy::exact::{ExactDifference, UndecidedChange};
 
 use crate::cli::text::{ReportText, group_digits, pluralize, replace_controls, truncate};
 use crate::console::{ConsoleColors, Tone};
 
 use super::DiffReport;
-use super::change::DecisionChangeKind;
-use super::summary::{ChangeGroup, DiffHostSummary, DiffKindSummary};
+use super::change::{ChangeGroupKey, DecisionChangeKind};
+use super::summary::{DiffHostSummary, DiffKindSummary};
 
 /// The maximum number of hosts to list.
 const MAX_HOSTS: usize = 10;
@@ -30,13 +30,13 @@ pub(super) fn render(
     if let Some(structure) = &report.structure {
         text.write_structure(structure);
     }
-    if let Some(exact) = &report.exact {
-        text.write_exact(exact);
-    }
     for kind in &report.summary.kinds {
         text.write_kind(kind);
     }
     text.write_hosts(&report.summary.hosts);
+    if let Some(exact) = &report.exact {
+        text.write_exact(exact);
+    }
     text.write_invalid_lines(report);
     text.report.into_string()
 }
@@ -73,6 +73,33 @@ impl DiffText {
             (_, n) => format!("{requests}: {} decisions change", group_digits(n)),
         };
         self.report.push_line(&self.paint(tone, &summary));
+        if let Some(exact) = &report.exact {
+            self.write_exact_summary(exact);
+        }
+    }
+
+    fn write_exact_summary(&mut self, exact: &ExactDifference<ChangeGroupKey<'_>>) {
+        let open = exact.undecided.len();
+        let (tone, answer) = match (exact.examples.is_empty(), open) {
+            (true, 0) => (
+                Tone::Good,
+                "proved equivalent, no decision changes".to_owned(),
+            ),
+            (true, n) => (
+                Tone::Warning,
+                format!("{} not decided", pluralize(n, "change")),
+            ),
+            (false, 0) => (Tone::Warning, "decisions change".to_owned()),
+            (false, n) => {
+                let open = pluralize(n, "change");
+                (
+                    Tone::Warning,
+                    format!("decisions change, {open} not decided"),
+                )
+            }
+        };
+        let line = self.paint(tone, &format!("all URLs: {answer}"));
+        self.report.push_line(&line);
     }
 
     fn paint(&self, tone: Tone, text: &str) -> String {
@@ -130,64 +157,62 @@ impl DiffText {
         }
     }
 
-    fn write_exact(&mut self, exact: &ExactDifference) {
+    /// Writes examples of changed decisions among all URLs, and what is not decided.
+    fn write_exact(&mut self, exact: &ExactDifference<ChangeGroupKey<'_>>) {
         if exact.is_equivalent() {
-            let line = self.paint(
-                Tone::Good,
-                "proved equivalent: no decision differs for any request",
-            );
-            self.report.push_line(&line);
             return;
         }
-        for (kind, examples) in &exact.examples {
-            let headline = match kind {
-                DifferenceKind::NewAccess => "now allowed",
-                DifferenceKind::NewRefusal => "now refused",
-                DifferenceKind::Cause => "decided by another rule",
-            };
-            self.report.push_headline(headline);
-            for example in examples.iter().take(self.examples) {
-                let line = format!("{}{}", example.url, example.describe_details());
-                let line = self.fit(&line, 2);
-                self.report.push_line(&format!("  {line}"));
+        self.report.push_headline("All URLs");
+        let mut last = None;
+        for (key, examples) in &exact.examples {
+            if last != Some(key.kind) {
+                let headline = self.paint(kind_tone(key.kind), &key.kind.headline());
+                self.report.push_line(&format!("  {headline}"));
+                last = Some(key.kind);
             }
+            let examples: Vec<String> = examples
+                .iter()
+                .map(|example| format!("{}{}", example.url, example.describe_details()))
+                .collect();
+            self.write_group(None, key, examples.iter().map(String::as_str));
         }
-        for (change, reason) in &exact.undecided {
-            let line = format!("{change}: not decided whether a decision differs: {reason}");
-            let line = self.paint(Tone::Warning, &line);
-            self.report.push_line(&line);
+        if !exact.undecided.is_empty() {
+            let headline = self.paint(Tone::Warning, "not decided");
+            self.report.push_line(&format!("  {headline}"));
+        }
+        for change in &exact.undecided {
+            let line = self.fit(&undecided_text(change), 11);
+            self.report.push_line(&format!("           {line}"));
         }
     }
 
     fn write_kind(&mut self, kind: &DiffKindSummary<'_>) {
-        let tone = match kind.kind {
-            DecisionChangeKind::Verdict(_, "allow" | "undecided and allowed") => Tone::Good,
-            DecisionChangeKind::Verdict(_, "reject" | "undecided and refused") => Tone::Bad,
-            DecisionChangeKind::Verdict(..)
-            | DecisionChangeKind::Refusal
-            | DecisionChangeKind::Options
-            | DecisionChangeKind::Rule => Tone::Warning,
-        };
-        let headline = self.paint(tone, &kind.kind.headline());
+        let headline = self.paint(kind_tone(kind.kind), &kind.kind.headline());
         self.report.push_line("");
         self.report
             .push_line(&format!("{headline}  {}", group_digits(kind.count)));
         for group in &kind.groups {
-            self.write_group(group);
+            self.write_group(Some(group.count), &group.key, group.urls.iter().copied());
         }
     }
 
-    fn write_group(&mut self, group: &ChangeGroup<'_>) {
-        let old = rule_name(group.old_rule);
-        let new = rule_name(group.new_rule);
+    /// Writes the number of changes with the same cause, if it is known, with examples.
+    fn write_group<'t>(
+        &mut self,
+        count: Option<usize>,
+        key: &ChangeGroupKey<'_>,
+        urls: impl Iterator<Item = &'t str>,
+    ) {
+        let old = rule_name(key.old_rule);
+        let new = rule_name(key.new_rule);
         let rules = if old == new {
             format!("by {old}")
         } else {
             format!("{old} -> {new}")
         };
-        self.report
-            .push_line(&format!("  {:>7}  {rules}", group_digits(group.count)));
-        for difference in &group.differences {
+        let count = count.map(group_digits).unwrap_or_default();
+        self.report.push_line(&format!("  {count:>7}  {rules}"));
+        for difference in &key.differences {
             let line = format!(
                 "{}: {} -> {}",
                 difference.key, difference.old, difference.new
@@ -195,7 +220,7 @@ impl DiffText {
             let line = self.fit(&line, 11);
             self.report.push_line(&format!("           {line}"));
         }
-        for url in group.urls.iter().take(self.examples) {
+        for url in urls.take(self.examples) {
             let url = self.paint(Tone::Faint, &self.fit(url, 13));
             self.report.push_line(&format!("             {url}"));
         }
@@ -246,6 +271,33 @@ impl DiffText {
                 .push_line(&format!("  line {}: {error}", invalid.line));
         }
     }
+}
+
+fn kind_tone(kind: DecisionChangeKind) -> Tone {
+    match kind {
+        DecisionChangeKind::Verdict(_, "allow" | "undecided and allowed") => Tone::Good,
+        DecisionChangeKind::Verdict(_, "reject" | "undecided and refused") => Tone::Bad,
+        DecisionChangeKind::Verdict(..)
+        | DecisionChangeKind::Refusal
+        | DecisionChangeKind::Options
+        | DecisionChangeKind::Rule => Tone::Warning,
+    }
+}
+
+/// Returns the question about a change that is not decided, with the reason.
+fn undecided_text(change: &UndecidedChange) -> String {
+    let UndecidedChange { name, reason, .. } = change;
+    let question = match (
+        change.changes_decisions,
+        change.verdicts.new_access,
+        change.verdicts.new_refusal,
+    ) {
+        (false, ..) => "changes any decision",
+        (true, true, false) => "allows more URLs",
+        (true, false, true) => "refuses more URLs",
+        (true, ..) => "allows or refuses more URLs",
+    };
+    format!("whether {name} {question}: {reason}")
 }
 
 fn aspect_lines(aspect: &compare::AspectChange) -> Vec<String> {

@@ -10,6 +10,7 @@
 
 mod automaton;
 mod cells;
+mod changed_rules;
 mod check;
 mod difference;
 mod find;
@@ -22,10 +23,12 @@ mod tests;
 pub(crate) mod unmatchable;
 mod unreached;
 mod url_position;
+mod verdict_changes;
 mod verdicts;
 
 pub use check::ExactCheck;
-pub use difference::{DifferenceKind, ExactDifference};
+pub use difference::{DecisionComparison, ExactDifference, UndecidedChange};
 pub use find::{VerdictAnswer, VerdictQuery, find_verdict};
 pub use question::Example;
+pub use verdict_changes::VerdictChanges;
 pub use verdicts::WantedVerdict;

@@ -11,6 +11,7 @@ use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::{ValidPolicy, load};
 
 use crawlgate_policy::internal::policy::decide::{Cause, Decision};
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
 use crate::generate::Generator;
@@ -74,9 +75,11 @@ pub(super) type NamedDecision = (String, Option<String>, String);
 pub(super) fn decide(policy: &Policy, facts: &Json) -> NamedDecision {
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
-    let refusal = decision
-        .rejects()
-        .then(|| policy.refusal(&trail, &decision));
+    name_decision(policy, &trail, decision)
+}
+
+pub(super) fn name_decision(policy: &Policy, trail: &Trail, decision: Decision) -> NamedDecision {
+    let refusal = decision.rejects().then(|| policy.refusal(trail, &decision));
     (
         format!(
             "{:?}",

@@ -1,6 +1,7 @@
 //! `crawlgate check --exact`: what is proved about the rules of a policy.
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::policy::cases::CaseFacts;
 use crate::policy::compile::CompiledPolicy;
 use crate::policy::lint::dead::DeadReason;
 use crate::policy::rule::{FilterRule, RuleBody};
@@ -103,7 +104,12 @@ impl RuleChecks<'_> {
         match self.analysed.reach(&mut self.solver, at, &everything) {
             Reach::Never(reasons) => {
                 self.check.proved += 1;
-                let message = self.describe_reasons(&reasons);
+                let mut message = self.describe_reasons(&reasons);
+                let others = self.other_blockers(at, &reasons);
+                if !others.is_empty() {
+                    self.check.proved += others.len();
+                    message = format!("{message}; so would {}", self.describe_rules(&others));
+                }
                 self.report(at, Problem::warning, format!("can never decide: {message}"));
                 true
             }
@@ -158,27 +164,51 @@ impl RuleChecks<'_> {
         self.report(at, Problem::advice, message);
     }
 
-    /// Reports a later filter that refuses everything that a filter refuses.
+    /// Reports later filters that refuse everything that a filter refuses.
     fn report_redundant(&mut self, at: usize, example: &Example) {
-        let Some(filter) = filter_of(self.compiled, at) else {
+        let wider = self.wider_filters(at, example);
+        if wider.is_empty() {
             return;
+        }
+        self.check.proved += wider.len();
+        let verb = if wider.len() == 1 {
+            "refuses"
+        } else {
+            "each refuse"
+        };
+        let message = format!(
+            "redundant: {} {verb} everything that it refuses",
+            self.describe_rules(&wider)
+        );
+        self.report(at, Problem::advice, message);
+    }
+
+    /// Returns the filters that refuse everything that a filter refuses, which refuses the example.
+    fn wider_filters(&mut self, at: usize, example: &Example) -> Vec<usize> {
+        let Some(filter) = filter_of(self.compiled, at) else {
+            return Vec::new();
         };
         let (trail, _) = self.compiled.policy.decide(&example.facts.facts());
         let others = trail.matched_rules().iter().map(|rule| rule.0 as usize);
-        let others: Vec<usize> = others
+        let mut others: Vec<usize> = others
             .filter(|other| *other != at && self.refuses_alike(*other, at, filter))
             .collect();
-        let wider = others
-            .into_iter()
-            .find(|other| self.analysed.is_within(&mut self.solver, at, *other));
-        if let Some(wider) = wider {
-            self.check.proved += 1;
-            let message = format!(
-                "redundant: {} refuses everything that it refuses",
-                self.describe_rules(&[wider])
-            );
-            self.report(at, Problem::advice, message);
-        }
+        others.retain(|other| self.analysed.is_within(&mut self.solver, at, *other));
+        others
+    }
+
+    /// Returns the other filters that alone keep a filter from deciding.
+    fn other_blockers(&mut self, at: usize, reasons: &[DeadReason]) -> Vec<usize> {
+        let region = self.analysed.region(&mut self.solver, at);
+        let confirms = |facts: &CaseFacts| self.analysed.holds(at, facts);
+        let Solution::Example(example) = self.solver.solve(&region, &confirms) else {
+            return Vec::new();
+        };
+        let mut others = self.wider_filters(at, &example);
+        others.retain(|other| {
+            *other < at && reasons.iter().all(|reason| reason.cause() != Some(*other))
+        });
+        others
     }
 
     /// Returns `true` if another filter refuses in the same way, whenever it matches.

@@ -1,267 +1,316 @@
 //! Requests about which two policies decide differently.
 //!
-//! Rules are matched by id. Where the condition of a rule has the same value in both policies, and
-//! so do those around it, the rule cannot be the reason of a difference. Elsewhere the rule may
-//! still have no effect, because of the other rules; that is proved for each policy on its own.
+//! Rules are matched by id. Only requests to which a changed rule applies can be decided
+//! differently: where only its condition changed, those to which one version applies; where only
+//! its place changed, those to which a rule applies that it passed. The rule may still have no
+//! effect on them, because of other rules; that is proved for each policy on its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
-use crate::policy::compare::{PolicyDiff, rule_aspects};
-use crate::policy::decide::{Decision, Verdict};
+use crate::policy::compare::PolicyDiff;
 use crate::policy::field::Field;
-use crate::policy::rule::EnforcementMode;
 
+use super::changed_rules::{ChangedRule, PolicyPair};
 use super::formula::Formula;
 use super::question::{Example, Solution, Solver};
-use super::regions::AnalysedPolicy;
 use super::unreached::Reach;
+use super::verdict_changes::VerdictChanges;
+use super::verdicts::WantedVerdict;
 
 /// The maximum number of examples for each kind of difference.
 const MAX_EXAMPLES: usize = 3;
-/// The maximum number of searches for one rule.
+/// The maximum number of requests that are tried for one change, of different hosts or URLs.
 const MAX_ROUNDS: usize = 12;
+/// The reason of an answer that depends on requests that were not tried.
+const NOT_TRIED: &str = "the requests that were tried do not show it";
 
-/// The kinds of differences between two decisions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DifferenceKind {
-    /// Refused by the old policy, admitted by the new one.
-    NewAccess,
-    /// Admitted by the old policy, refused by the new one.
-    NewRefusal,
-    /// Equal verdicts by another rule, or for another reason.
-    Cause,
-}
+/// The comparison of the decisions of two policies on a request. It returns the kind of their
+/// difference, if there is one, from the verdict, its cause and reason, the refusal, and the
+/// options of an admitted request.
+pub type DecisionComparison<'c, K> = dyn Fn(&CaseFacts) -> Option<K> + 'c;
 
-impl DifferenceKind {
-    /// The word in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NewAccess => "new-access",
-            Self::NewRefusal => "new-refusal",
-            Self::Cause => "cause",
-        }
-    }
-}
-
-/// The differences between the decisions of two policies.
-#[derive(Debug, Default)]
-pub struct ExactDifference {
+/// The differences between the decisions of two policies about URLs, by their kind.
+#[derive(Debug)]
+pub struct ExactDifference<K> {
     /// Requests that the policies decide differently, up to three of each kind.
-    pub examples: BTreeMap<DifferenceKind, Vec<Example>>,
-    /// The changes of which it is not decided whether they matter, each with the reason.
-    pub undecided: Vec<(String, &'static str)>,
+    pub examples: BTreeMap<K, Vec<Example>>,
+    /// The changes of which it is not decided whether they matter.
+    pub undecided: Vec<UndecidedChange>,
+    /// The changes of verdicts among the examples.
+    found: VerdictChanges,
 }
 
-impl ExactDifference {
+/// A change of a policy of which something is not decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndecidedChange {
+    /// The id of the rule; `options` for those of the document and of spaces.
+    pub name: String,
+    /// `true` if it changes decisions, and only some changes of verdicts are not decided.
+    pub changes_decisions: bool,
+    /// The changes of verdicts that are neither found nor ruled out.
+    pub verdicts: VerdictChanges,
+    pub reason: &'static str,
+}
+
+impl<K: Ord> ExactDifference<K> {
     /// Compares two policies.
-    pub fn between(old: &Policy, new: &Policy) -> Self {
-        let mut difference = Self::default();
+    pub fn between(old: &Policy, new: &Policy, compare: &DecisionComparison<'_, K>) -> Self {
+        let mut difference = Self {
+            examples: BTreeMap::new(),
+            undecided: Vec::new(),
+            found: VerdictChanges::NONE,
+        };
         match Solver::new() {
             Ok(solver) => Comparison {
-                old: AnalysedPolicy::new(old),
-                new: AnalysedPolicy::new(new),
+                pair: PolicyPair::new(old, new),
                 solver,
+                compare,
                 difference: &mut difference,
             }
             .run(),
-            Err(reason) => difference.undecided.push(("the policies".into(), reason)),
+            Err(reason) => difference.undecided.push(UndecidedChange {
+                name: "policy".to_owned(),
+                changes_decisions: false,
+                verdicts: VerdictChanges::BOTH,
+                reason,
+            }),
         }
         difference
     }
 
-    /// Returns `true` if it is proved that no decision differs.
+    /// Returns `true` if it is proved that no decision about a URL differs.
     pub fn is_equivalent(&self) -> bool {
         self.examples.is_empty() && self.undecided.is_empty()
     }
+
+    /// Returns the changes of verdicts that are found, or not ruled out.
+    pub fn possible_verdicts(&self) -> VerdictChanges {
+        let open = self.undecided.iter().map(|change| change.verdicts);
+        open.fold(self.found, VerdictChanges::union)
+    }
 }
 
-struct Comparison<'p, 'd> {
-    old: AnalysedPolicy<'p>,
-    new: AnalysedPolicy<'p>,
+struct Comparison<'p, 'd, K> {
+    pair: PolicyPair<'p>,
     solver: Solver,
-    difference: &'d mut ExactDifference,
+    compare: &'d DecisionComparison<'d, K>,
+    difference: &'d mut ExactDifference<K>,
 }
 
-/// One of the two policies.
+/// The two policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Old,
     New,
 }
 
-impl Comparison<'_, '_> {
+/// A change of the policy, and the requests that it may concern.
+struct Search {
+    name: String,
+    region: Formula,
+    /// Requests on which a version of the rule has an effect.
+    first: Vec<Example>,
+    /// The changes of verdicts that the change may cause.
+    verdicts: VerdictChanges,
+    /// The reason, if no request is found that is decided differently.
+    reason: &'static str,
+}
+
+/// The differences that were found for one change.
+struct Found {
+    any: bool,
+    verdicts: VerdictChanges,
+}
+
+impl<K: Ord> Comparison<'_, '_, K> {
     fn run(mut self) {
-        let diff = PolicyDiff::between(self.old.policy, self.new.policy);
-        let everything = Formula::Constant(true);
+        let diff = PolicyDiff::between(self.pair.old.policy, self.pair.new.policy);
         if !diff.options.is_empty() {
-            self.search(
-                "options",
-                &everything,
-                "an option of the document or a space changed",
-            );
+            let verdicts = diff.options.iter().map(VerdictChanges::of_option);
+            self.search(Search {
+                name: "options".to_owned(),
+                region: Formula::Constant(true),
+                first: Vec::new(),
+                verdicts: verdicts.fold(VerdictChanges::NONE, VerdictChanges::union),
+                reason: NOT_TRIED,
+            });
         }
-        let lists: BTreeSet<&str> = diff.lists.iter().map(|change| &*change.name).collect();
-        for (id, old, new) in self.changed_rules(&diff, !lists.is_empty()) {
-            self.compare_rule(&id, old, new);
-        }
-    }
-
-    /// Returns the changed rules with their positions in both policies.
-    fn changed_rules(
-        &self,
-        diff: &PolicyDiff,
-        with_lists: bool,
-    ) -> Vec<(String, Option<usize>, Option<usize>)> {
-        let position =
-            |policy: &Policy, id: &str| policy.rules.iter().position(|rule| rule.id.as_str() == id);
-        let named = diff.rules.iter().map(|change| change.name.clone());
-        let mut ids: Vec<String> = named.collect();
-        if with_lists {
-            let with_list = self
-                .new
-                .policy
-                .rules
-                .iter()
-                .filter(|rule| rule.condition().is_some_and(uses_list));
-            ids.extend(with_list.map(|rule| rule.id.to_string()));
-        }
-        let mut seen = BTreeSet::new();
-        ids.retain(|id| seen.insert(id.clone()));
-        ids.into_iter()
-            .map(|id| {
-                let old = position(self.old.policy, &id);
-                let new = position(self.new.policy, &id);
-                (id, old, new)
-            })
-            .collect()
-    }
-
-    fn compare_rule(&mut self, id: &str, old: Option<usize>, new: Option<usize>) {
-        let before = old.map_or(Formula::Constant(false), |at| self.region(Side::Old, at));
-        let after = new.map_or(Formula::Constant(false), |at| self.region(Side::New, at));
-        if self.has_same_effect(old, new) {
-            let lost = Formula::all([before.clone(), after.clone().negate()]);
-            let gained = Formula::all([after, before.negate()]);
-            self.compare_region(id, Side::Old, old, &lost);
-            self.compare_region(id, Side::New, new, &gained);
-        } else {
-            self.compare_region(id, Side::Old, old, &before);
-            self.compare_region(id, Side::New, new, &after);
+        for (name, rule) in self.pair.changed_rules(&diff) {
+            self.compare_rule(name, rule);
         }
     }
 
-    /// Searches a difference among requests to which a rule applies in one policy only.
-    fn compare_region(&mut self, id: &str, side: Side, at: Option<usize>, region: &Formula) {
+    fn compare_rule(&mut self, name: String, rule: ChangedRule) {
+        let requests = self.pair.changed_requests(&mut self.solver, rule);
+        let mut search = Search {
+            name,
+            region: Formula::Constant(false),
+            first: Vec::new(),
+            verdicts: VerdictChanges::NONE,
+            reason: NOT_TRIED,
+        };
+        let (old, new) = rule.positions();
+        let lost = self.add_reached(&mut search, Side::Old, old, &requests.lost);
+        let gained = self.add_reached(&mut search, Side::New, new, &requests.gained);
+        let before = self.add_reached(&mut search, Side::Old, old, &requests.changed);
+        let after = self.add_reached(&mut search, Side::New, new, &requests.changed);
+        if lost || gained || before || after {
+            let concerned = [lost, gained, before || after];
+            search.verdicts = self
+                .pair
+                .possible_verdicts(rule, concerned, &requests.passed);
+            self.search(search);
+        }
+    }
+
+    /// Adds requests to a search and returns `true`, unless it is proved that the rule has no effect
+    /// on them, so that it can be removed.
+    fn add_reached(
+        &mut self,
+        search: &mut Search,
+        side: Side,
+        at: Option<usize>,
+        region: &Formula,
+    ) -> bool {
         let Some(at) = at.filter(|_| *region != Formula::Constant(false)) else {
-            return;
+            return false;
         };
         let policy = match side {
-            Side::Old => &self.old,
-            Side::New => &self.new,
+            Side::Old => &self.pair.old,
+            Side::New => &self.pair.new,
         };
-        if !policy.view.is_live(at) {
-            return;
-        }
-        // A rule without effect can be removed.
         match policy.reach(&mut self.solver, at, region) {
-            Reach::Never(_) => {}
-            Reach::Decides(..) => self.search(id, region, "the decisions that were tried agree"),
-            Reach::Undecided(reason) => self.search(id, region, reason),
+            Reach::Never(_) => return false,
+            Reach::Decides(example, _) => search.first.push(*example),
+            Reach::Undecided(reason) => search.reason = reason,
         }
+        search.region = Formula::any([search.region.clone(), region.clone()]);
+        true
     }
 
     /// Searches requests that the policies decide differently.
-    fn search(&mut self, id: &str, region: &Formula, reason: &'static str) {
-        let mut left = region.clone();
-        let mut found = false;
-        for _ in 0..MAX_ROUNDS {
-            let example = match self.solver.solve(&left, &|_| true) {
-                Solution::Example(example) => example,
-                Solution::Never | Solution::Undecided(_) => break,
-            };
-            let host = host_of(&example);
-            if let Some(kind) = self.difference(&example.facts) {
-                found = true;
-                let examples = self.difference.examples.entry(kind).or_default();
-                if examples.len() < MAX_EXAMPLES {
-                    examples.push(*example);
-                }
+    fn search(&mut self, change: Search) {
+        let mut found = Found {
+            any: false,
+            verdicts: VerdictChanges::NONE,
+        };
+        for example in change.first {
+            self.record(example, &mut found);
+        }
+        self.try_requests(&change.region, &Field::Host, &mut found);
+        if !found.any {
+            self.try_requests(&change.region, &Field::Url, &mut found);
+        }
+        if !found.any {
+            // The options of a refused request do not count.
+            self.try_verdict(Side::New, WantedVerdict::Allow, &change.region, &mut found);
+        }
+        let mut open = change.verdicts.without(found.verdicts);
+        open.new_access &= self.may_change(
+            [
+                (Side::New, WantedVerdict::Allow),
+                (Side::Old, WantedVerdict::Reject),
+            ],
+            open.new_access,
+            &change.region,
+            &mut found,
+        );
+        open.new_refusal &= self.may_change(
+            [
+                (Side::Old, WantedVerdict::Allow),
+                (Side::New, WantedVerdict::Reject),
+            ],
+            open.new_refusal,
+            &change.region,
+            &mut found,
+        );
+        let verdicts = open.without(found.verdicts);
+        if !found.any || verdicts != VerdictChanges::NONE {
+            self.difference.undecided.push(UndecidedChange {
+                name: change.name,
+                changes_decisions: found.any,
+                verdicts,
+                reason: if found.any { NOT_TRIED } else { change.reason },
+            });
+        }
+    }
+
+    /// Returns `false` if no request gets both verdicts that a change of the verdict needs. The
+    /// requests that are found on the way are tried.
+    fn may_change(
+        &mut self,
+        verdicts: [(Side, WantedVerdict); 2],
+        is_open: bool,
+        region: &Formula,
+        found: &mut Found,
+    ) -> bool {
+        is_open
+            && verdicts
+                .into_iter()
+                .all(|(side, verdict)| self.try_verdict(side, verdict, region, found))
+    }
+
+    /// Tries a request that gets a verdict by one policy. Returns `false` if there is none.
+    fn try_verdict(
+        &mut self,
+        side: Side,
+        verdict: WantedVerdict,
+        region: &Formula,
+        found: &mut Found,
+    ) -> bool {
+        let policy = match side {
+            Side::Old => &self.pair.old,
+            Side::New => &self.pair.new,
+        };
+        match policy.find_verdict(&mut self.solver, verdict, None, region) {
+            Solution::Example(example) => {
+                self.record(*example, found);
+                true
             }
-            let seen = self.solver.table.exact(&Field::Host, &host);
+            Solution::Never => false,
+            Solution::Undecided(_) => true,
+        }
+    }
+
+    /// Tries requests that differ in a field.
+    fn try_requests(&mut self, region: &Formula, field: &Field, found: &mut Found) {
+        let mut left = region.clone();
+        for _ in 0..MAX_ROUNDS {
+            let Solution::Example(example) = self.solver.solve(&left, &|_| true) else {
+                break;
+            };
+            let value = if *field == Field::Host {
+                host_of(&example)
+            } else {
+                example.url.clone()
+            };
+            let seen = self.solver.table.exact(field, &value);
             left = Formula::all([left, seen.negate()]);
-        }
-        if !found {
-            self.difference.undecided.push((id.to_owned(), reason));
+            self.record(*example, found);
         }
     }
 
-    fn difference(&self, facts: &CaseFacts) -> Option<DifferenceKind> {
-        let facts = facts.facts();
-        let (_, before) = self.old.policy.decide(&facts);
-        let (_, after) = self.new.policy.decide(&facts);
-        let cause = |policy: &Policy, decision: &Decision| {
-            let cause = super::verdicts::cause_of(decision);
-            cause.and_then(|at| Some(policy.rules.get(at)?.id.to_string()))
+    /// Compares the decisions on a request, and keeps it as an example if they differ.
+    fn record(&mut self, example: Example, found: &mut Found) {
+        let Some(kind) = (self.compare)(&example.facts) else {
+            return;
         };
-        match (before.verdict, after.verdict) {
-            (Verdict::Reject(_), Verdict::Admit) => Some(DifferenceKind::NewAccess),
-            (Verdict::Admit, Verdict::Reject(_)) => Some(DifferenceKind::NewRefusal),
-            (old, new) => (old != new
-                || cause(self.old.policy, &before) != cause(self.new.policy, &after))
-            .then_some(DifferenceKind::Cause),
+        let facts = example.facts.facts();
+        let [old_admits, new_admits] = [&self.pair.old, &self.pair.new]
+            .map(|policy| WantedVerdict::Allow.matches(&policy.policy.decide(&facts).1));
+        let verdicts = VerdictChanges::between(old_admits, new_admits);
+        found.any = true;
+        found.verdicts = found.verdicts.union(verdicts);
+        self.difference.found = self.difference.found.union(verdicts);
+        let examples = self.difference.examples.entry(kind).or_default();
+        let is_known = examples
+            .iter()
+            .any(|other| other.url == example.url && other.details == example.details);
+        if examples.len() < MAX_EXAMPLES && !is_known {
+            examples.push(example);
         }
-    }
-
-    fn region(&mut self, side: Side, at: usize) -> Formula {
-        match side {
-            Side::Old => self.old.region(&mut self.solver, at),
-            Side::New => self.new.region(&mut self.solver, at),
-        }
-    }
-
-    /// Returns `true` if two versions of a rule differ in nothing but the value of conditions.
-    fn has_same_effect(&self, old: Option<usize>, new: Option<usize>) -> bool {
-        let (Some(old), Some(new)) = (old, new) else {
-            return false;
-        };
-        let (Some(before), Some(after)) = (self.old.view.rule(old), self.new.view.rule(new)) else {
-            return false;
-        };
-        let aspects = rule_aspects(self.old.policy, before)
-            .into_iter()
-            .zip(rule_aspects(self.new.policy, after));
-        let same_aspects = aspects
-            .filter(|((name, _), _)| !matches!(*name, "condition" | "about"))
-            .all(|((_, old), (_, new))| old == new);
-        same_aspects
-            && before.mode == EnforcementMode::Enforce
-            && before.condition_key() == after.condition_key()
-            && before.class == after.class
-            && before.content_only == after.content_only
-            && before.header_stages == after.header_stages
-            && before.earliest_stage == after.earliest_stage
-            && before.active_stages == after.active_stages
-            && !self.has_moved(before.id.as_str())
-    }
-
-    /// Returns `true` if a rule has another place among the rules of both policies.
-    fn has_moved(&self, id: &str) -> bool {
-        let before = |policy: &Policy, other: &Policy| -> Vec<String> {
-            let ids: BTreeSet<&str> = other.rules.iter().map(|rule| rule.id.as_str()).collect();
-            let common = policy.rules.iter().map(|rule| rule.id.as_str());
-            common
-                .filter(|id| ids.contains(id))
-                .take_while(|other| *other != id)
-                .map(str::to_owned)
-                .collect()
-        };
-        let mut old = before(self.old.policy, self.new.policy);
-        let mut new = before(self.new.policy, self.old.policy);
-        old.sort_unstable();
-        new.sort_unstable();
-        old != new
     }
 }
 
@@ -271,15 +320,5 @@ fn host_of(example: &Example) -> String {
     match authority.rsplit_once(':') {
         Some((host, _)) if !authority.ends_with(']') => host.to_owned(),
         Some(_) | None => authority.to_owned(),
-    }
-}
-
-fn uses_list(condition: &crate::policy::condition::Condition) -> bool {
-    use crate::policy::condition::{AtomTest, Condition};
-    match condition {
-        Condition::Always => false,
-        Condition::All(parts) | Condition::Any(parts) => parts.iter().any(uses_list),
-        Condition::Not(part) => uses_list(part),
-        Condition::Atom(atom) => matches!(atom.test, AtomTest::InList(_)),
     }
 }
