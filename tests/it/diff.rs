@@ -253,7 +253,7 @@ fn all_urls_are_compared() {
         let run = |arguments: &str| {
             crawlgate(
                 folder.path(),
-                &format!("diff old.yaml new.yaml{arguments}"),
+                format!("diff old.yaml new.yaml{arguments}").as_str(),
                 "",
             )
         };
