@@ -107,7 +107,7 @@ enum Side {
 }
 
 /// A change of the policy, and the requests that it may concern.
-struct Search {
+struct ChangeSearch {
     name: String,
     region: Formula,
     /// Requests on which a version of the rule has an effect.
@@ -129,7 +129,7 @@ impl<K: Ord> Comparison<'_, '_, K> {
         let diff = PolicyDiff::between(self.pair.old.policy, self.pair.new.policy);
         if !diff.options.is_empty() {
             let verdicts = diff.options.iter().map(VerdictChanges::of_option);
-            self.search(Search {
+            self.search(ChangeSearch {
                 name: "options".to_owned(),
                 region: Formula::Constant(true),
                 first: Vec::new(),
@@ -144,7 +144,7 @@ impl<K: Ord> Comparison<'_, '_, K> {
 
     fn compare_rule(&mut self, name: String, rule: ChangedRule) {
         let requests = self.pair.changed_requests(&mut self.solver, rule);
-        let mut search = Search {
+        let mut search = ChangeSearch {
             name,
             region: Formula::Constant(false),
             first: Vec::new(),
@@ -169,7 +169,7 @@ impl<K: Ord> Comparison<'_, '_, K> {
     /// on them, so that it can be removed.
     fn add_reached(
         &mut self,
-        search: &mut Search,
+        search: &mut ChangeSearch,
         side: Side,
         at: Option<usize>,
         region: &Formula,
@@ -191,7 +191,7 @@ impl<K: Ord> Comparison<'_, '_, K> {
     }
 
     /// Searches requests that the policies decide differently.
-    fn search(&mut self, change: Search) {
+    fn search(&mut self, change: ChangeSearch) {
         let mut found = Found {
             any: false,
             verdicts: VerdictChanges::NONE,
