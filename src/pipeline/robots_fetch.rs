@@ -4,7 +4,7 @@ pub mod inspection;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::crawler::Crawler;
@@ -36,12 +36,13 @@ pub trait RobotsProvider {
         verify: CertificateVerification,
     ) -> Option<Arc<RobotsState>>;
 
-    /// Begins to fetch a file that is no longer fresh; no request waits for that. Does nothing, and does not call
-    /// `fetch_request`, while a fetch is running.
+    /// Begins to fetch a file that is no longer fresh, or was not fetched after `newer_than`; no request waits for that. Does
+    /// nothing, and does not call `fetch_request`, while a fetch is running.
     fn refresh(
         &self,
         target: &UrlTarget,
         verify: CertificateVerification,
+        newer_than: Option<Instant>,
         fetch_request: impl FnOnce() -> RobotsFetchRequest,
     );
 

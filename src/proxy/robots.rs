@@ -10,6 +10,7 @@ mod fetch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use moka::sync::Cache;
@@ -135,6 +136,7 @@ impl RobotsProvider for RobotsFileCache {
         &self,
         target: &UrlTarget,
         verify: CertificateVerification,
+        newer_than: Option<Instant>,
         request: impl FnOnce() -> RobotsFetchRequest,
     ) {
         let partition = self.0.partition(verify);
@@ -147,7 +149,7 @@ impl RobotsProvider for RobotsFileCache {
         let is_current = partition
             .entries
             .get(target.base())
-            .is_some_and(|state| state.is_fresh(now) || state.is_renewal_paused(now));
+            .is_some_and(|state| !state.needs_renewal(newer_than, now));
         if !is_current {
             self.begin_fetch(target, request(), &mut fetches);
         }
@@ -249,14 +251,12 @@ impl RobotsFileCacheState {
             .and_then(RobotsState::validators)
             .unwrap_or_default();
         let fetch = self.fetcher.fetch(target, request, validators).await;
-        let state = Arc::new(RobotsState::from_fetch(
-            before.as_ref(),
-            &fetch.fetched(),
-            self.clock.now(),
-        ));
-        // Without a permit the cached state stays, including its outcome.
-        let outcome = if fetch.outcome == RobotsFetchOutcome::NotAdmitted {
-            RobotsFetchOutcome::NotAdmitted
+        let now = self.clock.now();
+        let state = RobotsState::from_fetch(before.as_ref(), &fetch.fetched(), now);
+        let state = Arc::new(state);
+        // Then the cached state stays, including its outcome.
+        let outcome = if state.is_renewal_paused(now) {
+            fetch.outcome
         } else {
             state.outcome
         };

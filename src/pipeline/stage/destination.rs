@@ -74,7 +74,8 @@ pub(crate) fn all_addresses(addresses: &mut impl AddressList) -> SmallVec<[IpAdd
     all
 }
 
-fn evaluate_address(evaluation: &Evaluation, address: IpAddr) -> StageDecision {
+/// Evaluates the policy with one of the host's addresses.
+pub(crate) fn evaluate_address(evaluation: &Evaluation, address: IpAddr) -> StageDecision {
     let facts = Facts {
         address: Fact::Known(Some(address)),
         ..evaluation.facts().policy_facts()

@@ -5,7 +5,7 @@
 //! robots.txt and a failed fetch mean; here that is combined with the option `robots`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock::TimeSpan;
 use crate::model::crawler::Crawler;
@@ -217,7 +217,7 @@ fn current_state<R: RobotsProvider>(
             else {
                 return None;
             };
-            robots.refresh(target, verify, || {
+            robots.refresh(target, verify, None, || {
                 refresh_request(evaluation, evaluation.robots_agent(), admission, known)
             });
             Some(state)
@@ -292,13 +292,16 @@ pub(crate) enum RobotsConfirmation {
     Allowed,
     /// It still refuses the URL.
     Refused,
-    /// The file is not known, or is out of date. It is being fetched, unless that has just failed.
+    /// The file is not known, or is out of date. It is being fetched, unless that has just failed, or the policy refuses
+    /// requests for the URL.
     Unknown,
 }
 
-/// Looks whether a host's robots.txt still refuses a URL, without a request for it. Has the file fetched if it is not fresh.
+/// Checks whether a host's robots.txt still refuses a URL, without a request for it. A state counts only if it is fresh and
+/// was fetched after `newer_than`; otherwise it is fetched, if the policy admits requests for the URL.
 pub(crate) fn confirm_refusal<R: RobotsProvider>(
     evaluation: &Evaluation,
+    newer_than: Option<Instant>,
     robots: &R,
     admission: &Arc<AdmissionQueue>,
 ) -> RobotsConfirmation {
@@ -308,14 +311,21 @@ pub(crate) fn confirm_refusal<R: RobotsProvider>(
     }
     let target = &evaluation.facts().target;
     let agent = evaluation.robots_agent();
+    let is_newer = |state: &RobotsState| newer_than.is_none_or(|time| state.fetched_at() > time);
     let known = match robots.cached(target, evaluation.verify()) {
-        Some(CachedRobots::Fresh(state)) if !matches!(state.rules, RobotsRules::Unknown) => {
+        Some(CachedRobots::Fresh(state))
+            if is_newer(&state) && !matches!(state.rules, RobotsRules::Unknown) =>
+        {
             return confirm_by_file(evaluation, &option, &state, agent);
         }
-        Some(CachedRobots::Fresh(_)) | None => None,
-        Some(CachedRobots::Expired(state)) => Some(state),
+        Some(CachedRobots::Fresh(state) | CachedRobots::Expired(state)) => Some(state),
+        None => None,
     };
-    robots.refresh(target, evaluation.verify(), || match &known {
+    // A host that the policy refuses must not be contacted.
+    if evaluation.ensure_admitted().is_err() {
+        return RobotsConfirmation::Unknown;
+    }
+    robots.refresh(target, evaluation.verify(), newer_than, || match &known {
         Some(known) => refresh_request(evaluation, agent, admission, known),
         None => fetch_request(evaluation, agent, admission, None),
     });

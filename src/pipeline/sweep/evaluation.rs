@@ -6,16 +6,18 @@ use crate::ledger::observation::{
     BadOutcome, ObservationOutcome, ObservedRefusal, RefusalRecording, UrlObservation,
 };
 use crate::ledger::record::{LedgerRecord, UnixMillis};
-use crate::ledger::removal::{RemovalDecision, RemovalSchedule};
+use crate::ledger::removal::{RemovalCause, RemovalDecision, RemovalSchedule};
 use crate::ledger::transition::{self, ErrorTolerance};
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
+use crate::model::reason::Reason;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::snapshot::PolicySnapshot;
+use crate::pipeline::stage::destination;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision};
 use crate::policy::fact::{Fact, Facts, LedgerPresence};
@@ -199,16 +201,45 @@ fn depends_on_request(policy: &Policy, decision: &Decision) -> bool {
     })
 }
 
-/// Evaluates the request for a URL, as far as the ledger knows it.
+/// Evaluates the request for a URL, as far as the ledger knows it, up to the destination stage.
 pub(super) fn evaluate_request(
     snapshot: &Arc<PolicySnapshot>,
+    target: UrlTarget,
     record: &LedgerRecord,
-    crawler: &Crawler,
-) -> Option<Evaluation> {
-    let target = UrlTarget::parse(&record.url).ok()?;
-    let mut facts = RequestFacts::without_fields(target, crawler.clone());
+    crawler: Crawler,
+) -> Evaluation {
+    let mut facts = RequestFacts::without_fields(target, crawler);
     facts.set_ledger_facts(record.depth, LedgerPresence::Present);
-    Some(Evaluation::new(facts, Arc::clone(snapshot)))
+    let mut evaluation = Evaluation::new(facts, Arc::clone(snapshot));
+    if let Some(address) = record.address
+        && evaluation.ensure_admitted().is_ok()
+        && snapshot.policy.is_active_at(PolicyStage::Destination)
+    {
+        let decision = destination::evaluate_address(&evaluation, address);
+        evaluation.set_decision(decision);
+    }
+    evaluation
+}
+
+/// Returns the action for a page that the site forbids, or that asks not to be indexed; `None` for other causes.
+pub(super) fn removal_action(
+    evaluation: &Evaluation,
+    cause: &RemovalCause,
+) -> Option<RemovalAction> {
+    let (policy, trail) = (evaluation.policy(), evaluation.trail());
+    let (outcome, intent) = match cause {
+        RemovalCause::RobotsTxt { .. } => (RemovalOutcome::RobotsTxt, Reason::RobotsTxt.intent()),
+        RemovalCause::Noindex { .. } => (RemovalOutcome::Noindex, trail.reject_intent(policy)),
+        RemovalCause::Policy { .. } | RemovalCause::Page => return None,
+    };
+    Some(removal::read(policy, trail, outcome, intent))
+}
+
+/// Returns `true` if a rule that depends on the response may change what [`removal_action`] returns.
+pub(super) fn removal_depends_on_response(policy: &Policy) -> bool {
+    [RemovalOutcome::RobotsTxt, RemovalOutcome::Noindex]
+        .into_iter()
+        .any(|outcome| removal::may_depend_on_response(policy, outcome))
 }
 
 /// Returns the effect of a sweep on a record, and the observation that causes it, if any.

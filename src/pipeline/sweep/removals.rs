@@ -5,14 +5,15 @@
 //!
 //! - Removals by a policy are ordered only while this policy is active and after it was swept for, so that every URL has
 //!   been evaluated under it. The sweep of another policy cancels them, or makes them its own.
-//! - A removal by robots.txt is ordered if the file still forbids the URL, and canceled if it allows it. A file that is not
-//!   fresh is fetched; while it is unknown the removal stays pending.
+//! - A removal by robots.txt is ordered if the file still forbids the URL, and canceled if it allows it. The file must have
+//!   been fetched after it first forbade the URL; while it is unknown the removal stays pending.
+//! - A removal by robots.txt or noindex is canceled if the option `removal` of the active policy keeps such pages.
 //!
 //! If one cause would remove too large a share of the index, the rest is held until an operator confirms it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message as _;
@@ -26,12 +27,14 @@ use crate::ledger::removal::{
     RemovalGuardSettings, RemovalPermit,
 };
 use crate::model::crawler::Crawler;
+use crate::model::removal::RemovalAction;
 use crate::model::rule_id::Slug;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::robots_fetch::RobotsProvider;
 use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crate::pipeline::stage::robots::{self, RobotsConfirmation};
 use crate::store::ledger::{Ledger, LedgerUnavailable, LedgerUpdate, PendingCause, PendingUrl};
+use crate::urls::target::UrlTarget;
 
 use super::{MAX_PART_SIZE, evaluation, progress, wall_millis};
 
@@ -39,6 +42,8 @@ use super::{MAX_PART_SIZE, evaluation, progress, wall_millis};
 const NAME: &str = "removals";
 /// The interval of checks for removals that are due.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The time by which the wall clock may differ from the monotonic one over a grace time.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 /// The time for which the number of URLs in the index is not counted again.
 const INDEX_SIZE_VALIDITY: Duration = Duration::from_secs(3600);
 
@@ -88,16 +93,12 @@ struct RemovalPass<'a, R> {
     snapshot: &'a Arc<PolicySnapshot>,
     source: &'a RobotsSource<'a, R>,
     now: UnixMillis,
+    /// `true` if the option `removal` may differ by response.
+    removal_depends_on_response: bool,
 }
 
-/// The result of ordering a part of the removals that are due.
-#[derive(Default)]
-struct OrderedPart {
-    /// The last one that was examined.
-    examined: Option<PendingUrl>,
-    /// `true` if at least one is no longer pending.
-    progressed: bool,
-}
+/// A file that is unknown in this pass: its base URL, and the crawler, since the policy may obey it for that one only.
+type UnknownFile = (Box<str>, Arc<str>);
 
 impl RemovalScheduler {
     /// Creates a scheduler that examines at most `rate` URLs in a second. `crawlers` are those of the configuration.
@@ -161,11 +162,15 @@ impl RemovalScheduler {
             Vec::new()
         };
         self.forget_settled(ledger, &causes, now);
+        if causes.is_empty() {
+            return self.count_held(ledger).await;
+        }
         let pass = RemovalPass {
             ledger,
             snapshot,
             source,
             now,
+            removal_depends_on_response: evaluation::removal_depends_on_response(&snapshot.policy),
         };
         for pending in causes {
             if self.is_due(&pass, &pending) {
@@ -254,6 +259,7 @@ impl RemovalScheduler {
             return Ok(());
         };
         let upto = self.due_before(pass.now);
+        let mut unknown = HashSet::new();
         let mut after = None;
         loop {
             let of = cause.clone();
@@ -276,17 +282,16 @@ impl RemovalScheduler {
                 RemovalPermit::Confirmed => (RemovalDecision::OrderConfirmed, u64::MAX),
                 RemovalPermit::AtMost(most) => (RemovalDecision::Order, most),
             };
-            let part = self.order_part(pass, cause, &due, decision, most).await;
-            if !part.progressed {
-                // The file is unknown, for the others probably, too.
-                return Ok(());
-            }
-            after = part.examined.or(after);
+            let examined = self
+                .order_part(pass, cause, &due, decision, most, &mut unknown)
+                .await;
+            // Those that stay pending hold up no others.
+            after = examined.or(after);
             tokio::time::sleep(self.pause(due.len())).await;
         }
     }
 
-    /// Orders at most `most` removals, and waits until they are on disk.
+    /// Orders at most `most` removals, and waits until they are on disk. Returns the last one that was examined.
     async fn order_part<R: RobotsProvider>(
         &self,
         pass: &RemovalPass<'_, R>,
@@ -294,24 +299,24 @@ impl RemovalScheduler {
         due: &[PendingUrl],
         decision: RemovalDecision,
         most: u64,
-    ) -> OrderedPart {
+        unknown: &mut HashSet<UnknownFile>,
+    ) -> Option<PendingUrl> {
         let mut remaining = most;
-        let mut part = OrderedPart::default();
+        let mut examined = None;
         for url in due {
             if remaining == 0 {
                 break;
             }
-            part.examined = Some(*url);
+            examined = Some(*url);
             let record = pass.ledger.look_up(url.key);
             let Some((record, pending)) = record.as_deref().and_then(|record| {
                 let pending = record.pending_removal.as_deref()?;
                 (pending.cause == *cause && pending.since == url.since).then_some((record, pending))
             }) else {
                 pass.ledger.delete_stale_entry(cause, *url);
-                part.progressed = true;
                 continue;
             };
-            let decision = match self.confirm_cause(pass, record, pending) {
+            let decision = match self.confirm_cause(pass, record, pending, unknown) {
                 RobotsConfirmation::Allowed => RemovalDecision::Cancel,
                 RobotsConfirmation::Refused => {
                     remaining -= 1;
@@ -319,35 +324,65 @@ impl RemovalScheduler {
                 }
                 RobotsConfirmation::Unknown => continue,
             };
-            part.progressed = true;
             let update = decided_update(pass.now, url.key, record, pending, decision);
             pass.ledger.record_with_retry(update).await;
         }
         pass.ledger.flush().await;
-        part
+        examined
     }
 
-    /// Looks whether the cause of a removal still applies. Only the robots.txt of a host can change unnoticed; a denied use
-    /// that the response has stated is confirmed by the next response alone.
+    /// Checks whether the cause of a removal still applies. The robots.txt of a host can change unnoticed; what a response has
+    /// stated is confirmed by the next response alone. For both, the policy may keep such pages by now.
     fn confirm_cause<R: RobotsProvider>(
         &self,
         pass: &RemovalPass<'_, R>,
         record: &LedgerRecord,
         pending: &PendingRemoval,
+        unknown: &mut HashSet<UnknownFile>,
     ) -> RobotsConfirmation {
-        match pending.cause {
-            RemovalCause::RobotsTxt { .. } if pending.status.is_none() => {}
-            RemovalCause::RobotsTxt { .. }
-            | RemovalCause::Policy { .. }
-            | RemovalCause::Noindex { .. }
-            | RemovalCause::Page => return RobotsConfirmation::Refused,
+        match &pending.cause {
+            RemovalCause::RobotsTxt { .. } | RemovalCause::Noindex { .. } => {}
+            RemovalCause::Policy { .. } | RemovalCause::Page => {
+                return RobotsConfirmation::Refused;
+            }
+        }
+        let Ok(target) = UrlTarget::parse(&record.url) else {
+            return RobotsConfirmation::Refused;
+        };
+        let file = (Box::from(target.base()), Arc::clone(&record.crawler));
+        if pending.status.is_none() && unknown.contains(&file) {
+            return RobotsConfirmation::Unknown;
         }
         let crawler = self.crawler(&record.crawler);
-        let evaluation = evaluation::evaluate_request(pass.snapshot, record, &crawler);
-        evaluation.map_or(RobotsConfirmation::Refused, |evaluation| {
-            let RobotsSource { robots, admission } = *pass.source;
-            robots::confirm_refusal(&evaluation, robots, admission)
-        })
+        let evaluation = evaluation::evaluate_request(pass.snapshot, target, record, crawler);
+        let is_stated_by_response = pending.status.is_some();
+        if evaluation::removal_action(&evaluation, &pending.cause) == Some(RemovalAction::Keep)
+            && !(is_stated_by_response && pass.removal_depends_on_response)
+        {
+            return RobotsConfirmation::Allowed;
+        }
+        if is_stated_by_response {
+            return RobotsConfirmation::Refused;
+        }
+        let RobotsSource { robots, admission } = *pass.source;
+        let newer_than = self.confirming_time(pending.since);
+        let confirmation = robots::confirm_refusal(&evaluation, newer_than, robots, admission);
+        // That of a URL which the policy refuses is not fetched, that of another URL may be.
+        if confirmation == RobotsConfirmation::Unknown && evaluation.ensure_admitted().is_ok() {
+            unknown.insert(file);
+        }
+        confirmation
+    }
+
+    /// Returns the time after which a robots.txt must have been fetched to confirm a removal; `None` if any will do, since
+    /// the site is given no time to correct it.
+    fn confirming_time(&self, since: UnixMillis) -> Option<Instant> {
+        if self.0.settings.grace.is_zero() {
+            return None;
+        }
+        let age = wall_millis(&self.0.clock).duration_since(since);
+        let age = age.saturating_sub(CLOCK_TOLERANCE);
+        self.0.clock.now().checked_sub(age)
     }
 
     /// Returns a crawler by its name, if possible that of the configuration, which knows its product token.

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::ledger::event::LedgerEventKind;
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, RefusalRecording,
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse,
+    RefusalRecording,
 };
 use crawlgate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
 use crawlgate::ledger::removal::{
@@ -22,6 +23,7 @@ use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
+use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crawlgate::pipeline::sweep::removals::{RemovalScheduler, RobotsSource};
@@ -34,7 +36,7 @@ use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 use crawlgate::urls::target::UrlTarget;
 
 use crate::support::ledger::{delivered, observation};
-use crate::support::pipeline::{ScriptedRobots, ScriptedState, robots_state, snapshot_of};
+use crate::support::pipeline::{ScriptedRobots, ScriptedState, snapshot_of};
 use crate::support::policy::compile_policy;
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::paused_runtime;
@@ -46,7 +48,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000;
 
 fn policy(rules: &str) -> Arc<Policy> {
-    let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\n{rules}");
+    policy_with("removal: { robots_txt: remove }", rules)
+}
+
+fn policy_with(options: &str, rules: &str) -> Arc<Policy> {
+    let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow, {options} }}\n{rules}");
     Arc::new(compile_policy(text).policy)
 }
 
@@ -83,31 +89,76 @@ struct Bench {
     manual_clock: ManualClock,
 }
 
-/// The robots.txt of a host, which the scheduler has fetched if it needs to.
-#[derive(Default)]
+/// The robots.txt of every host, which the scheduler has fetched if it needs to.
 struct FetchedRobots {
+    clock: Clock,
     known: Mutex<Option<ScriptedState>>,
-    /// The state after a fetch.
-    next: Option<Arc<RobotsState>>,
-    /// The product tokens of the fetches.
-    fetches: Mutex<Vec<Box<str>>>,
+    /// The only base URL that has the known state; `None` for all.
+    known_base: Option<&'static str>,
+    /// The result of a fetch; `None` if it does not end.
+    next: Option<RobotsTxt>,
+    /// The bases of the URLs, and the product tokens, of the fetches.
+    fetches: Mutex<Vec<(String, Box<str>)>>,
+}
+
+/// A robots.txt in a test.
+#[derive(Clone, Copy, Debug)]
+enum RobotsTxt {
+    Absent,
+    Failing,
+    /// With these lines.
+    File(&'static str),
+}
+
+/// Forbids everything to the crawler `newsbot`.
+const FORBIDDING: RobotsTxt = RobotsTxt::File("User-agent: newsbot\nDisallow: /\n");
+/// Forbids the URLs of these tests to nobody.
+const OTHER: RobotsTxt = RobotsTxt::File("User-agent: newsbot\nDisallow: /other\n");
+
+impl RobotsTxt {
+    /// The state after it was fetched.
+    fn fetched_at(self, at: Instant) -> Arc<RobotsState> {
+        let failed = RobotsFetchResult::failed;
+        let fetched = match self {
+            Self::Absent => failed(RobotsFetchOutcome::Absent),
+            Self::Failing => failed(RobotsFetchOutcome::ServerError),
+            Self::File(lines) => RobotsFetchResult {
+                status: Some(200),
+                body: lines.as_bytes(),
+                ..failed(RobotsFetchOutcome::File)
+            },
+        };
+        Arc::new(RobotsState::from_fetch(None, &fetched, at))
+    }
 }
 
 impl FetchedRobots {
-    fn with_known(state: ScriptedState) -> Self {
+    fn new(clock: &Clock) -> Self {
         Self {
-            known: Mutex::new(Some(state)),
-            ..Self::default()
+            clock: clock.clone(),
+            known: Mutex::default(),
+            known_base: None,
+            next: None,
+            fetches: Mutex::default(),
         }
     }
 
-    fn fetches(&self) -> Vec<Box<str>> {
-        self.fetches.lock().unwrap().clone()
+    /// Sets a state that was fetched just now.
+    fn set_known(&self, robots: RobotsTxt) {
+        let state = robots.fetched_at(self.clock.now());
+        *self.known.lock().unwrap() = Some(ScriptedState::Fresh(state));
+    }
+
+    fn fetches(&self) -> usize {
+        self.fetches.lock().unwrap().len()
     }
 }
 
 impl RobotsProvider for FetchedRobots {
-    fn cached(&self, _: &UrlTarget, _: CertificateVerification) -> Option<CachedRobots> {
+    fn cached(&self, target: &UrlTarget, _: CertificateVerification) -> Option<CachedRobots> {
+        if self.known_base.is_some_and(|base| base != target.base()) {
+            return None;
+        }
         let known = self.known.lock().unwrap();
         known.as_ref().and_then(ScriptedState::cached)
     }
@@ -118,38 +169,22 @@ impl RobotsProvider for FetchedRobots {
 
     fn refresh(
         &self,
-        _: &UrlTarget,
+        target: &UrlTarget,
         _: CertificateVerification,
+        newer_than: Option<Instant>,
         request: impl FnOnce() -> RobotsFetchRequest,
     ) {
-        self.fetches.lock().unwrap().push(request().agent);
-        let fetched = self.next.clone().map(ScriptedState::Fresh);
-        let mut known = self.known.lock().unwrap();
-        *known = fetched.or(known.take());
+        assert!(newer_than.is_some_and(|time| time < self.clock.now()));
+        let fetch = (target.base().to_owned(), request().agent);
+        self.fetches.lock().unwrap().push(fetch);
+        if let Some(next) = self.next {
+            self.set_known(next);
+        }
     }
 
     async fn fetch(&self, _: &UrlTarget, _: RobotsFetchRequest) -> Arc<RobotsState> {
         panic!("nobody waits");
     }
-}
-
-/// A file with these lines.
-fn robots_file(lines: &str) -> Arc<RobotsState> {
-    let fetched = RobotsFetchResult {
-        status: Some(200),
-        body: lines.as_bytes(),
-        ..RobotsFetchResult::failed(RobotsFetchOutcome::File)
-    };
-    Arc::new(RobotsState::from_fetch(
-        None,
-        &fetched,
-        Clock::system().now(),
-    ))
-}
-
-/// Forbids everything to the crawler `newsbot`.
-fn forbidding() -> Arc<RobotsState> {
-    robots_file("User-agent: newsbot\nDisallow: /\n")
 }
 
 impl Bench {
@@ -166,7 +201,7 @@ impl Bench {
             ledger,
             sweeper: LedgerSweeper::new(1_000_000, clock.clone()),
             scheduler: scheduler(settings, &clock),
-            robots: FetchedRobots::default(),
+            robots: FetchedRobots::new(&clock),
             admission: admission(&clock),
             clock,
             manual_clock,
@@ -206,6 +241,29 @@ impl Bench {
 
     /// Records that a URL is refused before its origin is asked.
     fn refuse_by_robots_txt(&self, n: usize, action: RemovalAction) {
+        self.refuse_url_by_robots_txt(&url(n), action);
+    }
+
+    /// Records that the document of a URL is refused.
+    fn refuse_by_noindex(&self, n: usize) {
+        let refusal = ObservationOutcome::Answered(ObservedResponse {
+            status: 200,
+            crawl_status: CrawlStatus::Noindex,
+            code: None,
+            failure: None,
+            removal: Some(BadOutcome {
+                outcome: RemovalOutcome::Noindex,
+                action: RemovalAction::Remove,
+            }),
+            document: None,
+            recording: RefusalRecording::Keep,
+        });
+        let now = START + self.elapsed();
+        self.ledger
+            .record(observation("news", &url(n), now, refusal));
+    }
+
+    fn refuse_url_by_robots_txt(&self, url: &str, action: RemovalAction) {
         let refusal = ObservationOutcome::Refused(ObservedRefusal {
             crawl_status: CrawlStatus::RobotsTxt,
             code: None,
@@ -216,8 +274,7 @@ impl Bench {
             recording: RefusalRecording::Skip,
         });
         let now = START + self.elapsed();
-        self.ledger
-            .record(observation("news", &url(n), now, refusal));
+        self.ledger.record(observation("news", url, now, refusal));
     }
 
     fn elapsed(&self) -> u64 {
@@ -386,8 +443,7 @@ fn the_share_is_that_of_the_index() {
 #[test]
 fn what_is_allowed_again_is_not_removed() {
     paused_runtime().block_on(async {
-        let mut bench = Bench::new(RemovalGuardSettings::default());
-        bench.robots = FetchedRobots::with_known(ScriptedState::Fresh(forbidding()));
+        let bench = Bench::new(RemovalGuardSettings::default());
         bench.activate(&good()).await;
         for n in 0..3 {
             bench.refuse_by_robots_txt(n, RemovalAction::Remove);
@@ -410,54 +466,69 @@ fn what_is_allowed_again_is_not_removed() {
         bench.ledger.flush().await;
         assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 1);
         bench.manual_clock.advance(5 * MINUTE);
+        bench.robots.set_known(FORBIDDING);
         bench.order(&good()).await;
         let removed: Vec<String> = removals(&bench.ledger).into_keys().collect();
         assert_eq!(removed, [url(0)], "ten minutes after the first refusal");
     });
 }
 
-/// The file as it is fetched when the removal is due decides; it is read for the crawler's product token.
+/// When a state was fetched.
+#[derive(Clone, Copy, Debug)]
+enum FetchTime {
+    /// Before it refused the URL.
+    BeforeRefusal,
+    AfterRefusal,
+}
+
+/// The file as it is fetched after the refusal decides.
 #[test]
-fn a_removal_by_robots_txt_is_confirmed_by_the_file() {
+fn a_removal_by_robots_txt_is_confirmed_by_a_newer_file() {
+    use FetchTime::{AfterRefusal, BeforeRefusal};
+    use RobotsTxt::{Absent, Failing};
     use ScriptedState::{Expired, Fresh};
-    let absent = || robots_state(RobotsFetchOutcome::Absent);
-    let failed = || robots_state(RobotsFetchOutcome::ServerError);
-    let other = || robots_file("User-agent: newsbot\nDisallow: /other\n");
-    // What is known, what a fetch finds, the crawler of the configuration; removed, pending, fetches.
+    type ToScripted = fn(Arc<RobotsState>) -> ScriptedState;
+    // What is known, what a fetch finds; removed, pending, fetches.
+    let fresh: ToScripted = Fresh;
+    let expired: ToScripted = Expired;
     let cases = [
-        (Some(Fresh(absent())), None, "news", (0, 0, 0)),
-        (Some(Fresh(forbidding())), None, "news", (1, 0, 0)),
-        (Some(Fresh(other())), None, "news", (0, 0, 0)),
-        // Without the product token the refusal of the request counts, unless there is no file any more.
-        (Some(Fresh(other())), None, "shop", (1, 0, 0)),
-        (Some(Fresh(absent())), None, "shop", (0, 0, 0)),
-        // A file that is not known, or is out of date.
-        (None, Some(forbidding()), "news", (1, 0, 1)),
-        (None, Some(absent()), "news", (0, 0, 1)),
+        (Some((fresh, Absent, AfterRefusal)), None, (0, 0, 0)),
+        (Some((fresh, FORBIDDING, AfterRefusal)), None, (1, 0, 0)),
+        (Some((fresh, OTHER, AfterRefusal)), None, (0, 0, 0)),
+        // The state that has refused the URL does not confirm that.
+        (Some((fresh, FORBIDDING, BeforeRefusal)), None, (0, 1, 2)),
         (
-            Some(Expired(forbidding())),
-            Some(other()),
-            "news",
+            Some((fresh, FORBIDDING, BeforeRefusal)),
+            Some(OTHER),
             (0, 0, 1),
         ),
         (
-            Some(Expired(other())),
-            Some(forbidding()),
-            "news",
+            Some((fresh, FORBIDDING, BeforeRefusal)),
+            Some(FORBIDDING),
             (1, 0, 1),
         ),
-        (None, Some(failed()), "news", (0, 1, 2)),
-        (None, None, "shop", (0, 1, 2)),
+        // A file that is not known, or is out of date.
+        (None, Some(FORBIDDING), (1, 0, 1)),
+        (None, Some(Absent), (0, 0, 1)),
+        (
+            Some((expired, FORBIDDING, AfterRefusal)),
+            Some(OTHER),
+            (0, 0, 1),
+        ),
+        (
+            Some((expired, OTHER, AfterRefusal)),
+            Some(FORBIDDING),
+            (1, 0, 1),
+        ),
+        (None, Some(Failing), (0, 1, 2)),
+        (None, None, (0, 1, 2)),
     ];
     paused_runtime().block_on(async {
-        for (row, (known, next, crawler, expected)) in cases.into_iter().enumerate() {
+        for (row, (known, next, expected)) in cases.into_iter().enumerate() {
             let mut bench = Bench::new(RemovalGuardSettings::default());
-            bench.robots = FetchedRobots {
-                known: Mutex::new(known),
-                next,
-                ..FetchedRobots::default()
-            };
-            let slug = crawlgate::model::rule_id::Slug::new(crawler).unwrap();
+            bench.robots.next = next;
+            let before = bench.clock.now();
+            let slug = Slug::new("news").unwrap();
             let crawler = Crawler::new(&slug).with_robots_agent("newsbot");
             bench.scheduler = RemovalScheduler::new(
                 RemovalGuardSettings::default(),
@@ -468,42 +539,136 @@ fn a_removal_by_robots_txt_is_confirmed_by_the_file() {
             bench.refuse_by_robots_txt(0, RemovalAction::Remove);
             bench.ledger.flush().await;
             bench.manual_clock.advance(10 * MINUTE);
+            *bench.robots.known.lock().unwrap() = known.map(|(to_scripted, robots, time)| {
+                to_scripted(robots.fetched_at(match time {
+                    BeforeRefusal => before,
+                    AfterRefusal => bench.clock.now(),
+                }))
+            });
             bench.order(&good()).await;
             // By now the fetch has ended.
             bench.order(&good()).await;
             let found = (
                 removals(&bench.ledger).len(),
                 bench.pending(RemovalCauseKind::RobotsTxt),
-                bench.robots.fetches().len(),
+                bench.robots.fetches(),
             );
             assert_eq!(found, expected, "row {row}");
         }
     });
 }
 
-/// One part of them is examined in a pass.
+/// Only what is known decides, if a policy refuses the host by now.
+#[test]
+fn a_host_that_the_policy_refuses_is_not_contacted_to_confirm_a_removal() {
+    let by_host = "rules: [{ id: no, forbid: { host: h.test }, reject: keep }]\n";
+    let for_now = "rules: [{ id: no, forbid: { host: h.test }, reject: later }]\n";
+    let by_address = "rules: [{ id: no, forbid: { address: [ 192.0.2.0/24 ] }, reject: keep }]\n";
+    // What is known after the refusal; removed, pending.
+    let known = [
+        (None, (0, 1)),
+        (Some(RobotsTxt::Absent), (0, 0)),
+        (Some(FORBIDDING), (1, 0)),
+    ];
+    paused_runtime().block_on(async {
+        for rules in [by_host, for_now, by_address] {
+            for (known, expected) in known {
+                let mut bench = Bench::new(RemovalGuardSettings::default());
+                bench.robots.next = Some(FORBIDDING);
+                let mut fetched = observation("news", &url(0), START, page());
+                fetched.observation.address = "192.0.2.7".parse().ok();
+                bench.ledger.record(fetched);
+                bench.refuse_by_robots_txt(0, RemovalAction::Remove);
+                bench.ledger.flush().await;
+                bench.manual_clock.advance(10 * MINUTE);
+                if let Some(known) = known {
+                    bench.robots.set_known(known);
+                }
+                let refusing = policy_with(
+                    "robots: { agent: newsbot }, removal: { robots_txt: remove }",
+                    rules,
+                );
+                bench.order(&refusing).await;
+                bench.order(&refusing).await;
+                let found = (
+                    removals(&bench.ledger).len(),
+                    bench.pending(RemovalCauseKind::RobotsTxt),
+                );
+                assert_eq!(found, expected, "{rules}: {known:?}");
+                assert_eq!(bench.robots.fetches(), 0, "{rules}: {known:?}");
+            }
+        }
+    });
+}
+
+/// `removal: norconex` was loaded by mistake, and is taken back within the grace time.
+#[test]
+fn a_choice_of_removals_that_is_taken_back_orders_nothing() {
+    paused_runtime().block_on(async {
+        let bench = Bench::new(RemovalGuardSettings::default());
+        bench.refuse_by_robots_txt(0, RemovalAction::Remove);
+        bench.refuse_by_noindex(1);
+        bench.ledger.flush().await;
+        bench.manual_clock.advance(10 * MINUTE);
+        bench.robots.set_known(FORBIDDING);
+        bench
+            .order(&policy_with("robots: { agent: newsbot }", "rules: []\n"))
+            .await;
+        assert_eq!(removals(&bench.ledger), BTreeMap::new());
+        assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 0);
+        assert_eq!(bench.pending(RemovalCauseKind::Noindex), 0);
+    });
+}
+
+/// All of them are examined in a pass, at the pace of the scheduler; the file of each base is requested once.
 #[test]
 fn removals_that_cannot_be_confirmed_stay_pending() {
     paused_runtime().block_on(async {
-        let bench = Bench::new(RemovalGuardSettings {
+        let mut bench = Bench::new(RemovalGuardSettings {
             hold: None,
             grace: MINUTE,
         });
+        let crawlers: Arc<[Crawler]> = Arc::default();
+        let settings = bench.scheduler.settings();
+        bench.scheduler = RemovalScheduler::new(settings, 100, crawlers, bench.clock.clone());
         for n in 0..URLS {
             bench.refuse_by_robots_txt(n, RemovalAction::Remove);
         }
         bench.ledger.flush().await;
         bench.manual_clock.advance(MINUTE);
+        let began = tokio::time::Instant::now();
         bench.order(&good()).await;
-        let fetches = bench.robots.fetches().len();
-        assert!(fetches < URLS, "one part is examined: {fetches}");
+        let time = began.elapsed();
+        assert!(time >= Duration::from_secs(20), "{time:?} for {URLS} URLs");
+        assert_eq!(bench.robots.fetches(), 1);
         assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), URLS as u64);
-        *bench.robots.known.lock().unwrap() = Some(ScriptedState::Fresh(robots_state(
-            RobotsFetchOutcome::Absent,
-        )));
+        bench.robots.set_known(RobotsTxt::Absent);
         bench.order(&good()).await;
         assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 0);
         assert_eq!(removals(&bench.ledger).len(), 0);
+    });
+}
+
+/// Files that never become known do not keep others of the host from being examined.
+#[test]
+fn a_file_that_stays_unknown_holds_up_no_other_one() {
+    paused_runtime().block_on(async {
+        let mut bench = Bench::new(RemovalGuardSettings::default());
+        bench.robots.known_base = Some("https://h.test/");
+        let last = "https://h.test/last";
+        bench
+            .ledger
+            .record(observation("news", last, START, page()));
+        for n in 0..URLS {
+            bench.refuse_by_robots_txt(n, RemovalAction::Remove);
+        }
+        bench.manual_clock.advance(Duration::from_secs(1));
+        bench.refuse_url_by_robots_txt(last, RemovalAction::Remove);
+        bench.ledger.flush().await;
+        bench.manual_clock.advance(10 * MINUTE);
+        bench.robots.set_known(RobotsTxt::Absent);
+        bench.order(&good()).await;
+        assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), URLS as u64);
     });
 }
 

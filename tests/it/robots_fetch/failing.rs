@@ -54,6 +54,7 @@ impl RobotsProvider for FailingRobots {
         &self,
         _: &UrlTarget,
         _: CertificateVerification,
+        _: Option<Instant>,
         _: impl FnOnce() -> RobotsFetchRequest,
     ) {
         panic!("nothing is known");

@@ -153,6 +153,7 @@ impl RobotsProvider for ScriptedRobots {
         &self,
         _: &UrlTarget,
         _: CertificateVerification,
+        _: Option<Instant>,
         _: impl FnOnce() -> RobotsFetchRequest,
     ) {
         assert!(self.may_fetch, "a robots.txt is renewed");

@@ -10,7 +10,7 @@ use crate::model::upstream_fault::UpstreamFault;
 use super::fetch_outcome::{FailurePersistence, FetchEffect, RobotsFetchOutcome};
 use super::file::RobotsFile;
 use super::freshness::{
-    CacheFields, MAX_STALE_AGE, NOT_ADMITTED_DELAY, quick_retry_delay, retry_delay,
+    CacheFields, FRESH_RANGE, MAX_STALE_AGE, NOT_ADMITTED_DELAY, quick_retry_delay, retry_delay,
 };
 
 /// The effect of a host's robots.txt on crawlers.
@@ -101,7 +101,7 @@ pub struct RobotsState {
     persistence: FailurePersistence,
     /// The time of the first consecutive failure.
     failing_since: Instant,
-    /// The end of a pause after a renewal that was not admitted by the host's pace.
+    /// The end of a pause after a renewal that was not admitted by the host's pace, or failed before it was due.
     renewal_paused_until: Option<Instant>,
 }
 
@@ -128,6 +128,17 @@ impl RobotsState {
     /// Returns `true` if no fetch is needed yet.
     pub fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.fetched_at) < self.fresh_for
+    }
+
+    /// Returns `true` if it is to be fetched again: it is not fresh, or was not fetched after `newer_than`. Even then no
+    /// answer is renewed before the minimum of the freshness.
+    pub fn needs_renewal(&self, newer_than: Option<Instant>, now: Instant) -> bool {
+        if self.is_renewal_paused(now) {
+            return false;
+        }
+        let age = now.saturating_duration_since(self.fetched_at);
+        let is_too_old = newer_than.is_some_and(|time| self.fetched_at <= time);
+        !self.is_fresh(now) || is_too_old && age >= *FRESH_RANGE.start()
     }
 
     /// Returns the time from which it is fetched again.
@@ -170,7 +181,7 @@ impl RobotsState {
     }
 
     /// Returns `true` if a renewal must wait because the last one was not admitted by the host's
-    /// pace.
+    /// pace, or failed before it was due.
     pub fn is_renewal_paused(&self, now: Instant) -> bool {
         self.renewal_paused_until.is_some_and(|until| now < until)
     }
@@ -336,12 +347,18 @@ impl RobotsState {
     }
 
     /// Returns the state after a failure. A host that has only failed for 30 days is assumed to
-    /// have no file.
+    /// have no file. A file that was fetched again before it was due stays valid.
     fn from_unreachable(
         before: Option<&Arc<Self>>,
         fetched: &RobotsFetchResult<'_>,
         now: Instant,
     ) -> Self {
+        if let Some(before) = before.filter(|before| before.is_answer() && before.is_fresh(now)) {
+            return Self {
+                renewal_paused_until: now.checked_add(*FRESH_RANGE.start()),
+                ..Self::clone(before)
+            };
+        }
         let failed = before.filter(|before| before.failures > 0);
         let failures = failed.map_or(0, |before| before.failures).saturating_add(1);
         let failing_since = failed.map_or(now, |before| before.failing_since);

@@ -4,10 +4,11 @@
 use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 use crate::policy::Policy;
+use crate::policy::rule::PolicyStage;
 use crate::policy::trail::Trail;
 
 use super::OptionIndex;
-use super::schema::option_index;
+use super::schema::{REJECT, option_index};
 
 /// The page leaves the index.
 pub const REMOVE: &str = "remove";
@@ -56,4 +57,14 @@ pub fn read(
         Some(BY_INTENT) if intent == Some(Intent::Gone) => RemovalAction::Remove,
         Some(_) | None => RemovalAction::Keep,
     }
+}
+
+/// Returns `true` if a rule that depends on the response may change the action for an outcome.
+pub fn may_depend_on_response(policy: &Policy, outcome: RemovalOutcome) -> bool {
+    let options = [OPTIONS.get(outcome as usize).copied(), Some(REJECT)];
+    policy.rules.iter().any(|rule| {
+        let mut options = options.into_iter().flatten();
+        rule.stage >= PolicyStage::Response
+            && options.any(|option| rule.assigned_value(option).is_some())
+    })
 }
