@@ -176,6 +176,7 @@ fn ledger_update(n: u64) -> LedgerUpdate {
         revision: "3f9c2a1b".into(),
         rule: None,
         intent: None,
+        user_agent: None,
         outcome,
         url: url.clone().into(),
     };

@@ -132,6 +132,15 @@ impl RequestFacts {
         }
     }
 
+    /// Sets the `User-Agent`.
+    #[must_use]
+    pub(crate) fn with_user_agent(self, user_agent: Option<&str>) -> Self {
+        Self {
+            user_agent: user_agent.and_then(|agent| HeaderValue::from_str(agent).ok()),
+            ..self
+        }
+    }
+
     /// Sets the year that rules see.
     #[must_use]
     pub(crate) fn with_year(self, year: Option<u16>) -> Self {

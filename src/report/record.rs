@@ -105,6 +105,7 @@ pub fn evaluated_from_json(document: &Json) -> Option<LedgerRecord> {
             status: None,
             rule: None,
             revision: Arc::default(),
+            user_agent: None,
         }))
     });
     Some(LedgerRecord {
@@ -200,6 +201,7 @@ mod tests {
             status: None,
             rule: None,
             revision: Arc::default(),
+            user_agent: None,
         };
         let record = LedgerRecord {
             visit_state: VisitState::Answered,

@@ -102,6 +102,17 @@ impl LedgerBench {
         policy_text: &str,
         serve: impl Fn(&mut ScriptedConnection, &str) -> bool + Send + Sync + 'static,
     ) -> Self {
+        let ledger = Ledger::in_memory(ErrorTolerance {
+            temporary_errors: 3,
+        });
+        Self::with_ledger(policy_text, ledger, serve)
+    }
+
+    pub(crate) fn with_ledger(
+        policy_text: &str,
+        ledger: Ledger,
+        serve: impl Fn(&mut ScriptedConnection, &str) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let origin = ScriptedOrigin::start(move |connection| {
             while let Some(head) = connection.read_head() {
                 if !serve(connection, &head) {
@@ -117,9 +128,6 @@ impl LedgerBench {
             .enable_all()
             .build()
             .unwrap();
-        let ledger = Ledger::in_memory(ErrorTolerance {
-            temporary_errors: 3,
-        });
         let (clock, manual_clock) = Clock::manual();
         let compiled =
             policy::open_and_test(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));

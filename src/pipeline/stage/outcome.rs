@@ -47,6 +47,8 @@ use super::recrawl::{has_document, is_fetch, may_be_indexed, read_validators, st
 const BROKEN_BODY: u16 = 730;
 /// The status of a soft error that names no other.
 const NOT_FOUND: u16 = 404;
+/// The most bytes of a `User-Agent` that are stored.
+const MAX_USER_AGENT: usize = 512;
 
 /// Records the outcome of a request when it is dropped. It accompanies the response's body to its last byte: for a document
 /// whose delivery was not marked ([`Self::mark_delivered`]), nothing is recorded.
@@ -60,6 +62,8 @@ pub struct OutcomeRecorder {
     /// The rule and the intent of a refusal.
     rule: Option<RuleId>,
     intent: Option<Intent>,
+    /// The `User-Agent` of a request that robots.txt refuses.
+    user_agent: Option<Arc<str>>,
     progress: OutcomeProgress,
 }
 
@@ -184,6 +188,7 @@ impl OutcomeRecorder {
             duplicate_trail: None,
             rule: None,
             intent: None,
+            user_agent: None,
             progress: OutcomeProgress::Pending,
         }))
     }
@@ -322,6 +327,7 @@ impl OutcomeRecorder {
         };
         self.rule.clone_from(&refusal.rule);
         self.intent = refusal.intent();
+        self.user_agent = refused_user_agent(evaluation, refusal);
         let outcome = self.refused_outcome(evaluation, refusal);
         self.progress = OutcomeProgress::Finished(outcome, at);
     }
@@ -478,6 +484,7 @@ impl OutcomeRecorder {
             revision: policy.shared_revision(),
             rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
             intent: self.intent,
+            user_agent: self.user_agent.clone(),
             outcome,
         }
     }
@@ -522,6 +529,16 @@ impl RemovalChoices {
             broken: choose(RemovalOutcome::Error).action,
         }
     }
+}
+
+/// Returns the `User-Agent` of a request that robots.txt refuses.
+fn refused_user_agent(evaluation: &Evaluation, refusal: &Refusal) -> Option<Arc<str>> {
+    let user_agent = evaluation.facts().user_agent();
+    let is_needed = refusal.stage == Stage::Robots && !user_agent.is_empty();
+    is_needed.then(|| {
+        let end = user_agent.floor_char_boundary(MAX_USER_AGENT);
+        user_agent.get(..end).unwrap_or_default().into()
+    })
 }
 
 /// Applies the option `removal`.

@@ -332,26 +332,17 @@ pub(crate) fn confirm_refusal<R: RobotsProvider>(
     RobotsConfirmation::Unknown
 }
 
-/// Applies a file. If the crawler's product token is unknown without the `User-Agent` of a request, the verdict on the
-/// request remains, as long as there is a file.
+/// Applies a file.
 fn confirm_by_file(
     evaluation: &Evaluation,
     option: &RobotsOption<'_>,
     state: &RobotsState,
     agent: RobotsAgent<'_>,
 ) -> RobotsConfirmation {
-    let is_refused = match agent.source() {
-        RobotsTokenSource::Default => state.file().is_some(),
-        RobotsTokenSource::Policy
-        | RobotsTokenSource::Crawler
-        | RobotsTokenSource::Compatible
-        | RobotsTokenSource::First => {
-            let statements = usage::read_statements(evaluation, state, agent);
-            check_rules(state, agent, &evaluation.facts().target)
-                .and_then(|()| usage::check_denied_uses(option, &statements, agent))
-                .is_err()
-        }
-    };
+    let statements = usage::read_statements(evaluation, state, agent);
+    let is_refused = check_rules(state, agent, &evaluation.facts().target)
+        .and_then(|()| usage::check_denied_uses(option, &statements, agent))
+        .is_err();
     if is_refused {
         RobotsConfirmation::Refused
     } else {

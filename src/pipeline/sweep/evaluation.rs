@@ -207,8 +207,9 @@ pub(super) fn evaluate_request(
     target: UrlTarget,
     record: &LedgerRecord,
     crawler: Crawler,
+    user_agent: Option<&str>,
 ) -> Evaluation {
-    let mut facts = RequestFacts::without_fields(target, crawler);
+    let mut facts = RequestFacts::without_fields(target, crawler).with_user_agent(user_agent);
     facts.set_ledger_facts(record.depth, LedgerPresence::Present);
     let mut evaluation = Evaluation::new(facts, Arc::clone(snapshot));
     if let Some(address) = record.address
@@ -301,6 +302,7 @@ fn to_observation(
         revision: policy.shared_revision(),
         rule,
         intent: None,
+        user_agent: None,
         outcome,
     })
 }

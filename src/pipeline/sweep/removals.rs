@@ -354,7 +354,9 @@ impl RemovalScheduler {
             return RobotsConfirmation::Unknown;
         }
         let crawler = self.crawler(&record.crawler);
-        let evaluation = evaluation::evaluate_request(pass.snapshot, target, record, crawler);
+        let user_agent = pending.user_agent.as_deref();
+        let evaluation =
+            evaluation::evaluate_request(pass.snapshot, target, record, crawler, user_agent);
         let is_stated_by_response = pending.status.is_some();
         if evaluation::removal_action(&evaluation, &pending.cause) == Some(RemovalAction::Keep)
             && !(is_stated_by_response && pass.removal_depends_on_response)
@@ -515,6 +517,7 @@ fn decided_update(
             revision: Arc::clone(&pending.revision),
             rule: pending.rule.clone(),
             intent: None,
+            user_agent: None,
             outcome: ObservationOutcome::PendingRemoval(Box::new(pending.clone()), decision),
         },
         content_key: None,

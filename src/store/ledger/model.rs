@@ -199,6 +199,7 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         revision: "0".into(),
         rule: None,
         intent: None,
+        user_agent: None,
         outcome,
     };
     LedgerUpdate {

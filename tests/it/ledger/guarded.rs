@@ -32,7 +32,7 @@ use crawlgate::policy::Policy;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
 use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::store::HostStore;
-use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
+use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings, LedgerUpdate};
 use crawlgate::urls::target::UrlTarget;
 
 use crate::support::ledger::{delivered, observation};
@@ -264,6 +264,11 @@ impl Bench {
     }
 
     fn refuse_url_by_robots_txt(&self, url: &str, action: RemovalAction) {
+        let refused = self.refused_by_robots_txt(url, action);
+        self.ledger.record(refused);
+    }
+
+    fn refused_by_robots_txt(&self, url: &str, action: RemovalAction) -> LedgerUpdate {
         let refusal = ObservationOutcome::Refused(ObservedRefusal {
             crawl_status: CrawlStatus::RobotsTxt,
             code: None,
@@ -274,7 +279,7 @@ impl Bench {
             recording: RefusalRecording::Skip,
         });
         let now = START + self.elapsed();
-        self.ledger.record(observation("news", url, now, refusal));
+        observation("news", url, now, refusal)
     }
 
     fn elapsed(&self) -> u64 {
@@ -554,6 +559,41 @@ fn a_removal_by_robots_txt_is_confirmed_by_a_newer_file() {
                 bench.robots.fetches(),
             );
             assert_eq!(found, expected, "row {row}");
+        }
+    });
+}
+
+/// Without a product token in the policy or the configuration, that of the refused request chooses the group.
+#[test]
+fn the_user_agent_of_the_refused_request_chooses_the_group() {
+    const CORRECTED: RobotsTxt = RobotsTxt::File("User-agent: *\nDisallow:\n");
+    const ALL_BUT_NEWSBOT: RobotsTxt =
+        RobotsTxt::File("User-agent: newsbot\nDisallow:\n\nUser-agent: *\nDisallow: /\n");
+    let compatible = "Mozilla/5.0 (compatible; NewsBot/2.0)";
+    let cases = [
+        (Some("NewsBot/2.0"), FORBIDDING, 1),
+        (Some(compatible), FORBIDDING, 1),
+        (Some("other/1"), FORBIDDING, 0),
+        (None, FORBIDDING, 0),
+        (Some("NewsBot/2.0"), ALL_BUT_NEWSBOT, 0),
+        (Some("other/1"), ALL_BUT_NEWSBOT, 1),
+        (None, ALL_BUT_NEWSBOT, 1),
+        (Some("other/1"), CORRECTED, 0),
+        (None, CORRECTED, 0),
+    ];
+    paused_runtime().block_on(async {
+        for (user_agent, robots, expected) in cases {
+            let bench = Bench::new(RemovalGuardSettings::default());
+            let mut refused = bench.refused_by_robots_txt(&url(0), RemovalAction::Remove);
+            refused.observation.user_agent = user_agent.map(Into::into);
+            bench.ledger.record(refused);
+            bench.ledger.flush().await;
+            bench.manual_clock.advance(10 * MINUTE);
+            bench.robots.set_known(robots);
+            bench.order(&good()).await;
+            let found = removals(&bench.ledger).len();
+            assert_eq!(found, expected, "{user_agent:?}: {robots:?}");
+            assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 0);
         }
     });
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use crawlgate::ledger::event::LedgerEventKind::{self, PermanentError, Removal, Restored};
 use crawlgate::ledger::event::LedgerEventReason as Why;
 use crawlgate::ledger::record::IndexState;
+use crawlgate::ledger::removal::RemovalSchedule;
 use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::store::ledger::{Ledger, LedgerSettings};
 
 use super::{HOUR, LedgerBench, bare, page, path, policy};
 use crate::support::client::{get, get_with};
@@ -354,6 +356,42 @@ fn a_url_that_is_allowed_again_is_restored_and_fetched_in_full() {
             assert_eq!(again.status, 304, "{what}: {again}");
         }
     }
+}
+
+/// It chooses the group of robots.txt when the removal is confirmed.
+#[test]
+fn a_pending_removal_by_robots_txt_has_the_user_agent_of_the_request() {
+    let ledger = Ledger::in_memory_with(LedgerSettings {
+        removals: RemovalSchedule::Deferred,
+        ..LedgerSettings::default()
+    });
+    let obeying = policy(
+        "  removal: { robots_txt: remove }",
+        "rules:\n  - { id: site, when: { under: /p }, set: { robots: { obey: true } } }",
+    );
+    let files = Arc::new(AtomicU16::new(0));
+    let served = Arc::clone(&files);
+    let bench = LedgerBench::with_ledger(&obeying, ledger, move |connection, head| {
+        let is_file = head.contains("/robots.txt ");
+        let text = match (is_file, served.load(Ordering::SeqCst)) {
+            (false, _) => "hello",
+            (true, 0) => "",
+            (true, _) => "User-agent: newsbot\nDisallow: /p\n",
+        };
+        connection.send(page("", text).unwrap());
+        true
+    });
+    bench.get("/p");
+    files.store(1, Ordering::SeqCst);
+    bench.manual_clock.advance(48 * HOUR);
+    let refused = bench.get_with("/p", "User-Agent: NewsBot/2.0 (+http://n.test)\r\n");
+    assert_eq!(refused.status, 451, "{refused}");
+    bench.until_record("/p", "is pending", |record| {
+        let pending = record.pending_removal.as_ref();
+        pending.is_some_and(|pending| {
+            pending.user_agent.as_deref() == Some("NewsBot/2.0 (+http://n.test)")
+        })
+    });
 }
 
 /// The policy that restores a URL need not use the ledger itself: only the URLs that the index lacks are looked up.

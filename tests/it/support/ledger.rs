@@ -28,6 +28,7 @@ pub(crate) fn observation(
         revision: "3f9c2a1b".into(),
         rule: None,
         intent: None,
+        user_agent: None,
         outcome,
     };
     LedgerUpdate {

@@ -50,6 +50,8 @@ pub struct UrlObservation {
     pub rule: Option<Arc<str>>,
     /// The intent of the refusal of the request or of its response.
     pub intent: Option<Intent>,
+    /// The `User-Agent` of a request that robots.txt refuses, which may choose the group of the file.
+    pub user_agent: Option<Arc<str>>,
     pub outcome: ObservationOutcome,
 }
 

@@ -181,6 +181,8 @@ pub struct PendingRemoval {
     pub status: Option<u16>,
     pub rule: Option<Arc<str>>,
     pub revision: Arc<str>,
+    /// The `User-Agent` of the request, if robots.txt has refused it.
+    pub user_agent: Option<Arc<str>>,
 }
 
 /// The time at which a removal with an account is ordered.

@@ -69,6 +69,7 @@ pub fn apply_observation(
         revision,
         rule,
         intent,
+        user_agent,
         outcome,
     } = observation;
     let context = EventContext {
@@ -81,6 +82,7 @@ pub fn apply_observation(
             | ObservationOutcome::Allowed
             | ObservationOutcome::PendingRemoval(..) => None,
         },
+        user_agent,
         rule,
         revision,
         schedule,
@@ -174,6 +176,8 @@ struct EventContext {
     /// The origin's status, if the observation is its answer. The status of an earlier answer does
     /// not explain this event.
     status: Option<u16>,
+    /// The `User-Agent` of a request that robots.txt refuses.
+    user_agent: Option<Arc<str>>,
     rule: Option<Arc<str>>,
     revision: Arc<str>,
     schedule: RemovalSchedule,

@@ -522,6 +522,7 @@ mod tests {
                 status: Some(200),
                 rule: None,
                 revision: "3f9c2a1b".into(),
+                user_agent: None,
             })),
             error: Some(FailureKind::Permanent),
             kept_since: Some(UnixMillis(1_767_225_600_126)),

@@ -30,6 +30,8 @@ struct PendingRemovalMessage {
     rule: Option<String>,
     #[prost(string, tag = "6")]
     revision: String,
+    #[prost(string, optional, tag = "7")]
+    user_agent: Option<String>,
 }
 
 pub(super) fn encode_pending(pending: &PendingRemoval) -> Vec<u8> {
@@ -40,6 +42,7 @@ pub(super) fn encode_pending(pending: &PendingRemoval) -> Vec<u8> {
         status: pending.status.map(u32::from),
         rule: pending.rule.as_deref().map(str::to_owned),
         revision: pending.revision.to_string(),
+        user_agent: pending.user_agent.as_deref().map(str::to_owned),
     };
     message.encode_to_vec()
 }
@@ -55,6 +58,7 @@ pub(super) fn decode_pending(bytes: &[u8]) -> Option<PendingRemoval> {
         status: message.status.and_then(|status| status.try_into().ok()),
         rule: message.rule.map(Into::into),
         revision: message.revision.into(),
+        user_agent: message.user_agent.map(Into::into),
     })
 }
 
@@ -115,6 +119,7 @@ mod tests {
                 status: Some(200),
                 rule: Some("r".into()),
                 revision: "0".into(),
+                user_agent: Some("a/1".into()),
             };
             assert_eq!(decode_pending(&encode_pending(&pending)), Some(pending));
         }

@@ -100,6 +100,7 @@ pub(super) fn remove_from_index(
             status: context.status,
             rule: context.rule.clone(),
             revision: context.revision.clone(),
+            user_agent: context.user_agent.clone(),
         }));
         return None;
     }
@@ -133,6 +134,7 @@ pub(super) fn settle_pending_removal(
             let context = EventContext {
                 at: context.at,
                 status: pending.status,
+                user_agent: None,
                 rule: pending.rule.clone(),
                 revision: pending.revision.clone(),
                 schedule: RemovalSchedule::Immediate,

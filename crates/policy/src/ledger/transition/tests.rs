@@ -21,6 +21,7 @@ fn seen(at: u64, outcome: ObservationOutcome) -> UrlObservation {
         revision: "00000000".into(),
         rule: None,
         intent: None,
+        user_agent: None,
         outcome,
     }
 }
