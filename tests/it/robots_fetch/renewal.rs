@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::Crawler;
 use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::RobotsProvider;
@@ -25,6 +26,7 @@ const NEW: &str = "User-agent: *\nDisallow: /new\n";
 struct RenewalPipeline {
     fetcher: Arc<TestFetcher>,
     active_policy: ActivePolicy,
+    clock: Clock,
     manual_clock: ManualClock,
 }
 
@@ -42,6 +44,7 @@ impl RenewalPipeline {
         Self {
             fetcher: Arc::new(TestFetcher::new(&clock)),
             active_policy: ActivePolicy::new(snapshot_of(policy)),
+            clock,
             manual_clock,
         }
     }
@@ -201,6 +204,53 @@ async fn a_renewal_without_a_permit_keeps_the_file_and_waits() {
         (gate.ask(&old).await, gate.ask(&new).await),
         ("go", "robots_txt")
     );
+}
+
+/// A caller may need a newer file than the fresh one. The site is asked at most every five minutes, and the file stays valid
+/// if that fails.
+#[tokio::test]
+async fn a_fresh_file_is_renewed_for_a_caller_that_needs_a_newer_one() {
+    let origin = ScriptedOrigin::respond(|request| {
+        Reply::Bytes(match request.number {
+            0 => response(200, "", OLD),
+            1 => response(500, "", ""),
+            _ => response(200, "", NEW),
+        })
+    });
+    let gate = RenewalPipeline::new("{ on_unreachable: deny }");
+    let old = origin.url("a.test", "/old");
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    // Returns `true` if a fetch begins.
+    let renew = |newer_than: Option<std::time::Instant>| {
+        let mut begins = false;
+        let robots = &gate.fetcher.robots;
+        let url = target(&old);
+        robots.refresh(&url, CertificateVerification::On, newer_than, || {
+            begins = true;
+            gate.fetcher.fetch_request("bot")
+        });
+        begins
+    };
+    let minutes = |count: u32| count * HOUR / 60;
+    gate.manual_clock.advance(minutes(4));
+    let now = gate.clock.now();
+    assert!(!renew(Some(now)), "too early");
+    gate.manual_clock.advance(minutes(1));
+    assert!(!renew(None), "fresh");
+    assert!(!renew(Some(now - minutes(5))), "new enough");
+    assert!(renew(Some(now)));
+    while gate.fetcher.fetches("server_error") < 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    gate.manual_clock.advance(minutes(4));
+    assert!(!renew(Some(now)), "it has just failed");
+    gate.manual_clock.advance(minutes(1));
+    assert!(renew(Some(now)));
+    gate.settled(&origin, 3).await;
+    assert_eq!(gate.ask(&old).await, "go");
+    gate.manual_clock.advance(minutes(9));
+    assert!(!renew(Some(now)), "new enough");
 }
 
 #[tokio::test]
