@@ -19,8 +19,8 @@ use super::stop;
 
 /// The time until the next attempt, if the last one ended without contacting the host.
 const MIN_ATTEMPT_DELAY: Duration = Duration::from_secs(1);
-/// The time that every request waits for the first fetch: one that may not be held at all would otherwise never be the
-/// first of its host.
+/// The time from its arrival that every request waits for the first fetch: one that may not be held at all would otherwise
+/// never be the first of its host.
 const MIN_FETCH_WAIT: Duration = Duration::from_secs(2);
 
 /// Waits for a fetch, which goes on if the request may not wait for its end. Returns `None` if the stages must run again
@@ -32,9 +32,7 @@ pub(super) async fn fetched(
     fetch: impl Future<Output = Arc<RobotsState>>,
 ) -> Result<Option<Arc<RobotsState>>, Box<Refusal>> {
     let mut request = wait_request(evaluation, wait);
-    if arrival.is_none() {
-        request.max_wait = request.max_wait.max(MIN_FETCH_WAIT);
-    }
+    request.max_wait = request.max_wait.max(MIN_FETCH_WAIT);
     let event = unless_changed(evaluation, wait, fetch);
     let result = wait
         .admission

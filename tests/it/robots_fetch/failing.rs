@@ -365,6 +365,30 @@ async fn a_hanging_fetch_outlasts_no_hold() {
     assert_eq!(pipeline.get(PAGE).await, admitted(10 * SECOND));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_reload_does_not_shorten_the_wait_for_the_first_fetch() {
+    let unreachable = Reason::RobotsUnreachable;
+    for (hold, at) in [("0s", 2), ("1s", 2), ("3s", 3)] {
+        let politeness = format!("{{ delay: 0s, max_hold: {hold} }}");
+        for (fetch_time, expected) in [
+            (
+                10 * SECOND,
+                refused(unreachable, 1, at * SECOND, Some(at * SECOND)),
+            ),
+            // The fetches of this test are not shared.
+            (SECOND, admitted(SECOND * 3 / 2)),
+        ] {
+            let slow = (RobotsFetchOutcome::Absent, fetch_time);
+            let pipeline = FailingPipeline::timed(&politeness, &[slow; 9]);
+            let waiting = pipeline.start(PAGE);
+            sleep(SECOND / 2).await;
+            let policy = snapshot(&politeness, "", "");
+            pipeline.bench.active_policy.replace(policy);
+            assert_eq!(waiting.await.unwrap(), expected, "{hold} {fetch_time:?}");
+        }
+    }
+}
+
 /// Requests that wait for the first fetch are woken by the same events as those that wait for another attempt.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_the_first_fetch_is_woken() {
