@@ -194,6 +194,12 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             admission,
             ..
         } = *self.services;
+        if ledger::is_exceptional(evaluation)
+            && let Some(ledger) = self.services.ledger
+        {
+            // Not in variables: these would make each request's future larger.
+            Box::pin(ledger.wait_if_full()).await;
+        }
         match request::check(evaluation)? {
             PolicyVerdict::Admitted => {}
             PolicyVerdict::RobotsTxtExempt => evaluation.exempt_robots_txt(),

@@ -4,6 +4,7 @@
 mod guarded;
 mod killed;
 mod presets;
+mod room;
 mod swept;
 
 use crawlgate::ledger::observation::DeliveredDocument;

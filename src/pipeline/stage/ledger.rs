@@ -65,6 +65,12 @@ pub(crate) struct LedgerRecall {
     pub(crate) presence: LedgerPresence,
 }
 
+/// Returns `true` if the outcome of a request is recorded under a policy that does not need the ledger. Under one that does,
+/// every request has waited for room before its evaluation.
+pub(crate) fn is_exceptional(evaluation: &Evaluation) -> bool {
+    !evaluation.snapshot().uses_ledger && evaluation.ledger_entry().is_some()
+}
+
 /// Looks up a request's URL, if there is a ledger. Under a policy that does not need it, only a URL that the index lacks is
 /// of interest: until a document is delivered, its requests must be unconditional.
 pub(crate) fn recall(
