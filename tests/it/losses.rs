@@ -420,10 +420,17 @@ fn a_repeated_loss_is_that_of_the_line_that_has_its_url() {
         repeat(8, 3),
         // The line that has the URL was dropped.
         repeat(9, 0xff),
+        // Both ended at the same time.
+        repeat(10, 11),
+        lost(11, "http://a.test/11"),
     ];
     let log = folder.write("d.jsonl", lines.join("\n") + "\n");
     let (urls, document, _) = list_lost(&log, &[]);
-    assert_eq!(urls, ["http://a.test/2", "http://a.test/3"], "{document}");
+    assert_eq!(
+        urls,
+        ["http://a.test/2", "http://a.test/3", "http://a.test/11"],
+        "{document}"
+    );
     let counts: Vec<_> = document["urls"]
         .as_array()
         .unwrap()
@@ -434,13 +441,18 @@ fn a_repeated_loss_is_that_of_the_line_that_has_its_url() {
         counts,
         [
             (json!(1), json!("2026-11-23T08:00:07.000Z")),
-            (json!(2), json!("2026-11-23T08:00:08.000Z"))
+            (json!(2), json!("2026-11-23T08:00:08.000Z")),
+            (json!(2), json!("2026-11-23T08:00:11.000Z"))
         ]
     );
     assert_eq!(document["without_url"], 1, "{document}");
     // The lines with the URLs are older than what is listed.
     let (urls, document, _) = list_lost(&log, &["--since", "2026-11-23T08:00:07Z"]);
-    assert_eq!(urls, ["http://a.test/2", "http://a.test/3"], "{document}");
+    assert_eq!(
+        urls,
+        ["http://a.test/2", "http://a.test/3", "http://a.test/11"],
+        "{document}"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::io;
 use std::mem::take;
 
 use indexmap::IndexMap;
+use indexmap::map::Entry;
 use serde_json::Value as Json;
 
 use super::reader::DecisionConsumer;
@@ -25,6 +26,9 @@ pub(super) struct LostRequests<'f> {
     /// The number of lost requests without a URL.
     without_url: u64,
     recent: RecentLosses,
+    /// Repeated losses before the line that has their URL, by its decision: requests that end at the same time may be logged
+    /// in either order.
+    unresolved: HashMap<Box<str>, Vec<LostRequest>>,
     missing: BTreeMap<Box<str>, MissingLineCounts>,
 }
 
@@ -51,7 +55,7 @@ pub(super) struct LostKey {
 }
 
 /// A lost request, as it ended the last time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct LostRequest {
     pub(super) first: Box<str>,
     pub(super) last: Box<str>,
@@ -120,6 +124,24 @@ impl RecentLosses {
     }
 }
 
+impl LostRequest {
+    fn from_entry(entry: &LogEntry<'_>) -> Self {
+        let text = |field| Box::<str>::from(entry.text(field));
+        Self {
+            first: text(LogField::Ts),
+            last: text(LogField::Ts),
+            count: 1,
+            decision: text(LogField::Decision),
+            host: text(LogField::Host),
+            loss: text(LogField::Loss),
+            reason: text(LogField::Reason),
+            rule: text(LogField::Rule),
+            error: text(LogField::Error),
+            cause: text(LogField::Cause),
+        }
+    }
+}
+
 impl LostKey {
     fn from_entry(entry: &LogEntry<'_>) -> Option<Self> {
         let method = entry.text(LogField::Method);
@@ -152,6 +174,7 @@ impl<'f> LostRequests<'f> {
             lost: IndexMap::new(),
             without_url: 0,
             recent: RecentLosses::default(),
+            unresolved: HashMap::new(),
             missing: BTreeMap::new(),
         }
     }
@@ -167,8 +190,10 @@ impl<'f> LostRequests<'f> {
         all
     }
 
+    /// Returns the number of lost requests whose URL is not in the part of the log that was read.
     pub(super) fn without_url(&self) -> u64 {
-        self.without_url
+        let unresolved = self.unresolved.values();
+        self.without_url + unresolved.map(|losses| losses.len() as u64).sum::<u64>()
     }
 
     /// Returns the numbers of lines that are missing in the part of the log that was read.
@@ -220,41 +245,55 @@ impl<'f> LostRequests<'f> {
         }
     }
 
-    /// Adds a loss. Without a key, it is that of an earlier line, or is only counted.
+    /// Records a line, and the key of the loss if it has the URL of one, which may be that of repetitions before it.
+    fn record_line(&mut self, entry: &LogEntry<'_>, loss: Option<&LostKey>) {
+        self.recent.record(entry, loss);
+        let Some(key) = loss.filter(|_| !self.unresolved.is_empty()) else {
+            return;
+        };
+        let decision = entry.text(LogField::Decision);
+        for repetition in self.unresolved.remove(&*decision).unwrap_or_default() {
+            self.add(key.clone(), repetition);
+        }
+    }
+
+    /// Adds a loss. Without a key, it is that of another line, or is only counted.
     fn add_loss(&mut self, key: Option<LostKey>, entry: &LogEntry<'_>) {
         if !self.filters.iter().all(|filter| filter.matches(entry)) {
             return;
         }
+        let loss = LostRequest::from_entry(entry);
         let repeat_of = entry.text(LogField::RepeatOf);
         match key.or_else(|| self.recent.find(&repeat_of).cloned()) {
-            Some(key) => self.add(key, entry),
-            None => self.without_url += 1,
+            Some(key) => self.add(key, loss),
+            None if repeat_of.is_empty() => self.without_url += 1,
+            None => {
+                let losses = self.unresolved.entry((&*repeat_of).into()).or_default();
+                losses.push(loss);
+            }
         }
     }
 
-    fn add(&mut self, key: LostKey, entry: &LogEntry<'_>) {
-        let text = |field| Box::<str>::from(entry.text(field));
-        let lost = self.lost.entry(key).or_default();
-        let ts = text(LogField::Ts);
-        if lost.count == 0 || ts < lost.first {
-            lost.first.clone_from(&ts);
-        }
-        lost.count += 1;
-        if ts < lost.last {
-            return;
-        }
-        *lost = LostRequest {
-            first: std::mem::take(&mut lost.first),
-            last: ts,
-            count: lost.count,
-            decision: text(LogField::Decision),
-            host: text(LogField::Host),
-            loss: text(LogField::Loss),
-            reason: text(LogField::Reason),
-            rule: text(LogField::Rule),
-            error: text(LogField::Error),
-            cause: text(LogField::Cause),
+    /// Adds a loss to those of the same request; the latest one is shown.
+    fn add(&mut self, key: LostKey, loss: LostRequest) {
+        let lost = match self.lost.entry(key) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(loss);
+                return;
+            }
+            Entry::Occupied(known) => known.into_mut(),
         };
+        lost.count += loss.count;
+        if loss.first < lost.first {
+            lost.first.clone_from(&loss.first);
+        }
+        if loss.last >= lost.last {
+            *lost = LostRequest {
+                first: take(&mut lost.first),
+                count: lost.count,
+                ..loss
+            };
+        }
     }
 }
 
@@ -293,7 +332,7 @@ impl DecisionConsumer for LostRequests<'_> {
     fn pass_over(&mut self, entry: &LogEntry<'_>) {
         let missing = self.missing_of(entry);
         missing.before = missing.before.max(MissingLineTotals::from_entry(entry));
-        self.recent.record(entry, loss_key(entry).as_ref());
+        self.record_line(entry, loss_key(entry).as_ref());
     }
 
     fn accept(&mut self, _: &[u8], entry: &LogEntry<'_>) -> io::Result<()> {
@@ -301,7 +340,7 @@ impl DecisionConsumer for LostRequests<'_> {
         missing.by_now = missing.by_now.max(MissingLineTotals::from_entry(entry));
         let is_lost = is_loss(entry);
         let key = LostKey::from_entry(entry);
-        self.recent.record(entry, key.as_ref().filter(|_| is_lost));
+        self.record_line(entry, key.as_ref().filter(|_| is_lost));
         match key {
             key if is_lost => self.add_loss(key, entry),
             Some(key) if *entry.text(LogField::Verdict) != *"reject" => {

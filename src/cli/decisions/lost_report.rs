@@ -108,7 +108,7 @@ impl<'l> LostReport<'l> {
         if self.without_url > 0 {
             let n = self.without_url;
             remarks.push(format!(
-                "{n} more lost requests have no URL in the log (option record)"
+                "{n} more lost requests have no URL in the log (by the option record, or since the line that has it is missing)"
             ));
         }
         if self.redacted > 0 {
