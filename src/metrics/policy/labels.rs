@@ -145,14 +145,14 @@ impl RuleLabels {
             }
         }
         live.sort_unstable_by_key(|(weight, slot)| Reverse((*weight, Reverse(*slot))));
-        let mut candidates = self.publish_others(slab, self.bar(&live));
+        let mut candidates = self.publish_others(slab, self.least_weight(&live));
         // A series that ended now must be missing once, before it may begin anew.
         candidates.retain(|(slot, ..)| !ended.contains(slot));
         self.rank(Ranking { live, candidates }, slab, policies, now);
     }
 
     /// Returns the weight that a rule must exceed to get a label; `None` if a label is free.
-    fn bar(&self, live: &[(u64, CounterSlot)]) -> Option<u64> {
+    fn least_weight(&self, live: &[(u64, CounterSlot)]) -> Option<u64> {
         let weakest = live.last().map_or(u64::MAX, |(weight, _)| *weight);
         (live.len() >= self.limit).then(|| weakest.saturating_mul(2))
     }
@@ -161,7 +161,7 @@ impl RuleLabels {
     fn publish_others(
         &mut self,
         slab: &CounterSlab,
-        bar: Option<u64>,
+        least_weight: Option<u64>,
     ) -> Vec<(CounterSlot, SlotUse, RuleTally)> {
         let mut candidates = Vec::new();
         let mut sums: BTreeMap<RuleMode, RuleTally> = BTreeMap::new();
@@ -169,7 +169,8 @@ impl RuleLabels {
         for (slot, slot_use, tally) in slab.used() {
             let label = labels.next_if(|(labelled, _)| **labelled == slot);
             let is_live = label.is_some_and(|(_, label)| matches!(label.state, LabelState::Live));
-            if slot_use.in_effect && !is_live && bar.is_none_or(|bar| tally.weight() > bar) {
+            let is_heavy = least_weight.is_none_or(|least| tally.weight() > least);
+            if slot_use.in_effect && !is_live && is_heavy {
                 candidates.push((slot, slot_use, tally));
             }
             let part = label.map_or(tally, |(_, label)| label.other_part(tally));

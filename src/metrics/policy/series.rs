@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::metrics::MetricsExtent;
@@ -33,8 +33,11 @@ pub(super) struct RuleCounterFamilies {
     mode: MetricsMode,
     /// The clock of the policies, and the time of the first load.
     clock: OnceLock<(Clock, Instant)>,
-    /// Locked by loads, by the drop of a policy and by scrapes; requests count without it.
+    /// Locked by loads and scrapes; requests count without it.
     table: Mutex<RuleSeriesTable>,
+    /// The policies that were dropped since the table was last locked, and when. A request may be the one that drops a policy,
+    /// and must not do work for each of its rules.
+    released: Mutex<Vec<(Instant, Arc<PolicyRules>)>>,
 }
 
 /// The place of a policy in the proxy: there is one in effect in each.
@@ -71,6 +74,7 @@ impl RuleCounterFamilies {
                 loaded: Vec::new(),
                 retired: VecDeque::new(),
             }),
+            released: Mutex::default(),
         }
     }
 
@@ -86,7 +90,7 @@ impl RuleCounterFamilies {
         let now = clock.now();
         self.clock.get_or_init(|| (clock.clone(), now));
         let (names, marks) = RuleNames::collect(prefix, rules);
-        let mut table = self.table.lock();
+        let mut table = self.lock_table();
         table.sweep(now);
         let slots = match self.mode {
             MetricsMode::All => table.find_slots(&names, &marks),
@@ -97,17 +101,28 @@ impl RuleCounterFamilies {
         rules
     }
 
-    /// Ends the use of a policy's counters; their retention time begins. A request may be the one that drops a policy.
+    /// Ends the use of a policy's counters; their retention time begins. The next load or scrape does the work.
     pub(super) fn release(&self, rules: &Arc<PolicyRules>) {
         if let Some((clock, _)) = self.clock.get() {
-            self.table.lock().release(rules, clock.now());
+            let released = (clock.now(), Arc::clone(rules));
+            self.released.lock().push(released);
         }
+    }
+
+    /// Locks the table, after the policies that were dropped are retired.
+    fn lock_table(&self) -> MutexGuard<'_, RuleSeriesTable> {
+        let mut table = self.table.lock();
+        let released = mem::take(&mut *self.released.lock());
+        for (at, rules) in released {
+            table.release(&rules, at);
+        }
+        table
     }
 
     /// Brings the series up to date and removes those whose retention time is over.
     pub(super) fn publish(&self) {
         if let Some((clock, _)) = self.clock.get() {
-            self.table.lock().publish(clock.now());
+            self.lock_table().publish(clock.now());
         }
     }
 
@@ -149,7 +164,7 @@ impl RuleSeriesTable {
         marks: &[(RuleMode, RuleKind)],
     ) -> Box<[Option<CounterSlot>]> {
         let policies: Vec<Arc<PolicyRules>> = self.policies().map(Arc::clone).collect();
-        // Only for now: while no policy is loaded, nothing is looked up by name.
+        // Made for this load only, since nothing else is looked up by name.
         let mut known = HashMap::with_capacity(policies.iter().map(|rules| rules.len()).sum());
         for (name, slot) in policies.iter().flat_map(|rules| rules.named_slots()) {
             if let Some(slot_use) = self.slab.slot_use(slot) {
@@ -274,5 +289,35 @@ impl RuleSeriesTable {
 fn set_in_effect(slab: &mut CounterSlab, rules: &PolicyRules, in_effect: bool) {
     for slot in rules.slots() {
         slab.set_in_effect(slot, in_effect);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// A scrape locks the table for as long as it takes to read all rules.
+    #[test]
+    fn the_drop_of_a_policy_waits_for_no_scrape() {
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let (clock, _) = Clock::manual();
+        let policy = metrics.register_policy("p", "0", [], &clock);
+        let counters = &metrics.0.policies.rule_counters;
+        let scrape = counters.table.lock();
+        let (sender, dropped) = mpsc::channel();
+        thread::spawn(move || {
+            drop(policy);
+            let _ = sender.send(());
+        });
+        assert_eq!(dropped.recv_timeout(Duration::from_secs(30)), Ok(()));
+        assert_eq!((scrape.loaded.len(), scrape.retired.len()), (1, 0));
+        drop(scrape);
+        counters.publish();
+        let table = counters.table.lock();
+        assert_eq!((table.loaded.len(), table.retired.len()), (0, 1));
     }
 }

@@ -172,7 +172,7 @@ fn labels_go_first_to_the_first_rules_and_then_to_those_that_count_most() {
             .into()
     );
     let counts = [0, 1, 2, 3, 4].map(|rule| policy.counts(rule).unwrap().matched);
-    assert_eq!(counts, [0, 3, 0, 6, 8], "the exact counts do not care");
+    assert_eq!(counts, [0, 3, 0, 6, 8], "labels change no count");
 }
 
 #[test]
