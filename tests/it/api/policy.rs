@@ -227,7 +227,7 @@ async fn long_values_are_cut() {
     );
 }
 
-/// A policy of so many rules: `r0` and so on.
+/// A policy with this number of rules: `r0` and so on.
 fn large(count: usize) -> String {
     let rules: String = (0..count)
         .map(|n| format!("  - {{ id: r{n}, about: Site {n}, forbid: {{ under: /dir{n} }} }}\n"))

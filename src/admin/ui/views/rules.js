@@ -1,5 +1,5 @@
 // Rules: the policy as a tree, with the counters of each rule and the effect of those in shadow mode. The proxy
-// searches, sorts and counts; the page shows one part of the rules at a time, so that 100,000 are no burden.
+// searches, sorts and counts; the page shows one part of the rules at a time, since there may be 100,000.
 
 import { poll } from "../feed.js";
 import { api } from "../api.js";
@@ -13,6 +13,8 @@ const EVERY_MS = 5000;
 const MINUTE_MS = 60_000;
 const MAX_DEPTH = 6;
 const PAGE_ROWS = 200;
+const MAX_PAGE = 1_000_000;
+const TYPED_MS = 300;
 
 /** The groups of rules: the name in the address of the page, the words of the button, and the name in the API. */
 const KEPT = [
@@ -92,7 +94,7 @@ class Rules {
         h("div.panel-head", h("h1", { id: "rules-title" }, "Rules"), this.summary),
         h(
           "form.bar-of-filters",
-          { onsubmit: (event) => event.preventDefault(), oninput: () => this.go({ text: this.text.value }) },
+          { onsubmit: (event) => event.preventDefault(), oninput: () => this.typed() },
           field("Find", this.text),
           this.kinds,
         ),
@@ -116,9 +118,15 @@ class Rules {
     return h("button", { type: "button", data: { kept: name }, onclick: () => this.go({ kept: name }) }, words);
   }
 
+  /** Searches when the last key was pressed some time ago. */
+  typed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.go({}), TYPED_MS);
+  }
+
   /** Shows other rules. Unless another page is asked for, it is the first one. */
   go(change) {
-    const asked = { ...this.asked, page: DEFAULTS.page, ...change };
+    const asked = { ...this.asked, text: this.text.value, page: DEFAULTS.page, ...change };
     const query = new URLSearchParams(
       Object.entries(asked).filter(([name, given]) => given && given !== DEFAULTS[name]),
     );
@@ -131,10 +139,11 @@ class Rules {
   }
 
   page() {
-    return Math.max(1, Math.trunc(Number(this.asked.page)) || 1);
+    return Math.min(MAX_PAGE, Math.max(1, Math.trunc(Number(this.asked.page)) || 1));
   }
 
   query(query) {
+    clearTimeout(this.timer);
     this.read(query);
     if (this.text !== document.activeElement) this.text.value = this.asked.text;
     for (const button of this.kinds.children) press(button, button.dataset.kept === this.asked.kept);
@@ -299,6 +308,7 @@ class Rules {
   }
 
   close() {
+    clearTimeout(this.timer);
     this.end();
   }
 }
