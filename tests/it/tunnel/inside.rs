@@ -415,7 +415,12 @@ fn robots_txt_inside_a_refused_tunnel_is_that_of_a_refused_host() {
             &["cache-control: no-store\r\n"][..],
             "Disallow: /\n",
         ),
-        ("gone", 200, &[], "Disallow: /\n"),
+        (
+            "gone",
+            200,
+            &["cache-control: no-store\r\n"],
+            "Disallow: /\n",
+        ),
         ("keep", 200, &["cache-control: no-store\r\n"], "Disallow:\n"),
         ("later", 503, &["retry-after: "], "urn:crawlgate:decision:"),
     ] {
