@@ -163,9 +163,9 @@ metric_families! {
     inflight: IntGauge, "crawlgate_inflight_requests", [],
         "Requests whose response is not complete.";
     hold_time: Histogram, "crawlgate_hold_seconds", [],
-        "Time for which a request was held until its host's next slot, if it had to wait.";
+        "Time for which a request was held for its host's turn, a stop or robots.txt, if it had to wait.";
     held: IntGauge, "crawlgate_held_requests", [],
-        "Requests that wait for a slot of their host, for the end of a stop, or for a robots.txt that could not be fetched.";
+        "Requests that wait for a slot of their host, for the end of a stop, or for a robots.txt that is being fetched or could not be.";
     held_disconnects: IntCounterVec, "crawlgate_held_disconnects_total", ["crawler"],
         "Clients that left while their request was held.";
     stops: IntGauge, "crawlgate_stops", [],

@@ -61,7 +61,7 @@ pub struct AdmissionQueue {
     clock: Clock,
     metrics: Metrics,
     stops: Arc<StopRegistry>,
-    /// Requests that wait for a robots.txt that could not be fetched.
+    /// Requests that wait for a robots.txt that is being fetched, or could not be.
     robots_waits: HeldRequests,
     budgets: Arc<BudgetTracker>,
     closed: AtomicBool,
