@@ -1,5 +1,6 @@
 //! Required literals of a regular expression.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Repetition};
@@ -88,7 +89,7 @@ impl Analysis {
         let prefix: Texts = texts.iter().map(beginning).collect();
         Self {
             is_exact: false,
-            best: usable(&prefix),
+            best: usable(&prefix).map(Cow::into_owned),
             prefix,
             suffix: texts.iter().map(end).collect(),
         }
@@ -155,8 +156,10 @@ impl Analysis {
             };
         }
         let count = repetition.min.min(MAX_REPETITIONS);
+        // Beyond the second, a part that is not exact adds nothing.
+        let copies = if part.is_exact { count } else { count.min(2) };
         let mut all = Self::empty();
-        for _ in 0..count {
+        for _ in 0..copies {
             all = all.followed_by(Self::of(&repetition.sub));
         }
         if repetition.max == Some(count) {
@@ -164,7 +167,7 @@ impl Analysis {
         }
         // A longer match also begins and ends like `all`, but is not one of its texts.
         if all.is_exact {
-            all.best = better(all.best, usable(&all.prefix));
+            all.best = better(all.best.map(Cow::Owned), usable(&all.prefix)).map(Cow::into_owned);
         }
         Self {
             is_exact: false,
@@ -181,13 +184,14 @@ impl Analysis {
         }
         let across = joined(&self.suffix, &next.prefix);
         let best = [
-            next.best,
+            next.best.map(Cow::Owned),
             usable(&self.suffix),
             usable(&next.prefix),
             across.as_ref().and_then(usable),
         ]
         .into_iter()
-        .fold(self.best, better);
+        .fold(self.best.map(Cow::Owned), better)
+        .map(Cow::into_owned);
         let prefix = self
             .is_exact
             .then(|| joined(&self.prefix, &next.prefix))
@@ -229,7 +233,7 @@ impl Analysis {
 
     fn into_best(self) -> Option<Texts> {
         let ends = better(usable(&self.prefix), usable(&self.suffix));
-        better(self.best, ends)
+        better(self.best.map(Cow::Owned), ends).map(Cow::into_owned)
     }
 }
 
@@ -249,44 +253,50 @@ fn joined(before: &Texts, after: &Texts) -> Option<Texts> {
 
 /// Returns these literals, or a part that all of them have in common if that is better. Returns
 /// `None` if one is too short.
-fn usable(texts: &Texts) -> Option<Texts> {
+fn usable(texts: &Texts) -> Option<Cow<'_, Texts>> {
+    let is_usable = |text: &str| text.len() >= MIN_LENGTH;
+    let all = texts
+        .iter()
+        .all(|text| is_usable(text))
+        .then_some(Cow::Borrowed(texts));
     if texts.len() < 2 {
-        return Some(texts.clone()).filter(is_usable);
+        return all;
     }
-    let common = [common_beginning(texts), common_end(texts)];
-    let common = common.map(|text| Some(Texts::from([text])).filter(is_usable));
-    let all = Some(texts.clone()).filter(is_usable);
-    common.into_iter().fold(all, better)
+    let common = [common_beginning(texts), common_end(texts)].into_iter();
+    common
+        .filter(|text| is_usable(text))
+        .map(|text| Some(Cow::Owned(Texts::from([text.to_owned()]))))
+        .fold(all, better)
 }
 
-fn is_usable(texts: &Texts) -> bool {
-    texts.iter().all(|text| text.len() >= MIN_LENGTH)
-}
-
-fn common_beginning(texts: &Texts) -> String {
+fn common_beginning(texts: &Texts) -> &str {
     let mut all = texts.iter().map(String::as_str);
     let first = all.next().unwrap_or("");
-    let common = all.fold(first, |common, text| {
-        let same = common
-            .bytes()
-            .zip(text.bytes())
-            .take_while(|(a, b)| a == b)
-            .count();
+    all.fold(first, |common, text| {
+        let same = equal_bytes(common.bytes(), text.bytes());
         common.get(..same).unwrap_or("")
-    });
-    common.to_owned()
+    })
 }
 
-fn common_end(texts: &Texts) -> String {
-    let reversed: Texts = texts
-        .iter()
-        .map(|text| text.chars().rev().collect())
-        .collect();
-    common_beginning(&reversed).chars().rev().collect()
+fn common_end(texts: &Texts) -> &str {
+    let mut all = texts.iter().map(String::as_str);
+    let first = all.next().unwrap_or("");
+    all.fold(first, |common, text| {
+        let same = equal_bytes(common.bytes().rev(), text.bytes().rev());
+        common.get(common.len() - same..).unwrap_or("")
+    })
+}
+
+/// Returns the number of bytes before the first that differ.
+fn equal_bytes(one: impl Iterator<Item = u8>, other: impl Iterator<Item = u8>) -> usize {
+    one.zip(other).take_while(|(a, b)| a == b).count()
 }
 
 /// Returns the literals that distinguish texts better.
-fn better(one: Option<Texts>, other: Option<Texts>) -> Option<Texts> {
+fn better<'t>(
+    one: Option<Cow<'t, Texts>>,
+    other: Option<Cow<'t, Texts>>,
+) -> Option<Cow<'t, Texts>> {
     match (one, other) {
         (Some(one), Some(other)) if rank(&other) > rank(&one) => Some(other),
         (Some(one), _) => Some(one),
