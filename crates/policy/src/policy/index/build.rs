@@ -1,7 +1,7 @@
 //! Building of the index.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::postings::Postings;
 use super::trigger::{IndexKey, Trigger, TriggerOutcome, triggers};
@@ -190,9 +190,9 @@ impl Builder<'_> {
     }
 }
 
-/// Returns the keys of rules: of each rule's triggers, the one whose keys are the rarest in the
-/// policy.
-fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> BTreeMap<IndexKey, Vec<RuleIndex>> {
+/// Returns the keys of rules, sorted: of each rule's triggers, the one whose keys are the rarest in
+/// the policy.
+fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> Vec<(IndexKey, RuleIndex)> {
     let mut uses: HashMap<&IndexKey, usize> = HashMap::new();
     for key in options
         .iter()
@@ -214,15 +214,13 @@ fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> BTreeMap<IndexKey, Ve
             best.map_or(0, |(at, _)| at)
         })
         .collect();
-    let mut rules_by_key: BTreeMap<IndexKey, Vec<RuleIndex>> = BTreeMap::new();
+    let mut rules_by_key: Vec<(IndexKey, RuleIndex)> = Vec::with_capacity(options.len());
     for ((rule, mut triggers), best) in options.into_iter().zip(rarest) {
-        for key in triggers.swap_remove(best).0 {
-            let rules = rules_by_key.entry(key).or_default();
-            if rules.last() != Some(&rule) {
-                rules.push(rule);
-            }
-        }
+        let keys = triggers.swap_remove(best).0;
+        rules_by_key.extend(keys.into_iter().map(|key| (key, rule)));
     }
+    rules_by_key.sort_unstable();
+    rules_by_key.dedup();
     rules_by_key
 }
 

@@ -1,7 +1,5 @@
 //! Rules by the keys of their triggers: hosts, texts in URLs, crawlers.
 
-use std::collections::BTreeMap;
-
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use smallvec::SmallVec;
 
@@ -44,16 +42,16 @@ struct RuleLists {
 }
 
 impl Postings {
-    /// Creates the tables; `None` if they would be too big. A rule may have several keys.
-    pub(super) fn new(rules_by_key: &BTreeMap<IndexKey, Vec<RuleIndex>>) -> Option<Self> {
+    /// Creates the tables from sorted keys; `None` if they would be too big. A rule may have several
+    /// keys.
+    pub(super) fn new(rules_by_key: &[(IndexKey, RuleIndex)]) -> Option<Self> {
+        let groups = || rules_by_key.chunk_by(|(one, _), (other, _)| one == other);
         let named = |select: fn(&IndexKey) -> Option<&str>| {
-            let selected = rules_by_key
-                .iter()
-                .filter_map(|(key, rules)| Some((select(key)?, rules)));
+            let selected = groups().filter_map(|group| Some((select(&group.first()?.0)?, group)));
             NamedRules::new(selected)
         };
-        let literals = rules_by_key.iter().filter_map(|(key, rules)| match key {
-            IndexKey::Literal(text) => Some((&**text, rules)),
+        let literals = groups().filter_map(|group| match &group.first()?.0 {
+            IndexKey::Literal(text) => Some((&**text, group)),
             IndexKey::Host(_) | IndexKey::Crawler(_) => None,
         });
         Some(Self {
@@ -106,7 +104,7 @@ impl Postings {
 impl NamedRules {
     /// Returns `Some(None)` if there are no names, `None` if there are too many.
     fn new<'k>(
-        entries: impl Iterator<Item = (&'k str, &'k Vec<RuleIndex>)>,
+        entries: impl Iterator<Item = (&'k str, &'k [(IndexKey, RuleIndex)])>,
     ) -> Option<Option<Self>> {
         let mut names = PackedTexts::default();
         let mut rules = RuleListsBuilder::default();
@@ -135,7 +133,7 @@ impl NamedRules {
 impl LiteralRules {
     /// Returns `Some(None)` if there are no literals, `None` if there are too many.
     fn new<'k>(
-        entries: impl Iterator<Item = (&'k str, &'k Vec<RuleIndex>)>,
+        entries: impl Iterator<Item = (&'k str, &'k [(IndexKey, RuleIndex)])>,
     ) -> Option<Option<Self>> {
         let mut literals = Vec::new();
         let mut rules = RuleListsBuilder::default();
@@ -191,8 +189,8 @@ struct RuleListsBuilder {
 
 impl RuleListsBuilder {
     /// Adds the rules of the next key; `None` if there is no room.
-    fn push(&mut self, rules: &[RuleIndex]) -> Option<()> {
-        self.rules.extend_from_slice(rules);
+    fn push(&mut self, rules: &[(IndexKey, RuleIndex)]) -> Option<()> {
+        self.rules.extend(rules.iter().map(|(_, rule)| *rule));
         self.ends.push(u32::try_from(self.rules.len()).ok()?);
         Some(())
     }
