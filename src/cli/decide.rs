@@ -10,7 +10,7 @@ use crate::model::profile::Profile;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
-use crate::report::decision;
+use crate::report::decision::{self, DecisionJsonWriter};
 
 use super::Exit;
 use super::args::{DecideArgs, DecideFormat};
@@ -24,7 +24,7 @@ pub(super) fn run(args: &DecideArgs) -> Exit {
         Err(exit) => return exit,
     };
     let input = BufReader::new(io::stdin().lock());
-    let output = BufWriter::new(io::stdout().lock());
+    let output = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     match decide_all(&policy, args.format, input, output) {
         Ok(exit) => exit,
         Err(error) => console::report_io_error(&error),
@@ -39,12 +39,25 @@ fn decide_all(
 ) -> io::Result<Exit> {
     let mut line = Vec::new();
     let mut exit = Exit::Success;
+    let mut json = DecisionJsonWriter::default();
     while input.read_until(b'\n', &mut line)? > 0 {
-        let decision = decide_line(policy, format, line.trim_ascii()).unwrap_or_else(|invalid| {
-            exit = Exit::Negative;
-            invalid.render(format)
-        });
-        writeln!(output, "{decision}")?;
+        let text = line.trim_ascii();
+        match parse_facts(text) {
+            Ok(facts) => {
+                let evaluation = OfflineEvaluation::new(policy, &facts, Profile::Generic);
+                match format {
+                    DecideFormat::Json => json.write(&evaluation, &facts, &mut output)?,
+                    DecideFormat::Tsv => {
+                        output.write_all(decision::to_tsv(&evaluation, &facts).as_bytes())?;
+                    }
+                }
+            }
+            Err(error) => {
+                exit = Exit::Negative;
+                output.write_all(render_invalid_line(text, &error, format).as_bytes())?;
+            }
+        }
+        output.write_all(b"\n")?;
         // A program may wait for this decision before it writes its next line.
         if input.buffer().is_empty() {
             output.flush()?;
@@ -55,37 +68,15 @@ fn decide_all(
     Ok(exit)
 }
 
-/// An input line that cannot be read.
-struct InvalidDecideLine {
-    input: String,
-    error: String,
-}
-
-impl InvalidDecideLine {
-    fn render(&self, format: DecideFormat) -> String {
-        match format {
-            DecideFormat::Json => json!({ "input": self.input, "error": self.error }).to_string(),
-            DecideFormat::Tsv => [&self.input, "error", "", &self.error, "", ""]
-                .map(replace_controls)
-                .join("\t"),
-        }
+/// Renders an input line that cannot be read.
+fn render_invalid_line(line: &[u8], error: &str, format: DecideFormat) -> String {
+    let input = String::from_utf8_lossy(line);
+    match format {
+        DecideFormat::Json => json!({ "input": input, "error": error }).to_string(),
+        DecideFormat::Tsv => [&*input, "error", "", error, "", ""]
+            .map(replace_controls)
+            .join("\t"),
     }
-}
-
-fn decide_line(
-    policy: &Policy,
-    format: DecideFormat,
-    line: &[u8],
-) -> Result<String, InvalidDecideLine> {
-    let facts = parse_facts(line).map_err(|error| InvalidDecideLine {
-        input: String::from_utf8_lossy(line).into_owned(),
-        error,
-    })?;
-    let evaluation = OfflineEvaluation::new(policy, &facts, Profile::Generic);
-    Ok(match format {
-        DecideFormat::Json => decision::to_json(&evaluation, &facts).to_string(),
-        DecideFormat::Tsv => decision::to_tsv(&evaluation, &facts),
-    })
 }
 
 /// Parses the facts of a line: a URL, or a JSON object.

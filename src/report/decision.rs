@@ -1,11 +1,17 @@
 //! An offline evaluation as the output of `decide` and `explain` (docs/commands.md).
 
-use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::io;
+
+use serde::Serialize;
+use serde_json::Value as Json;
 
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::intent::Intent;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
+use crate::policy::options::{OptionIndex, schema};
+use crate::policy::trail::OptionsOrigin;
 use crate::urls::target::LaxReading;
 
 /// Returns `allow`, `reject` or `undecided`.
@@ -22,27 +28,89 @@ pub fn policy_name(evaluation: &OfflineEvaluation<'_>) -> String {
     )
 }
 
+/// The JSON output of `decide`.
+#[derive(Debug, Serialize)]
+struct DecisionJson<'a> {
+    url: &'a str,
+    verdict: &'static str,
+    stage: &'static str,
+    reason: &'static str,
+    rule: Option<&'a str>,
+    reading: Option<&'static str>,
+    intent: Option<&'static str>,
+    status: Option<u16>,
+    crawl_status: &'static str,
+    code: Option<u16>,
+    logged: bool,
+    index: Json,
+    follow: Json,
+    options: &'a Json,
+    policy: String,
+}
+
+impl<'a> DecisionJson<'a> {
+    fn new(evaluation: &OfflineEvaluation<'a>, facts: &'a CaseFacts, options: &'a Json) -> Self {
+        let decision = &evaluation.decision;
+        let answer = evaluation.answer();
+        Self {
+            url: facts.url(),
+            verdict: verdict(evaluation),
+            stage: decision.stage.as_str(),
+            reason: decision.reason().as_str(),
+            rule: evaluation.rule_id(),
+            reading: decision.reading.map(LaxReading::as_str),
+            intent: answer.intent.map(Intent::as_str),
+            status: answer.status,
+            crawl_status: crawl_status(evaluation, facts),
+            code: answer.code,
+            logged: decision.logged,
+            index: option_value(evaluation, schema::INDEX),
+            follow: option_value(evaluation, schema::FOLLOW),
+            options,
+            policy: policy_name(evaluation),
+        }
+    }
+}
+
 /// Returns the JSON output of `decide`.
 pub fn to_json(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Json {
-    let decision = &evaluation.decision;
-    let answer = evaluation.answer();
-    json!({
-        "url": facts.url(),
-        "verdict": verdict(evaluation),
-        "stage": decision.stage.as_str(),
-        "reason": decision.reason().as_str(),
-        "rule": evaluation.rule_id(),
-        "reading": decision.reading.map(LaxReading::as_str),
-        "intent": answer.intent.map(Intent::as_str),
-        "status": answer.status,
-        "crawl_status": crawl_status(evaluation, facts),
-        "code": answer.code,
-        "logged": decision.logged,
-        "index": option_value(evaluation, "index"),
-        "follow": option_value(evaluation, "follow"),
-        "options": evaluation.policy.options_json(&evaluation.trail),
-        "policy": policy_name(evaluation),
-    })
+    let options = evaluation.policy.options_json(&evaluation.trail);
+    // Text and numbers can always be represented.
+    serde_json::to_value(DecisionJson::new(evaluation, facts, &options)).unwrap_or_default()
+}
+
+/// Writes the JSON output of `decide` for many decisions of one policy. Their options, which take longest, are
+/// mostly equal and are formatted once.
+#[derive(Debug, Default)]
+pub struct DecisionJsonWriter {
+    options: HashMap<OptionsOrigin, Json>,
+}
+
+/// The maximum number of different options that are kept, of about 20 KiB each.
+const MAX_OPTIONS: usize = 1_000;
+
+impl DecisionJsonWriter {
+    /// Writes a decision, without the end of the line.
+    ///
+    /// # Errors
+    /// Returns the errors of the writer.
+    pub fn write(
+        &mut self,
+        evaluation: &OfflineEvaluation<'_>,
+        facts: &CaseFacts,
+        output: impl io::Write,
+    ) -> io::Result<()> {
+        let origin = evaluation.trail.options_origin();
+        if self.options.len() >= MAX_OPTIONS && !self.options.contains_key(&origin) {
+            self.options.clear();
+        }
+        let options = self
+            .options
+            .entry(origin)
+            .or_insert_with(|| evaluation.policy.options_json(&evaluation.trail));
+        let line = DecisionJson::new(evaluation, facts, options);
+        serde_json::to_writer(output, &line).map_err(io::Error::from)
+    }
 }
 
 /// Returns URL, verdict, stage, reason, rule and status, separated by tabs; a missing value is empty.
@@ -80,9 +148,6 @@ pub fn crawl_status(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'
     .as_str()
 }
 
-fn option_value(evaluation: &OfflineEvaluation<'_>, path: &str) -> Json {
-    let mut lines = evaluation.policy.explain_options(&evaluation.trail);
-    lines
-        .find(|line| line.path == path)
-        .map_or(Json::Null, |line| line.value.to_json())
+fn option_value(evaluation: &OfflineEvaluation<'_>, option: OptionIndex) -> Json {
+    evaluation.trail.value(evaluation.policy, option).to_json()
 }

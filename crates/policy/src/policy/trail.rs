@@ -66,6 +66,14 @@ pub struct Trail {
     links_only: Option<LinksOnly>,
 }
 
+/// The part of a trail that determines the values of all options.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OptionsOrigin {
+    set_by: SmallVec<[u32; 16]>,
+    space: Option<SpaceIndex>,
+    links_only: Option<LinksOnly>,
+}
+
 /// The values of `index` and `enforce_index` for a document of which only the links are passed on.
 const NO_INDEX: OptionValue = OptionValue::Bool(false);
 const STRIP: OptionValue = OptionValue::Word(schema::STRIP_WORD);
@@ -190,6 +198,15 @@ impl Trail {
             .entries
             .get(usize::from(index.0))
             .map_or(&OptionValue::None, |entry| &entry.base)
+    }
+
+    /// Returns what determines the values of all options: if it is equal, they are.
+    pub fn options_origin(&self) -> OptionsOrigin {
+        OptionsOrigin {
+            set_by: self.set_by.clone(),
+            space: self.space,
+            links_only: self.links_only,
+        }
     }
 
     /// Returns the value of an option that a document of which only the links are passed on has

@@ -35,7 +35,7 @@ impl CheckAction {
 }
 
 /// The check because of which only the links of a document are passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinksOnly {
     /// `noindex: links`.
     Noindex,
