@@ -478,8 +478,7 @@ impl TunnelEvaluation {
     /// Sets the policy's decision for the tunnel's address, and evaluates the shadows with it.
     pub(crate) fn set_address_decision(&mut self, stage: StageDecision, address: IpAddr) {
         self.set_decision(stage);
-        let facts = self.facts.policy_facts(Fact::Known(Some(address)));
-        self.shadow = ShadowEvaluation::for_tunnel(&facts, &self.snapshot);
+        self.shadow = ShadowEvaluation::for_tunnel(&self.facts, Some(address), &self.snapshot);
     }
 
     /// # Errors

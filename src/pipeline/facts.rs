@@ -290,10 +290,10 @@ pub struct TunnelFacts {
 
 impl TunnelFacts {
     /// Returns the facts as the policy takes them. The address is not known until the name has been resolved.
-    pub(crate) fn policy_facts(&self, address: Fact<Option<IpAddr>>) -> Facts<'_> {
+    pub(crate) fn policy_facts(&self, address: Option<IpAddr>) -> Facts<'_> {
         Facts {
             crawler: self.crawler.as_str(),
-            address,
+            address: address.map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
             ..Facts::for_tunnel(&self.host)
         }
     }
@@ -324,7 +324,7 @@ impl EvaluationFacts for TunnelFacts {
     }
 
     fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>> {
-        ShadowEvaluation::for_tunnel(&self.policy_facts(Fact::Unknown), snapshot)
+        ShadowEvaluation::for_tunnel(self, None, snapshot)
     }
 
     fn into_original(self) -> Self {

@@ -20,8 +20,9 @@ use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::shadow::{ShadowDecisions, first_admitted};
 use crate::policy::trail::Trail;
 
-use super::facts::RequestFacts;
+use super::facts::{RequestFacts, TunnelFacts};
 use super::snapshot::PolicySnapshot;
+use super::tunnel_decisions::TunnelDecisions;
 
 /// A policy that is evaluated in addition to the active one.
 #[derive(Debug)]
@@ -30,6 +31,19 @@ pub struct ShadowPolicy {
     pub policy: Arc<Policy>,
     /// The counters of its rules.
     pub counters: Arc<PolicyMetrics>,
+    /// Its decisions on tunnels.
+    tunnels: TunnelDecisions,
+}
+
+impl ShadowPolicy {
+    /// Prepares a policy for evaluation in addition to the active one.
+    pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
+        Self {
+            policy: policy.into(),
+            counters,
+            tunnels: TunnelDecisions::default(),
+        }
+    }
 }
 
 /// The shadow decisions on a request or a tunnel.
@@ -70,13 +84,18 @@ impl ShadowEvaluation {
         }))
     }
 
-    /// Evaluates a tunnel; `None` if there are no shadows.
-    pub(crate) fn for_tunnel(facts: &Facts<'_>, snapshot: &PolicySnapshot) -> Option<Box<Self>> {
+    /// Evaluates a tunnel, or recalls the shadow policy's decision on it; `None` if there are no shadows.
+    /// `address` is `None` before the name is resolved.
+    pub(crate) fn for_tunnel(
+        tunnel: &TunnelFacts,
+        address: Option<IpAddr>,
+        snapshot: &PolicySnapshot,
+    ) -> Option<Box<Self>> {
         if !snapshot.has_shadows() {
             return None;
         }
         let other = snapshot.shadow.as_ref().map(|shadow| {
-            let (trail, decision) = shadow.policy.decide(facts);
+            let (trail, decision) = shadow.tunnels.decide(&shadow.policy, tunnel, address);
             ShadowPolicyEvaluation {
                 shadow: Arc::clone(shadow),
                 trail,
@@ -84,7 +103,7 @@ impl ShadowEvaluation {
             }
         });
         Some(Box::new(Self {
-            rules: ShadowDecisions::for_tunnel(&snapshot.policy, facts),
+            rules: ShadowDecisions::for_tunnel(&snapshot.policy, &tunnel.policy_facts(address)),
             policy_evaluation: other,
         }))
     }
@@ -291,5 +310,53 @@ impl ShadowPolicyEvaluation {
             reason: self.decision.reason(),
             stage: self.decision.stage,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::metrics::Metrics;
+    use crate::model::crawler::Crawler;
+    use crate::policy::compile;
+    use crate::policy::source::MemoryFileSystem;
+    use crate::urls::target::HostTarget;
+
+    fn policy(disposition: &str) -> Policy {
+        let text = format!("policy: 1\nname: p\noptions: {{ disposition: {disposition} }}\n");
+        let files = MemoryFileSystem::new().with_file("p", text);
+        compile::load(&files, "p").unwrap().policy
+    }
+
+    fn counters(policy: &Policy) -> Arc<PolicyMetrics> {
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        metrics.register_policy(policy.name(), policy.revision(), [], &Clock::system())
+    }
+
+    /// Returns the shadow policy's verdict on a tunnel.
+    fn verdict(tunnel: &TunnelFacts, snapshot: &PolicySnapshot) -> Verdict {
+        let shadow = ShadowEvaluation::for_tunnel(tunnel, None, snapshot).unwrap();
+        shadow.policy_evaluation.unwrap().decision.verdict
+    }
+
+    #[test]
+    fn the_shadow_policy_is_evaluated_once_for_a_tunnel() {
+        let live = policy("allow");
+        let shadow = policy("disallow");
+        let shadow_counters = counters(&shadow);
+        let shadow = Arc::new(ShadowPolicy::new(shadow, shadow_counters));
+        let live_counters = counters(&live);
+        let snapshot = PolicySnapshot::new(live, live_counters).with_shadow(Some(shadow.clone()));
+        let tunnel = |authority: &str| TunnelFacts {
+            host: HostTarget::parse_authority(authority).unwrap(),
+            crawler: Crawler::anonymous(),
+        };
+        // The decision of another policy shows if it is recalled.
+        let remembered = tunnel("a.test:443");
+        shadow.tunnels.decide(&policy("allow"), &remembered, None);
+        assert_eq!(verdict(&remembered, &snapshot), Verdict::Admit);
+        let other = verdict(&tunnel("b.test:443"), &snapshot);
+        assert!(matches!(other, Verdict::Reject(_)), "{other:?}");
     }
 }

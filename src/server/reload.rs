@@ -508,10 +508,7 @@ fn load_shadow_policy(policy: Policy, metrics: &Metrics, clock: &Clock) -> Arc<S
         rule_labels(&policy),
         clock,
     );
-    Arc::new(ShadowPolicy {
-        policy: Arc::new(policy),
-        counters,
-    })
+    Arc::new(ShadowPolicy::new(policy, counters))
 }
 
 fn rule_labels(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, RuleKind)> {

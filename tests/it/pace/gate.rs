@@ -56,10 +56,7 @@ impl TestPipeline {
     async fn add_shadow_later(&self, politeness: &str) {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let shadow = snapshot(politeness, "{ id: no, forbid: { host: a.test } }");
-        let shadow = ShadowPolicy {
-            policy: Arc::clone(&shadow.policy),
-            counters: Arc::clone(&shadow.counters),
-        };
+        let shadow = ShadowPolicy::new(Arc::clone(&shadow.policy), Arc::clone(&shadow.counters));
         let live = snapshot(politeness, "").with_shadow(Some(Arc::new(shadow)));
         self.active_policy.replace(live);
     }
