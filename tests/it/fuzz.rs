@@ -7,6 +7,7 @@ mod client_hello;
 mod corpus;
 mod decide;
 mod head;
+mod index;
 mod ledger_file;
 mod patterns;
 mod policy_source;
@@ -107,4 +108,9 @@ fn field_patterns() {
 #[test]
 fn decisions() {
     fuzz("decide", decide::run);
+}
+
+#[test]
+fn indexed_decisions() {
+    fuzz("index", index::run);
 }
