@@ -23,6 +23,7 @@ pub mod resolve;
 pub mod robots;
 pub mod robots_tag;
 pub mod service_response;
+mod short_write;
 pub mod sniff;
 mod timing;
 pub mod tunnel;

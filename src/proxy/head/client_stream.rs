@@ -14,6 +14,7 @@ use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
 use crate::proxy::coalesce::{self, WriteCoalescing};
+use crate::proxy::short_write::{CopyRoom, contiguous};
 
 use super::client_tls::{self, ClientTlsStream};
 
@@ -121,9 +122,11 @@ impl ClientTcp {
             ready!(self.0.poll_write_ready(cx))?;
             let sent = self.transfer(Interest::WRITABLE, length, || {
                 if coalescing.holds_back(slices) {
-                    coalesce::send(&self.0, slices)
-                } else {
-                    self.0.try_write_vectored(slices)
+                    return coalesce::send(&self.0, slices);
+                }
+                match contiguous(slices, &mut CopyRoom::new()) {
+                    Some(bytes) => self.0.try_write(bytes),
+                    None => self.0.try_write_vectored(slices),
                 }
             })?;
             if let Some(sent) = sent {

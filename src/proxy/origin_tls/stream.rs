@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::proxy::coalesce::{self, WriteCoalescing};
 use crate::proxy::read_allowance::MAX_READ;
+use crate::proxy::short_write::{CopyRoom, contiguous};
 
 use super::OriginStream;
 
@@ -93,7 +94,11 @@ impl AsyncWrite for OriginTcp {
                 return Poll::Ready(sent);
             }
         }
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+        let tcp = Pin::new(&mut self.tcp);
+        match contiguous(slices, &mut CopyRoom::new()) {
+            Some(bytes) => tcp.poll_write(cx, bytes),
+            None => tcp.poll_write_vectored(cx, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
