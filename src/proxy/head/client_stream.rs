@@ -53,7 +53,28 @@ impl ClientStream {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => tcp.poll_recv(cx, into),
-            Self::Tls(session) => client_tls::poll_recv(session, cx, into),
+            Self::Tls(session) => {
+                let room = into.chunk_mut().len();
+                client_tls::poll_recv(session, cx, into, room)
+            }
+        }
+    }
+
+    /// Receives available bytes like [`Self::poll_recv`], at least as many as `room` if they are
+    /// available. The vector is enlarged only if there is something to receive.
+    pub(super) fn poll_recv_growing(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => {
+                ready!(tcp.0.poll_read_ready(cx))?;
+                into.reserve(room);
+                tcp.poll_recv(cx, into)
+            }
+            Self::Tls(session) => client_tls::poll_recv(session, cx, into, room),
         }
     }
 

@@ -69,17 +69,18 @@ pub(super) fn poll_shut_down(
     Pin::new(session).poll_shutdown(cx)
 }
 
-/// Receives plaintext; returns 0 at the end of the stream. Many clients leave without the alert
-/// that closes TLS in order; the framing of HTTP shows if something is missing.
+/// Receives plaintext, at most `room` bytes; returns 0 at the end of the stream. Many clients leave
+/// without the alert that closes TLS in order; the framing of HTTP shows if something is missing.
 pub(super) fn poll_recv(
     session: &mut ClientTlsStream,
     cx: &mut Context<'_>,
     into: &mut impl BufMut,
+    room: usize,
 ) -> Poll<io::Result<usize>> {
     let mut session = Pin::new(session);
     let received = match ready!(session.as_mut().poll_fill_buf(cx)) {
         Ok(plain) => {
-            let count = plain.len().min(into.chunk_mut().len());
+            let count = plain.len().min(room);
             into.put_slice(plain.get(..count).unwrap_or_default());
             count
         }

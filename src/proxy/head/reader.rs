@@ -368,10 +368,10 @@ impl<E: HeadEvents> HeadReader<E> {
         self.wait_timer.set_next_length(self.settings.idle);
     }
 
-    /// Receives into the internal buffer.
+    /// Receives into the internal buffer, which most connections never need.
     pub(super) fn poll_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.buffer.reserve(RECEIVE_ROOM);
-        self.stream.poll_recv(cx, &mut self.buffer)
+        self.stream
+            .poll_recv_growing(cx, &mut self.buffer, RECEIVE_ROOM)
     }
 
     /// Ready when the client has left, even if its next head is unread.
