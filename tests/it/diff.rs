@@ -245,7 +245,7 @@ fn all_urls_are_compared() {
         for (name, rules) in [("old.yaml", old), ("new.yaml", new)] {
             folder.write(
                 name,
-                &format!(
+                format!(
                     "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules: [{rules}]\n"
                 ),
             );

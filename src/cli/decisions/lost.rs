@@ -28,7 +28,7 @@ pub(super) struct LostRequests<'f> {
     recent: RecentLosses,
     /// Repeated losses before the line that has their URL, by its decision: requests that end at the same time may be logged
     /// in either order.
-    unresolved: HashMap<Box<str>, Vec<LostRequest>>,
+    unresolved: BTreeMap<Box<str>, Vec<LostRequest>>,
     missing: BTreeMap<Box<str>, MissingLineCounts>,
 }
 
@@ -174,7 +174,7 @@ impl<'f> LostRequests<'f> {
             lost: IndexMap::new(),
             without_url: 0,
             recent: RecentLosses::default(),
-            unresolved: HashMap::new(),
+            unresolved: BTreeMap::new(),
             missing: BTreeMap::new(),
         }
     }

@@ -56,7 +56,7 @@ async fn a_url_that_the_index_lacks_waits_for_room_under_any_policy() {
         total: 10,
         max_wait: std::time::Duration::from_secs(1),
     };
-    let snapshot = snapshot_of(compile_policy(text.to_owned()).policy);
+    let snapshot = snapshot_of(compile_policy(text).policy);
     let bench = TestPipeline::new(snapshot, limits, Clock::system());
     let ledger = small_ledger();
     let services = RequestServices {
