@@ -58,6 +58,15 @@ struct IndexedList {
     always: Box<[RuleIndex]>,
 }
 
+/// The keys of a rule.
+#[derive(Clone, Copy, Debug, Default)]
+struct RuleKeys {
+    /// The stages at which it has keys.
+    stages: StageSet,
+    /// The number of rules that have the most frequent of its keys.
+    most_rules: usize,
+}
+
 pub(super) type FoundRules = SmallVec<[RuleIndex; 16]>;
 
 /// The rules that a walk at one stage visits: the candidates of indexed lists, and all rules of the
@@ -179,29 +188,38 @@ impl Policy {
 }
 
 impl PolicyIndex {
-    /// Returns `true` for each rule that only some requests visit, at every stage at which it is active:
-    /// it, or a group around it, has a key.
-    pub(crate) fn selective_rules(&self, rules: &[Rule]) -> Vec<bool> {
-        let mut stages = vec![StageSet::default(); rules.len()];
+    /// Returns, for each rule, the number of rules that a request visits together with it, since they
+    /// have the same key or are in the same group; `None` if every request visits it.
+    pub(crate) fn visited_together(&self, rules: &[Rule]) -> Vec<Option<usize>> {
+        let mut keys = vec![RuleKeys::default(); rules.len()];
         for (stage, index) in PolicyStage::ALL.into_iter().zip(&self.stages) {
-            for at in index.postings.rules() {
-                if let Some(stages) = stages.get_mut(at.0 as usize) {
-                    stages.insert(stage);
+            for of_key in index.postings.rules_of_keys() {
+                for at in of_key {
+                    if let Some(keys) = keys.get_mut(at.0 as usize) {
+                        keys.stages.insert(stage);
+                        keys.most_rules = keys.most_rules.max(of_key.len());
+                    }
                 }
             }
         }
-        let mut selective: Vec<bool> = Vec::with_capacity(rules.len());
-        for (rule, stages) in rules.iter().zip(stages) {
-            let in_selective = rule
-                .parent
-                .and_then(|parent| selective.get(parent.0 as usize))
-                .is_some_and(|parent| *parent);
+        let mut together: Vec<Option<usize>> = Vec::with_capacity(rules.len());
+        for (rule, keys) in rules.iter().zip(keys) {
             let has_keys = PolicyStage::ALL
                 .into_iter()
-                .all(|stage| stages.contains(stage) || !rule.active_stages.contains(stage));
-            selective.push(in_selective || has_keys);
+                .all(|stage| keys.stages.contains(stage) || !rule.active_stages.contains(stage));
+            let of_group = || {
+                let parent = rule.parent?.0 as usize;
+                let in_group = (rules.get(parent)?.end.0 as usize).saturating_sub(parent);
+                let with_group = (*together.get(parent)?)?;
+                Some(with_group.saturating_mul(in_group))
+            };
+            together.push(if has_keys {
+                Some(keys.most_rules)
+            } else {
+                of_group()
+            });
         }
-        selective
+        together
     }
 
     fn stage(&self, stage: PolicyStage) -> &StageIndex {

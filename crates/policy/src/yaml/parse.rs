@@ -121,6 +121,7 @@ fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options 
             max_depth: MAX_DEPTH,
             max_documents: 1,
             max_recorded_anchor_events: MAX_ALIAS_EVENTS,
+            max_total_scalar_bytes: MAX_BYTES,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
         duplicate_keys: duplicates,
@@ -371,11 +372,10 @@ const SECOND_DOCUMENT_MESSAGE: &str =
     "a second document begins (`---`); a file may contain only one";
 
 fn budget_problem(place: &SourceLocation, error: &BudgetBreach) -> Problem {
-    let too_many = matches!(
+    if matches!(
         error,
-        BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. }
-    );
-    if too_many {
+        BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }
+    ) {
         return Problem::error(place, format!("more than {MAX_NODES} values and keys"))
             .with_help(BIG_DATA_HELP);
     }

@@ -145,11 +145,26 @@ mod tests {
              - {{ id: many, forbid: {{ path: {{ regex: [{}] }} }} }}\n",
             many.join(", ")
         );
-        let policy = load(&(rules("word7/") + &extra), None);
+        let of_one_key: String = (0..70)
+            .map(|n| format!("  - {{ forbid: {{ path: {{ regex: '^/calendar/[0-9]{{{n}}}$' }} }} }}\n"))
+            .collect();
+        let of_one_group: Vec<String> = (0..70)
+            .map(|n| format!("{{ forbid: {{ path: {{ regex: '^/[a-z]{n}$' }} }} }}"))
+            .collect();
+        let of_one_group = format!(
+            "  - {{ when: {{ domain: big.example }}, rules: [{}] }}\n",
+            of_one_group.join(", ")
+        );
+        let crawler = "  - { forbid: { crawler: { regex: 'bot[0-9]+' } } }\n";
+        let policy = rules("word7/") + &extra + &of_one_key + &of_one_group + crawler;
+        let policy = load(&policy, None);
         for (pattern, is_compiled) in [
             ("^/[a-z]$", true),
             ("^hosts[0-9]", true),
             ("/[a-z]3", true),
+            ("^/calendar/[0-9]{3}$", true),
+            ("^/[a-z]3$", true),
+            ("bot[0-9]+", true),
             ("/many3/b+", false),
             ("^/word3/a+$", false),
         ] {

@@ -67,13 +67,13 @@ impl Postings {
         })
     }
 
-    /// Returns the rules that have a key, some more than once.
-    pub(super) fn rules(&self) -> impl Iterator<Item = RuleIndex> {
+    /// Returns the rules of each key.
+    pub(super) fn rules_of_keys(&self) -> impl Iterator<Item = &[RuleIndex]> {
         let names = [&self.hosts, &self.crawlers].into_iter().flatten();
         names
             .map(|names| &names.rules)
             .chain(self.literals.iter().map(|literals| &literals.rules))
-            .flat_map(|lists| lists.rules.iter().copied())
+            .flat_map(RuleLists::iter)
     }
 
     /// Returns the rules of which a key fits the URL or the crawler, sorted.
@@ -169,6 +169,10 @@ impl LiteralRules {
 }
 
 impl RuleLists {
+    fn iter(&self) -> impl Iterator<Item = &[RuleIndex]> {
+        (0..self.ends.len()).map(|key| self.get(key))
+    }
+
     fn get(&self, key: usize) -> &[RuleIndex] {
         let Some(to) = self.ends.get(key) else {
             return &[];

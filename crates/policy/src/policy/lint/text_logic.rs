@@ -81,7 +81,7 @@ pub(super) fn implies(field: &Field, a: &TextTest, b: &TextTest) -> bool {
     else {
         return false;
     };
-    let folds = !compares_verbatim(field, b) || other == TextComparison::Ext;
+    let folds = !compares_verbatim(field, b) || other == ComparisonKind::Ext;
     if !folds && !compares_verbatim(field, a) {
         return false;
     }
@@ -145,7 +145,7 @@ fn count_ranges<'t>(a: &'t TextKind, b: &'t TextKind) -> Option<(&'t Ranges, &'t
 
 /// The kinds of tests that compare with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TextComparison {
+enum ComparisonKind {
     Exact,
     Prefix,
     Suffix,
@@ -156,16 +156,16 @@ enum TextComparison {
     Surt,
 }
 
-fn comparison(kind: &TextKind) -> Option<(TextComparison, &[Box<str>])> {
+fn comparison(kind: &TextKind) -> Option<(ComparisonKind, &[Box<str>])> {
     Some(match kind {
-        TextKind::Exact(values) => (TextComparison::Exact, values),
-        TextKind::Prefix(values) => (TextComparison::Prefix, values),
-        TextKind::Suffix(values) => (TextComparison::Suffix, values),
-        TextKind::Contains(values) => (TextComparison::Contains, values),
-        TextKind::Domain(values) => (TextComparison::Domain, values),
-        TextKind::Ext(values) => (TextComparison::Ext, values),
-        TextKind::Under(values) => (TextComparison::Under, values),
-        TextKind::Surt(values) => (TextComparison::Surt, values),
+        TextKind::Exact(values) => (ComparisonKind::Exact, values),
+        TextKind::Prefix(values) => (ComparisonKind::Prefix, values),
+        TextKind::Suffix(values) => (ComparisonKind::Suffix, values),
+        TextKind::Contains(values) => (ComparisonKind::Contains, values),
+        TextKind::Domain(values) => (ComparisonKind::Domain, values),
+        TextKind::Ext(values) => (ComparisonKind::Ext, values),
+        TextKind::Under(values) => (ComparisonKind::Under, values),
+        TextKind::Surt(values) => (ComparisonKind::Surt, values),
         TextKind::Regex(_)
         | TextKind::Length(_)
         | TextKind::Segments(_)
@@ -200,70 +200,70 @@ fn ends_in_dot_and(text: &str, end: &str) -> bool {
         .is_some_and(|rest| rest.ends_with('.'))
 }
 
-fn value_implies(a: TextComparison, p: &str, b: TextComparison, q: &str) -> bool {
+fn value_implies(a: ComparisonKind, p: &str, b: ComparisonKind, q: &str) -> bool {
     match (a, b) {
-        (TextComparison::Exact, TextComparison::Exact) => p == q,
+        (ComparisonKind::Exact, ComparisonKind::Exact) => p == q,
         (
-            TextComparison::Exact | TextComparison::Prefix | TextComparison::Under,
-            TextComparison::Prefix,
+            ComparisonKind::Exact | ComparisonKind::Prefix | ComparisonKind::Under,
+            ComparisonKind::Prefix,
         ) => p.starts_with(q),
-        (TextComparison::Exact | TextComparison::Under, TextComparison::Under) => {
+        (ComparisonKind::Exact | ComparisonKind::Under, ComparisonKind::Under) => {
             is_path_below(p, q)
         }
-        (TextComparison::Prefix, TextComparison::Under) => {
+        (ComparisonKind::Prefix, ComparisonKind::Under) => {
             p.strip_prefix(q).is_some_and(|rest| rest.starts_with('/'))
         }
         (
-            TextComparison::Exact | TextComparison::Suffix | TextComparison::Domain,
-            TextComparison::Suffix,
+            ComparisonKind::Exact | ComparisonKind::Suffix | ComparisonKind::Domain,
+            ComparisonKind::Suffix,
         ) => p.ends_with(q),
-        (TextComparison::Exact | TextComparison::Suffix, TextComparison::Ext) => {
+        (ComparisonKind::Exact | ComparisonKind::Suffix, ComparisonKind::Ext) => {
             ends_in_dot_and(p, q)
         }
-        (TextComparison::Ext, TextComparison::Ext)
-        | (TextComparison::Domain, TextComparison::Domain) => ends_in_label(p, q),
-        (TextComparison::Suffix, TextComparison::Domain) => ends_in_dot_and(p, q),
-        (TextComparison::Surt, TextComparison::Surt) => p.starts_with(q),
+        (ComparisonKind::Ext, ComparisonKind::Ext)
+        | (ComparisonKind::Domain, ComparisonKind::Domain) => ends_in_label(p, q),
+        (ComparisonKind::Suffix, ComparisonKind::Domain) => ends_in_dot_and(p, q),
+        (ComparisonKind::Surt, ComparisonKind::Surt) => p.starts_with(q),
         (
-            TextComparison::Exact
-            | TextComparison::Prefix
-            | TextComparison::Suffix
-            | TextComparison::Contains
-            | TextComparison::Domain
-            | TextComparison::Under,
-            TextComparison::Contains,
+            ComparisonKind::Exact
+            | ComparisonKind::Prefix
+            | ComparisonKind::Suffix
+            | ComparisonKind::Contains
+            | ComparisonKind::Domain
+            | ComparisonKind::Under,
+            ComparisonKind::Contains,
         ) => p.contains(q),
         _ => false,
     }
 }
 
 /// Returns `true` if the first test rules out the second. Callers check both directions.
-fn value_excludes(a: TextComparison, p: &str, b: TextComparison, q: &str) -> bool {
+fn value_excludes(a: ComparisonKind, p: &str, b: ComparisonKind, q: &str) -> bool {
     match (a, b) {
         // The only passing text is `p`.
         (
-            TextComparison::Exact,
-            TextComparison::Exact
-            | TextComparison::Prefix
-            | TextComparison::Suffix
-            | TextComparison::Contains
-            | TextComparison::Under
-            | TextComparison::Ext,
+            ComparisonKind::Exact,
+            ComparisonKind::Exact
+            | ComparisonKind::Prefix
+            | ComparisonKind::Suffix
+            | ComparisonKind::Contains
+            | ComparisonKind::Under
+            | ComparisonKind::Ext,
         ) => !value_implies(a, p, b, q),
-        (TextComparison::Prefix, TextComparison::Prefix)
-        | (TextComparison::Surt, TextComparison::Surt) => !p.starts_with(q) && !q.starts_with(p),
-        (TextComparison::Prefix, TextComparison::Under) => {
+        (ComparisonKind::Prefix, ComparisonKind::Prefix)
+        | (ComparisonKind::Surt, ComparisonKind::Surt) => !p.starts_with(q) && !q.starts_with(p),
+        (ComparisonKind::Prefix, ComparisonKind::Under) => {
             !q.starts_with(p) && !is_path_below(p, q)
         }
-        (TextComparison::Under, TextComparison::Under) => {
+        (ComparisonKind::Under, ComparisonKind::Under) => {
             !is_path_below(p, q) && !is_path_below(q, p)
         }
-        (TextComparison::Suffix, TextComparison::Suffix) => !p.ends_with(q) && !q.ends_with(p),
-        (TextComparison::Ext, TextComparison::Ext)
-        | (TextComparison::Domain, TextComparison::Domain) => {
+        (ComparisonKind::Suffix, ComparisonKind::Suffix) => !p.ends_with(q) && !q.ends_with(p),
+        (ComparisonKind::Ext, ComparisonKind::Ext)
+        | (ComparisonKind::Domain, ComparisonKind::Domain) => {
             !ends_in_label(p, q) && !ends_in_label(q, p)
         }
-        (TextComparison::Suffix, TextComparison::Ext) => {
+        (ComparisonKind::Suffix, ComparisonKind::Ext) => {
             !ends_in_dot_and(p, q) && !format!(".{q}").ends_with(p)
         }
         _ => false,

@@ -16,7 +16,7 @@ use crate::policy::source::tree::{
 const MAX_SEPARATE: usize = 8;
 
 /// The comparison of a test with a field.
-type Comparison<'s> = (&'s Field, TextTestKind, CaseSensitivity, TextForm);
+type AlternativeTest<'s> = (&'s Field, TextTestKind, CaseSensitivity, TextForm);
 
 /// Returns alternatives with the same meaning. A joined test is in the place of its first part.
 pub(super) fn joined(parts: &[SourceCondition]) -> Vec<Cow<'_, SourceCondition>> {
@@ -24,7 +24,7 @@ pub(super) fn joined(parts: &[SourceCondition]) -> Vec<Cow<'_, SourceCondition>>
         return parts.iter().map(Cow::Borrowed).collect();
     }
     let mut all: Vec<Cow<'_, SourceCondition>> = Vec::new();
-    let mut places: HashMap<Comparison<'_>, usize> = HashMap::new();
+    let mut places: HashMap<AlternativeTest<'_>, usize> = HashMap::new();
     for part in parts {
         let Some((comparison, values)) = values_of(part) else {
             all.push(Cow::Borrowed(part));
@@ -39,7 +39,7 @@ pub(super) fn joined(parts: &[SourceCondition]) -> Vec<Cow<'_, SourceCondition>>
     all
 }
 
-fn values_of(part: &SourceCondition) -> Option<(Comparison<'_>, &[LocatedText])> {
+fn values_of(part: &SourceCondition) -> Option<(AlternativeTest<'_>, &[LocatedText])> {
     let SourceCondition::Atom(SourceAtom {
         field: Some(field),
         test: SourceTest::Text(kind, values),
