@@ -146,7 +146,9 @@ mod tests {
             many.join(", ")
         );
         let of_one_key: String = (0..70)
-            .map(|n| format!("  - {{ forbid: {{ path: {{ regex: '^/calendar/[0-9]{{{n}}}$' }} }} }}\n"))
+            .map(|n| {
+                format!("  - {{ forbid: {{ path: {{ regex: '^/calendar/[0-9]{{{n}}}$' }} }} }}\n")
+            })
             .collect();
         let of_one_group: Vec<String> = (0..70)
             .map(|n| format!("{{ forbid: {{ path: {{ regex: '^/[a-z]{n}$' }} }} }}"))
