@@ -528,6 +528,12 @@ mod tests {
             &answer(200, text, RobotsBodyType::Other),
             clock.now(),
         ));
+        // Before it is due, a failure only delays the next fetch.
+        let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Timeout);
+        let early = RobotsState::from_fetch(Some(&known), &failed, clock.now());
+        assert_eq!(describe(&early), ("rules", "file", 1080));
+        assert!(early.is_renewal_paused(clock.now()) && early.is_fresh(clock.now()));
+        control.advance(known.fresh_for);
         let mut waits = vec![];
         for _ in 0..6 {
             control.advance(Duration::from_secs(3600));
