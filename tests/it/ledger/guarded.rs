@@ -471,14 +471,15 @@ fn what_is_allowed_again_is_not_removed() {
         bench.ledger.flush().await;
         assert_eq!(bench.pending(RemovalCauseKind::RobotsTxt), 1);
         bench.manual_clock.advance(5 * MINUTE);
-        bench.robots.set_known(FORBIDDING);
+        let forbidding = RobotsTxt::File("User-agent: *\nDisallow: /\n");
+        bench.robots.set_known(forbidding);
         bench.order(&good()).await;
         let removed: Vec<String> = removals(&bench.ledger).into_keys().collect();
         assert_eq!(removed, [url(0)], "ten minutes after the first refusal");
     });
 }
 
-/// When a state was fetched.
+/// The time of a fetch.
 #[derive(Clone, Copy, Debug)]
 enum FetchTime {
     /// Before it refused the URL.
