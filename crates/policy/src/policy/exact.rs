@@ -3,7 +3,7 @@
 //! Each test of the URL is a regular language, and so is the form of canonical URLs. The other
 //! facts have finitely many combinations that tests distinguish ([`cells`]). So a question such as
 //! "does this rule decide about any URL?" is a formula over tests, and [`search`] either finds the
-//! shortest URL for which it holds, or proves that there is none.
+//! shortest URL for which it holds, or proves that it does not exist.
 //!
 //! A URL is an example only if the evaluator confirms it. A test that is not analysed may be true
 //! or false anywhere, which proves less but nothing wrong.
@@ -19,6 +19,8 @@ pub(crate) mod inert;
 mod question;
 mod regions;
 mod search;
+#[cfg(test)]
+mod soundness;
 mod tests;
 pub(crate) mod unmatchable;
 mod unreached;

@@ -391,39 +391,43 @@ fn param_test(
     if !is_plain(name) || !values.iter().all(|value| is_plain(value)) {
         return Err("a parameter with special characters");
     }
-    let flag = match case {
-        CaseSensitivity::Sensitive => "",
-        CaseSensitivity::Insensitive => "i",
-    };
-    let values: Vec<String> = values.iter().map(|value| decoded_pattern(value)).collect();
-    let name = decoded_pattern(name);
-    let pattern = format!("(?:\\A|&){name}=(?{flag}:{}){end}", values.join("|"));
+    let values: Vec<String> = values
+        .iter()
+        .map(|value| decoded_pattern(value, case, b"+&"))
+        .collect();
+    // The first `=` ends the name.
+    let name = decoded_pattern(name, CaseSensitivity::Sensitive, b"+&=");
+    let pattern = format!("(?:\\A|&){name}=(?:{}){end}", values.join("|"));
     let automaton =
         TextAutomaton::from_expression(&pattern, CaseSensitivity::Sensitive, Alphabet::Ascii)?;
     Ok(text_test(&Field::Query, automaton))
 }
 
-/// Returns a pattern for all texts of a query that are decoded to a text of ASCII characters.
-fn decoded_pattern(text: &str) -> String {
+/// Returns a pattern for all texts of a query that are decoded to a text of ASCII characters. Some
+/// bytes occur only as escapes.
+fn decoded_pattern(text: &str, case: CaseSensitivity, only_escaped: &[u8]) -> String {
     let mut pattern = String::new();
     for byte in text.bytes() {
-        let digits = format!("{byte:02X}");
-        let escape: String = digits
-            .chars()
-            .map(|digit| match digit.is_ascii_digit() {
-                true => digit.to_string(),
-                false => format!("[{digit}{}]", digit.to_ascii_lowercase()),
-            })
-            .collect();
-        let itself = match byte {
-            b' ' => "\\+|".to_owned(),
-            b'+' | b'&' | b'=' => String::new(),
-            _ => format!("{}|", regex_syntax::escape(&char::from(byte).to_string())),
-        };
+        let mut forms = vec![escape_pattern(byte)];
+        if byte == b' ' {
+            forms.push("\\+".to_owned());
+        } else if !only_escaped.contains(&byte) {
+            forms.push(regex_syntax::escape(&char::from(byte).to_string()));
+        }
+        if case == CaseSensitivity::Insensitive && byte.is_ascii_alphabetic() {
+            // The other case: 0x20 is the bit that differs.
+            let other = byte ^ 0x20;
+            forms.extend([escape_pattern(other), char::from(other).to_string()]);
+        }
         // Writing to a string does not fail.
-        let _ = write!(pattern, "(?:{itself}%{escape})");
+        let _ = write!(pattern, "(?:{})", forms.join("|"));
     }
     pattern
+}
+
+/// Returns a pattern for the escape of a byte, with digits in either case.
+fn escape_pattern(byte: u8) -> String {
+    format!("%(?i:{byte:02X})")
 }
 
 /// Returns a pattern for the authority, path and query of URLs whose SURT form begins with a

@@ -1,0 +1,66 @@
+//! Tests of claims that would be wrong: each policy decides about an unusual request.
+
+use serde_json::json;
+
+use crate::policy::cases::CaseFacts;
+use crate::policy::compile::{self, CompiledPolicy};
+use crate::policy::source::MemoryFileSystem;
+
+use super::ExactCheck;
+
+fn compile_rules(rules: &str) -> CompiledPolicy {
+    compile_document(&format!("rules: [{rules}]"))
+}
+
+fn compile_document(parts: &str) -> CompiledPolicy {
+    let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\n{parts}\n");
+    let files = MemoryFileSystem::new()
+        .with_file("p", text)
+        .with_file("one.txt", "http://x.example/\n")
+        .with_file("two.txt", "http://x.example/\nhttp://y.example/\n");
+    compile::load(&files, "p").unwrap_or_else(|problems| panic!("{problems:?}\n{parts}"))
+}
+
+/// Asserts that a rule decides about a request, and that no proof says that it cannot.
+fn assert_decides(rules: &str, id: &str, facts: serde_json::Value) {
+    let compiled = compile_rules(rules);
+    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+    let (_, decision) = facts.with_facts(|facts| compiled.policy.decide(facts));
+    let cause =
+        super::verdicts::cause_of(&decision).map(|at| compiled.policy.rules[at].id.as_str());
+    assert_eq!(cause, Some(id), "{rules}");
+    let check = ExactCheck::new(&compiled);
+    let mut claims = check.problems.iter();
+    assert!(
+        !claims.any(|problem| problem.message.starts_with("can never decide")),
+        "{rules}: {:?}",
+        check.problems
+    );
+}
+
+#[test]
+fn exact_values_of_parameters_may_contain_an_equals_sign() {
+    assert_decides(
+        "{ id: a, forbid: { query: { regex: '%3[Dd]' } } }, { id: b, forbid: { param.q: 'a=b' } }",
+        "b",
+        json!({ "url": "http://x.example/?q=a=b" }),
+    );
+}
+
+#[test]
+fn exact_escapes_of_parameters_ignore_case() {
+    for (value, other, query) in [
+        ("a", "61", "q=%41"),
+        ("A", "41", "q=%61"),
+        ("o", "6[Ff]", "q=%4f"),
+    ] {
+        assert_decides(
+            &format!(
+                "{{ id: a, forbid: {{ query: {{ regex: '=(?i:{value})|%{other}' }} }} }}, \
+                 {{ id: b, forbid: {{ param.q: {{ exact: {value}, case: ignore }} }} }}"
+            ),
+            "b",
+            json!({ "url": format!("http://x.example/?{query}") }),
+        );
+    }
+}
