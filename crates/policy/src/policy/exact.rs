@@ -12,6 +12,7 @@ mod automaton;
 mod cells;
 mod changed_rules;
 mod check;
+mod condition_equality;
 mod difference;
 mod find;
 mod formula;

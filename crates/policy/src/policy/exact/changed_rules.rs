@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::policy::Policy;
 use crate::policy::compare::{PolicyDiff, rule_aspects};
-use crate::policy::condition::{AtomTest, Condition};
-use crate::policy::rule::{EnforcementMode, RuleBody};
+use crate::policy::rule::{EnforcementMode, Rule, RuleBody};
 
+use super::condition_equality::ConditionEquality;
 use super::formula::Formula;
 use super::question::{Solution, Solver};
 use super::regions::AnalysedPolicy;
@@ -73,11 +73,10 @@ impl<'p> PolicyPair<'p> {
     /// Returns the ids of the rules that changed, or whose lists did.
     pub(super) fn changed_rules(&self, diff: &PolicyDiff) -> Vec<(String, ChangedRule)> {
         let named: BTreeSet<&str> = diff.rules.iter().map(|change| &*change.name).collect();
-        let lists: BTreeSet<&str> = diff.lists.iter().map(|change| &*change.name).collect();
+        let mut equality = ConditionEquality::new(&self.old.policy.lists, &self.new.policy.lists);
         let changed = self.common.iter().copied().filter(|rule| {
             rule_name(self.new.policy, rule.new).is_some_and(|name| named.contains(name))
-                || uses_list(self.old.policy, rule.old, &lists)
-                || uses_list(self.new.policy, rule.new, &lists)
+                || !self.has_equal_conditions(*rule, &mut equality)
                 || !self.runs_alike(*rule)
         });
         let changed = changed.map(|rule| (self.new.policy, rule.new, ChangedRule::Changed(rule)));
@@ -204,6 +203,15 @@ impl<'p> PolicyPair<'p> {
             .all(|((_, old), (_, new))| old == new)
     }
 
+    fn has_equal_conditions(&self, rule: CommonRule, equality: &mut ConditionEquality<'_>) -> bool {
+        let old = self.old.view.rule(rule.old).and_then(Rule::condition);
+        let new = self.new.view.rule(rule.new).and_then(Rule::condition);
+        match (old, new) {
+            (Some(old), Some(new)) => equality.are_equal(old, new),
+            (old, new) => old.is_none() && new.is_none(),
+        }
+    }
+
     /// Returns `true` if two versions of a rule run for the same crawlers, stages and responses, as
     /// far as their conditions do not say it.
     fn runs_alike(&self, rule: CommonRule) -> bool {
@@ -282,27 +290,4 @@ fn region(policy: &AnalysedPolicy<'_>, solver: &mut Solver, at: Option<usize>) -
             .is_some_and(|rule| rule.mode == EnforcementMode::Enforce)
     });
     enforced.map_or(Formula::Constant(false), |at| policy.region(solver, at))
-}
-
-/// Returns `true` if the condition of a rule uses one of these lists.
-fn uses_list(policy: &Policy, at: usize, lists: &BTreeSet<&str>) -> bool {
-    let condition = policy.rules.get(at).and_then(|rule| rule.condition());
-    !lists.is_empty() && condition.is_some_and(|condition| names_list(policy, condition, lists))
-}
-
-fn names_list(policy: &Policy, condition: &Condition, lists: &BTreeSet<&str>) -> bool {
-    match condition {
-        Condition::Always => false,
-        Condition::All(parts) | Condition::Any(parts) => {
-            parts.iter().any(|part| names_list(policy, part, lists))
-        }
-        Condition::Not(part) => names_list(policy, part, lists),
-        Condition::Atom(atom) => match &atom.test {
-            AtomTest::InList(list) => policy
-                .lists
-                .get(*list)
-                .is_some_and(|list| lists.contains(&*list.name)),
-            AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) => false,
-        },
-    }
 }

@@ -6,7 +6,7 @@ use crate::policy::cases::CaseFacts;
 use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::source::MemoryFileSystem;
 
-use super::ExactCheck;
+use super::{ExactCheck, ExactDifference};
 
 fn compile_rules(rules: &str) -> CompiledPolicy {
     compile_document(&format!("rules: [{rules}]"))
@@ -62,5 +62,61 @@ fn exact_escapes_of_parameters_ignore_case() {
             "b",
             json!({ "url": format!("http://x.example/?{query}") }),
         );
+    }
+}
+
+fn difference(old: &str, new: &str) -> ExactDifference<bool> {
+    let [old, new] = [old, new].map(|parts| compile_document(parts).policy);
+    ExactDifference::between(&old, &new, &|facts| {
+        let [old, new] =
+            [&old, &new].map(|policy| facts.with_facts(|facts| policy.decide(facts)).1.rejects());
+        (old != new).then_some(new)
+    })
+}
+
+#[test]
+fn exact_differences_of_conditions_are_found() {
+    for (old, new, is_access) in [
+        (
+            "path: { prefix: /admin, case: ignore }",
+            "path: { prefix: /admin }",
+            true,
+        ),
+        (
+            "path: { prefix: /admin }",
+            "path: { prefix: /admin, case: ignore }",
+            false,
+        ),
+        (
+            "path: { exact: '/%7e', norm: true }",
+            "path: { exact: '/%7e' }",
+            true,
+        ),
+        (
+            "path: { regex: /a, case: ignore }",
+            "path: { regex: /a }",
+            true,
+        ),
+        (
+            "title: { contains: ['a, b'] }",
+            "title: { contains: [a, b] }",
+            false,
+        ),
+        ("url: { in: g, case: ignore }", "url: { in: g }", true),
+    ] {
+        let [before, after] = [old, new].map(|condition| {
+            format!(
+                "lists: {{ g: {{ kind: globs, items: ['*/adm*'] }} }}\nrules: [{{ id: a, forbid: {{ {condition} }} }}]"
+            )
+        });
+        let difference = difference(&before, &after);
+        assert!(!difference.is_equivalent(), "{old} -> {new}");
+        let possible = difference.possible_verdicts();
+        let expected = if is_access {
+            possible.new_access
+        } else {
+            possible.new_refusal
+        };
+        assert!(expected, "{old} -> {new}: {possible:?}");
     }
 }

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
-use crate::policy::list::PolicyList;
-use crate::policy::pattern::{Ranges, TextKind};
+use crate::policy::list::{ListItems, PolicyList};
+use crate::policy::pattern::{CaseSensitivity, Ranges, TextForm, TextKind};
 
 /// The maximum number of values in a description.
 const MAX_OPERANDS: usize = 4;
@@ -77,14 +77,50 @@ impl Condition {
             Self::Not(part) => format!("not ({})", part.describe(lists)),
             Self::Atom(atom) => {
                 let words = describe_test(atom, lists);
+                let values: Vec<String> = words.values.iter().map(|value| quoted(value)).collect();
                 format!(
-                    "{} {} {}",
+                    "{} {} {}{}",
                     describe_field(atom),
                     words.kind,
-                    words.values.join(", ")
+                    values.join(", "),
+                    describe_comparison(atom, lists)
                 )
             }
         }
+    }
+}
+
+/// Quotes a value that could be mistaken for several.
+fn quoted(value: &str) -> String {
+    let is_unclear = value.is_empty() || value.contains(", ") || value.starts_with('\'');
+    match is_unclear {
+        true => format!("'{}'", value.replace('\'', "''")),
+        false => value.to_owned(),
+    }
+}
+
+/// Describes the comparison, unless it is the usual one: ` (case: ignore, norm: true)`.
+fn describe_comparison(atom: &Atom, lists: &[PolicyList]) -> String {
+    let test = match &atom.test {
+        AtomTest::Text(test) => Some(test),
+        AtomTest::InList(list) => match lists.get(*list).map(|list| &list.items) {
+            Some(ListItems::Patterns(patterns)) => patterns.tests().first(),
+            Some(ListItems::Set(_) | ListItems::Prefixes(_) | ListItems::Networks(_)) | None => {
+                None
+            }
+        },
+        AtomTest::Number(_) | AtomTest::Address(_) => None,
+    };
+    let Some(test) = test else {
+        return String::new();
+    };
+    let ignores_case = test.case == CaseSensitivity::Insensitive && !atom.field.ignores_case();
+    let is_normalised = test.form == TextForm::Normalised;
+    match (ignores_case, is_normalised) {
+        (false, false) => String::new(),
+        (true, false) => " (case: ignore)".to_owned(),
+        (false, true) => " (norm: true)".to_owned(),
+        (true, true) => " (case: ignore, norm: true)".to_owned(),
     }
 }
 
