@@ -14,9 +14,9 @@ use crate::policy::pattern::{CaseSensitivity, Ranges};
 
 /// The maximum size of an automaton, in bytes.
 const SIZE_LIMIT: usize = 16 << 20;
-/// Bytes that no text of a field contains: the beginning and the end of the text in literals.
-const TEXT_START: char = '\0';
-const TEXT_END: char = '\x01';
+/// Bytes that UTF-8 does not use: the beginning and the end of the text in literals.
+const TEXT_START: u8 = 0xfe;
+const TEXT_END: u8 = 0xff;
 
 /// The result of reading a part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,16 +63,18 @@ pub(super) enum LiteralPlace {
 
 impl LiteralPlace {
     /// Returns the forms of a literal with the marks for the ends of the text.
-    fn forms(self, text: &str) -> Vec<String> {
-        let whole = || format!("{TEXT_START}{text}{TEXT_END}");
+    fn forms(self, text: &str) -> Vec<Vec<u8>> {
+        let text = text.as_bytes();
+        let whole = || [&[TEXT_START], text, &[TEXT_END]].concat();
+        let after_dot = || [b".", text, &[TEXT_END]].concat();
         match self {
             Self::Whole => vec![whole()],
-            Self::Start => vec![format!("{TEXT_START}{text}")],
-            Self::End => vec![format!("{text}{TEXT_END}")],
+            Self::Start => vec![[&[TEXT_START], text].concat()],
+            Self::End => vec![[text, &[TEXT_END]].concat()],
             Self::Anywhere => vec![text.to_owned()],
-            Self::Domain => vec![whole(), format!(".{text}{TEXT_END}")],
-            Self::Extension => vec![format!(".{text}{TEXT_END}")],
-            Self::Directory => vec![whole(), format!("{TEXT_START}{text}/")],
+            Self::Domain => vec![whole(), after_dot()],
+            Self::Extension => vec![after_dot()],
+            Self::Directory => vec![whole(), [&[TEXT_START], text, b"/"].concat()],
         }
     }
 
@@ -99,7 +101,7 @@ const MAX_COUNT: u64 = 20_000;
 
 impl TextAutomaton {
     /// Creates an automaton for an expression that is searched in texts of ASCII characters.
-    /// The error is the reason why there is none.
+    /// The error is the reason why it cannot be built.
     pub(super) fn from_expression(
         pattern: &str,
         case: CaseSensitivity,
@@ -156,7 +158,7 @@ impl TextAutomaton {
         let root = nfa
             .start_state(Anchored::No)
             .map_or(0, |state| state.as_u32());
-        let mut bytes: Vec<u8> = patterns.iter().flat_map(|text| text.bytes()).collect();
+        let mut bytes: Vec<u8> = patterns.iter().flatten().copied().collect();
         if folds {
             let other = |byte: &u8| match byte.is_ascii_lowercase() {
                 true => byte.to_ascii_uppercase(),
@@ -200,7 +202,7 @@ impl TextAutomaton {
                 .map_or(Progress::Decided(false), |state| {
                     Progress::State(state.as_u32())
                 }),
-            Self::Literals(set) => match set.step(set.root, TEXT_START as u8) {
+            Self::Literals(set) => match set.step(set.root, TEXT_START) {
                 // After the start, the root is not yet a dead end.
                 Progress::Decided(false) => Progress::State(set.root),
                 progress @ (Progress::Decided(true) | Progress::State(_)) => progress,
@@ -231,7 +233,7 @@ impl TextAutomaton {
     pub(super) fn finish(&self, state: u32) -> bool {
         match self {
             Self::Expression(dfa) => dfa.is_match_state(dfa.next_eoi_state(dfa_state(state))),
-            Self::Literals(set) => set.step(state, TEXT_END as u8) == Progress::Decided(true),
+            Self::Literals(set) => set.step(state, TEXT_END) == Progress::Decided(true),
             Self::Count(counter) => counter.ranges.contains(counter.count(state)),
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::model::crawler::Crawler;
 use crate::policy::fact::{FetchDest, UsagePreference};
 use crate::policy::field::Field;
+use crate::policy::rule::PolicyStage;
 
 use super::automaton::{Progress, TextAutomaton};
 use super::formula::TestIndex;
@@ -209,7 +210,8 @@ impl DistinctCells<'_> {
             .collect();
         // A request always has a crawler and a method.
         let is_required = matches!(self.field, Field::Crawler | Field::Method);
-        for text in distinct_texts(&automata, is_required)? {
+        let controls = control_characters(self.field);
+        for text in distinct_texts(&automata, is_required, &controls)? {
             match String::from_utf8(text) {
                 Ok(text) => self.add_text(&text),
                 Err(_) => return Err("texts of characters beyond ASCII"),
@@ -290,13 +292,22 @@ fn fact_entry(field: &Field, value: Json) -> (String, Json) {
     }
 }
 
+/// Returns the control characters that may occur in a field: all in a document, and tabs in a header.
+fn control_characters(field: &Field) -> Vec<u8> {
+    match field.stage() {
+        PolicyStage::Document => (0..0x20).chain([0x7f]).collect(),
+        PolicyStage::Request | PolicyStage::Destination | PolicyStage::Response => vec![b'\t'],
+    }
+}
+
 /// Returns a text for each combination of results of automata; none is empty if the text is
 /// required.
 fn distinct_texts(
     automata: &[&TextAutomaton],
     is_required: bool,
+    controls: &[u8],
 ) -> Result<Vec<Vec<u8>>, &'static str> {
-    let bytes = distinct_bytes(automata);
+    let bytes = distinct_bytes(automata, controls);
     let start: Vec<Progress> = automata.iter().map(|automaton| automaton.start()).collect();
     let mut states: HashMap<Vec<Progress>, ()> = HashMap::from([(start.clone(), ())]);
     let mut results: Vec<(Vec<bool>, Vec<u8>)> = Vec::new();
@@ -336,14 +347,17 @@ fn distinct_texts(
     Ok(results.into_iter().map(|(_, text)| text).collect())
 }
 
-fn distinct_bytes(automata: &[&TextAutomaton]) -> Vec<u8> {
+/// Returns one byte of each class of bytes that the automata do not distinguish: letters if
+/// possible, else visible characters.
+fn distinct_bytes(automata: &[&TextAutomaton], controls: &[u8]) -> Vec<u8> {
     let letters = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'A'..=b'Z');
+    let others = (b' '..=b'~').chain(controls.iter().copied());
     let mut classes: Vec<Vec<u16>> = Vec::new();
     let mut bytes = Vec::new();
-    // Other control characters do not occur in facts.
-    for byte in letters.chain(b' '..=0xff) {
+    // UTF-8 uses no bytes from 0xf8 on.
+    for byte in letters.chain(others).chain(0x80..=0xf7) {
         let class: Vec<u16> = automata.iter().map(|a| a.byte_class(byte)).collect();
-        if byte != 0x7f && !classes.contains(&class) {
+        if !classes.contains(&class) {
             classes.push(class);
             bytes.push(byte);
         }

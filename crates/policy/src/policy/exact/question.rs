@@ -56,8 +56,8 @@ impl Example {
             .details
             .iter()
             .map(|(key, value)| match value.as_str() {
-                Some(text) => format!("{key} {text}"),
-                None => format!("{key} {value}"),
+                Some(text) if !text.contains(char::is_control) => format!("{key} {text}"),
+                Some(_) | None => format!("{key} {value}"),
             })
             .collect();
         if details.is_empty() {

@@ -65,6 +65,35 @@ fn exact_escapes_of_parameters_ignore_case() {
     }
 }
 
+#[test]
+fn exact_texts_of_documents_may_contain_control_characters() {
+    for (pattern, text) in [
+        (r"error\n", "error\n"),
+        (r"\x00\x01", "\0\u{1}"),
+        (r"\x7f", "\u{7f}"),
+    ] {
+        assert_decides(
+            &format!("{{ id: a, forbid: {{ body_prefix: {{ regex: '{pattern}' }} }} }}"),
+            "a",
+            json!({
+                "url": "http://x.example/", "status": 200, "content_type": "text/html", "body_prefix": text,
+            }),
+        );
+    }
+    assert_decides(
+        r#"{ id: a, forbid: { body_prefix: { regex: "a\\z" } } }, { id: b, forbid: { body_prefix: { prefix: "a\x01" } } }"#,
+        "b",
+        json!({
+            "url": "http://x.example/", "status": 200, "content_type": "text/html", "body_prefix": "a\u{1}b",
+        }),
+    );
+    assert_decides(
+        r#"{ id: a, forbid: { referer: { regex: '^[ -~]*$' } } }, { id: b, forbid: { referer: { contains: a } } }"#,
+        "b",
+        json!({ "url": "http://x.example/", "referer": "a\t" }),
+    );
+}
+
 fn difference(old: &str, new: &str) -> ExactDifference<bool> {
     let [old, new] = [old, new].map(|parts| compile_document(parts).policy);
     ExactDifference::between(&old, &new, &|facts| {
