@@ -6,7 +6,9 @@ use crate::policy::cases::CaseFacts;
 use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::source::MemoryFileSystem;
 
-use super::{ExactCheck, ExactDifference};
+use super::{
+    ExactCheck, ExactDifference, VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict,
+};
 
 fn compile_rules(rules: &str) -> CompiledPolicy {
     compile_document(&format!("rules: [{rules}]"))
@@ -94,6 +96,21 @@ fn exact_texts_of_documents_may_contain_control_characters() {
     );
 }
 
+/// A trap or `max_depth` refuses only some of the URLs to which the rule that sets it applies.
+#[test]
+fn exact_verdicts_distinguish_rules_from_their_options() {
+    let policy =
+        compile_rules("{ id: r, when: { domain: x.example }, set: { traps: builtin } }").policy;
+    let query = VerdictQuery {
+        verdict: WantedVerdict::Allow,
+        rule: None,
+        under: Some("http://x.example/a/a/a"),
+        crawler: None,
+    };
+    let answer = find_verdict(&policy, &query);
+    assert!(matches!(answer, VerdictAnswer::Found(_)), "{answer:?}");
+}
+
 fn difference(old: &str, new: &str) -> ExactDifference<bool> {
     let [old, new] = [old, new].map(|parts| compile_document(parts).policy);
     ExactDifference::between(&old, &new, &|facts| {
@@ -148,4 +165,40 @@ fn exact_differences_of_conditions_are_found() {
         };
         assert!(expected, "{old} -> {new}: {possible:?}");
     }
+}
+
+/// URLs that are refused only by an option, or because of a reading, are not proved away.
+#[test]
+fn exact_refusals_by_options_and_readings_are_not_ruled_out() {
+    let mut wrong = Vec::new();
+    for (rules, under) in [
+        (
+            "{ id: a, when: { path: /a }, set: { html_only: true } }",
+            "http://x.example/",
+        ),
+        (
+            "{ id: a, when: { path: /a }, set: { max_body: 1B } }",
+            "http://x.example/",
+        ),
+        (
+            "{ id: a, when: { path: /a }, set: { noindex: reject } }",
+            "http://x.example/",
+        ),
+        (
+            "{ id: a, forbid: { under: /a/b } }",
+            "http://x.example/a%2F",
+        ),
+    ] {
+        let policy = compile_rules(rules).policy;
+        let query = VerdictQuery {
+            verdict: WantedVerdict::Reject,
+            rule: None,
+            under: Some(under),
+            crawler: None,
+        };
+        if let VerdictAnswer::Never = find_verdict(&policy, &query) {
+            wrong.push(rules);
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
 }

@@ -1,11 +1,12 @@
 //! Requests that get a verdict.
 
 use crate::model::disposition::Disposition;
+use crate::model::reason::Reason;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::field::Field;
 use crate::policy::lint::late_allow::allows;
-use crate::policy::options::{OptionSetter, OptionValue, schema};
+use crate::policy::options::{OptionIndex, OptionSetter, OptionValue, schema};
 use crate::policy::rule::{EnforcementMode, PolicyStage, Rule, RuleBody};
 
 use super::formula::Formula;
@@ -14,6 +15,16 @@ use super::regions::AnalysedPolicy;
 
 /// The maximum number of examples for one source of a verdict.
 const MAX_ROUNDS: usize = 60;
+
+/// Options that refuse requests, besides `disposition` and `traps`.
+const REFUSING_OPTIONS: [OptionIndex; 6] = [
+    schema::HTML_ONLY,
+    schema::MAX_BODY,
+    schema::MAX_DEPTH,
+    schema::NOINDEX,
+    schema::NONCANONICAL,
+    schema::ROBOTS_USAGE,
+];
 
 /// A verdict that is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,21 +79,26 @@ impl AnalysedPolicy<'_> {
 
     /// Returns the reason why requests may be refused that no rule and no default refuses.
     fn hidden_reason(&self, wanted: WantedVerdict, rule: Option<usize>) -> Option<&'static str> {
-        let sets_depth = |rule: &Rule| match &rule.body {
-            RuleBody::Group(group) => group
-                .assignments
-                .iter()
-                .any(|assignment| assignment.index == schema::MAX_DEPTH),
-            RuleBody::Filter(_) => false,
-        };
-        let options = &self.policy.options.entries;
-        let has_depth = self.policy.rules.iter().any(sets_depth)
-            || options
-                .get(usize::from(schema::MAX_DEPTH.0))
-                .is_some_and(|entry| entry.set_by != OptionSetter::BuiltIn);
-        let is_hidden = self.policy.traps.is_some() || has_depth;
+        let is_hidden =
+            self.policy.traps.is_some() || REFUSING_OPTIONS.iter().any(|option| self.sets(*option));
         (wanted == WantedVerdict::Reject && rule.is_none() && is_hidden)
-            .then_some("traps and `max_depth` refuse requests, too")
+            .then_some("options such as `traps` and `max_depth` refuse requests, too")
+    }
+
+    /// Returns `true` if the document, a space or a rule sets an option.
+    fn sets(&self, option: OptionIndex) -> bool {
+        let entry = self.policy.options.entries.get(usize::from(option.0));
+        let mut spaces = self.policy.spaces().all().iter();
+        let mut rules = self.policy.rules.iter();
+        entry.is_some_and(|entry| entry.set_by != OptionSetter::BuiltIn)
+            || spaces.any(|space| space.value(option).is_some())
+            || rules.any(|rule| match &rule.body {
+                RuleBody::Group(group) => group
+                    .assignments
+                    .iter()
+                    .any(|assignment| assignment.index == option),
+                RuleBody::Filter(_) => false,
+            })
     }
 
     fn sources(&self, wanted: WantedVerdict) -> Vec<VerdictSource> {
@@ -151,7 +167,7 @@ impl AnalysedPolicy<'_> {
                 .filter(|_| !wanted.matches(&decision));
             let excluded = other.unwrap_or_else(|| {
                 doubt = Some("it depends on the order of stages, stops or later rules");
-                match cause_of(&decision) {
+                match cause_of(&decision).filter(|_| is_by_rule(&decision)) {
                     Some(cause) if rule.is_none() || Some(cause) != rule => {
                         self.region(solver, cause)
                     }
@@ -166,12 +182,15 @@ impl AnalysedPolicy<'_> {
     /// Returns requests with the same verdict as the one that was decided, by the same rule.
     fn other_verdicts(&self, solver: &mut Solver, decision: &Decision) -> Option<Formula> {
         match (decision.verdict, cause_of(decision)) {
-            (Verdict::Reject(_), Some(cause)) => self.certain_refusals(solver, cause),
-            // The default refuses whatever no rule allows.
-            (Verdict::Reject(_), None) if !self.default_may_be(WantedVerdict::Allow) => {
+            (Verdict::Reject(Reason::Rule), Some(cause)) => self.certain_refusals(solver, cause),
+            // The default refuses all requests that no rule allows.
+            (Verdict::Reject(Reason::Default), None)
+                if !self.default_may_be(WantedVerdict::Allow) =>
+            {
                 let allowed = self.allowing_regions(solver, 0);
                 Some(allowed.negate())
             }
+            // An option, such as `traps`, refuses only some of the requests for which it is set.
             (Verdict::Reject(_) | Verdict::Admit | Verdict::Undecided, _) => None,
         }
     }
@@ -201,6 +220,8 @@ impl AnalysedPolicy<'_> {
         let region = self.region(solver, cause);
         match &self.view.rule(cause)?.body {
             RuleBody::Filter(_) => Some(region),
+            // Another option of the group, such as `html_only`, may have refused the request.
+            RuleBody::Group(_) if allows(self.view.rule(cause)?) != Some(false) => None,
             RuleBody::Group(_) => {
                 let allowed_again = self.allowing_regions(solver, cause + 1);
                 Some(Formula::all([region, allowed_again.negate()]))
@@ -217,6 +238,14 @@ impl AnalysedPolicy<'_> {
             .collect();
         Formula::any(regions)
     }
+}
+
+/// Returns `true` if a decision has the disposition or the filter of its cause.
+fn is_by_rule(decision: &Decision) -> bool {
+    matches!(
+        decision.verdict,
+        Verdict::Admit | Verdict::Undecided | Verdict::Reject(Reason::Rule)
+    )
 }
 
 /// The rule that caused a decision.
