@@ -5,7 +5,7 @@
 //! its place changed, those to which a rule applies that it passed. The rule may still have no
 //! effect on them, because of other rules; that is proved for each policy on its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
@@ -45,7 +45,7 @@ pub struct ExactDifference<K> {
 /// A change of a policy of which something is not decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndecidedChange {
-    /// The id of the rule; `options` for those of the document and of spaces.
+    /// The id of the rule; `options` for those of the document and of spaces; the name of seeds.
     pub name: String,
     /// `true` if it changes decisions, and only some changes of verdicts are not decided.
     pub changes_decisions: bool,
@@ -137,9 +137,32 @@ impl<K: Ord> Comparison<'_, '_, K> {
                 reason: NOT_TRIED,
             });
         }
+        self.add_changed_seeds(&diff);
         for (name, rule) in self.pair.changed_rules(&diff) {
             self.compare_rule(name, rule);
         }
+    }
+
+    /// Adds the seeds that changed, since links are counted from them. The facts of a request contain
+    /// only the resulting depth.
+    fn add_changed_seeds(&mut self, diff: &PolicyDiff) {
+        let policies = [&self.pair.old, &self.pair.new];
+        if !policies.iter().any(|policy| policy.depends_on_depth()) {
+            return;
+        }
+        let spaces = policies.map(|policy| policy.policy.spaces().all());
+        let seeds = spaces.into_iter().flatten();
+        let names: BTreeSet<&str> = seeds
+            .filter_map(|space| Some(&*space.seeds.as_ref()?.name))
+            .collect();
+        let changed = diff.lists.iter().filter(|list| names.contains(&*list.name));
+        let changed = changed.map(|list| UndecidedChange {
+            name: list.name.clone(),
+            changes_decisions: false,
+            verdicts: VerdictChanges::BOTH,
+            reason: "the depth of URLs depends on the seeds",
+        });
+        self.difference.undecided.extend(changed);
     }
 
     fn compare_rule(&mut self, name: String, rule: ChangedRule) {
@@ -252,7 +275,8 @@ impl<K: Ord> Comparison<'_, '_, K> {
                 .all(|(side, verdict)| self.try_verdict(side, verdict, region, found))
     }
 
-    /// Tries a request that gets a verdict by one policy. Returns `false` if there is none.
+    /// Tries a request that gets a verdict by one policy. Returns `false` if no request
+    /// does.
     fn try_verdict(
         &mut self,
         side: Side,

@@ -7,7 +7,8 @@ use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::source::MemoryFileSystem;
 
 use super::{
-    ExactCheck, ExactDifference, VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict,
+    ExactCheck, ExactDifference, VerdictAnswer, VerdictChanges, VerdictQuery, WantedVerdict,
+    find_verdict,
 };
 
 fn compile_rules(rules: &str) -> CompiledPolicy {
@@ -164,6 +165,31 @@ fn exact_differences_of_conditions_are_found() {
             possible.new_refusal
         };
         assert!(expected, "{old} -> {new}: {possible:?}");
+    }
+}
+
+/// The depth of URLs depends on the seeds, which the facts of a request do not show.
+#[test]
+fn exact_differences_of_seeds_are_not_decided_where_depth_matters() {
+    let parts = |seeds: &str, rules: &str| {
+        format!("spaces: [{{ name: s, seeds: {seeds} }}]\nrules: [{rules}]")
+    };
+    for (rules, is_equivalent) in [
+        (
+            "{ id: a, when: { host: x.example }, set: { max_depth: 3 } }",
+            false,
+        ),
+        ("{ id: a, forbid: { depth: '[4:]' } }", false),
+        ("{ id: a, forbid: { path: /a } }", true),
+    ] {
+        let difference = difference(&parts("two.txt", rules), &parts("one.txt", rules));
+        assert_eq!(difference.is_equivalent(), is_equivalent, "{rules}");
+        let expected = if is_equivalent {
+            VerdictChanges::NONE
+        } else {
+            VerdictChanges::BOTH
+        };
+        assert_eq!(difference.possible_verdicts(), expected, "{rules}");
     }
 }
 

@@ -85,6 +85,16 @@ impl AnalysedPolicy<'_> {
             .then_some("options such as `traps` and `max_depth` refuse requests, too")
     }
 
+    /// Returns `true` if decisions depend on the depth of a URL.
+    pub(super) fn depends_on_depth(&self) -> bool {
+        let mut tests_depth = false;
+        let conditions = self.policy.rules.iter().filter_map(Rule::condition);
+        for condition in conditions {
+            condition.for_each_field(&mut |field| tests_depth |= *field == Field::Depth);
+        }
+        tests_depth || self.sets(schema::MAX_DEPTH)
+    }
+
     /// Returns `true` if the document, a space or a rule sets an option.
     fn sets(&self, option: OptionIndex) -> bool {
         let entry = self.policy.options.entries.get(usize::from(option.0));
