@@ -183,7 +183,7 @@ impl TextAutomaton {
             .0
             .iter()
             .flat_map(|(from, to)| [*from, if *to == u64::MAX { 0 } else { *to }]);
-        let cap = ends.max().unwrap_or(0) + 1;
+        let cap = ends.max().unwrap_or(0).saturating_add(1);
         if cap > MAX_COUNT {
             return Err("a count has too many values");
         }

@@ -112,6 +112,15 @@ fn exact_verdicts_distinguish_rules_from_their_options() {
     assert!(matches!(answer, VerdictAnswer::Found(_)), "{answer:?}");
 }
 
+#[test]
+fn exact_counts_may_be_unlimited() {
+    assert_decides(
+        "{ id: a, forbid: { path: { length: '[18446744073709551615:]' } } }, { id: b, forbid: { path: /b } }",
+        "b",
+        json!({ "url": "http://x.example/b" }),
+    );
+}
+
 fn difference(old: &str, new: &str) -> ExactDifference<bool> {
     let [old, new] = [old, new].map(|parts| compile_document(parts).policy);
     ExactDifference::between(&old, &new, &|facts| {
