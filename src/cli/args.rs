@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// Compare two policies: which decisions change, by rule and by host
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
-    /// Find a URL that gets a verdict, or prove that there is none
+    /// Find a URL that gets a verdict, or prove that no URL does
     #[command(after_help = FIND_HELP)]
     Find(FindArgs),
     /// Check URLs against a robots.txt

@@ -137,7 +137,7 @@ fn parse(pattern: &str, case: CaseSensitivity) -> Result<Hir, ExpressionError> {
         .map_err(|error| ExpressionError::Syntax(error.to_string()))
 }
 
-/// Builds an automaton that can only tell if a text matches, which takes half the memory of one
+/// Builds an automaton that only finds whether a text matches, which takes half the memory of one
 /// that finds groups.
 fn build(tree: &Hir) -> Result<Regex, ExpressionError> {
     let config = meta::Config::new()

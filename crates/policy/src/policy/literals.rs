@@ -1,6 +1,6 @@
 //! Required literals: short texts of which one occurs in every text that passes a test.
 //!
-//! One search for the literals of many tests tells which of them can pass at all. Only these are
+//! One search for the literals of many tests finds those that can pass at all. Only these are
 //! then evaluated, so the literals may be too general but never too specific.
 
 mod expression;
