@@ -63,7 +63,7 @@ impl<K: Ord> ExactDifference<K> {
             found: VerdictChanges::NONE,
         };
         match Solver::new() {
-            Ok(solver) => Comparison {
+            Ok(solver) => PolicyComparison {
                 pair: PolicyPair::new(old, new),
                 solver,
                 compare,
@@ -92,7 +92,7 @@ impl<K: Ord> ExactDifference<K> {
     }
 }
 
-struct Comparison<'p, 'd, K> {
+struct PolicyComparison<'p, 'd, K> {
     pair: PolicyPair<'p>,
     solver: Solver,
     compare: &'d DecisionComparison<'d, K>,
@@ -124,7 +124,7 @@ struct Found {
     verdicts: VerdictChanges,
 }
 
-impl<K: Ord> Comparison<'_, '_, K> {
+impl<K: Ord> PolicyComparison<'_, '_, K> {
     fn run(mut self) {
         let diff = PolicyDiff::between(self.pair.old.policy, self.pair.new.policy);
         if !diff.options.is_empty() {
