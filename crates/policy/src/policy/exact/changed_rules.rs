@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::policy::Policy;
 use crate::policy::compare::{PolicyDiff, rule_aspects};
-use crate::policy::rule::{EnforcementMode, Rule, RuleBody};
+use crate::policy::condition::Condition;
+use crate::policy::rule::{EnforcementMode, PolicyStage, Rule, RuleBody};
 
 use super::condition_equality::ConditionEquality;
 use super::formula::Formula;
@@ -190,6 +191,23 @@ impl<'p> PolicyPair<'p> {
         self.have_same_aspects(rule, &["does"])
     }
 
+    /// Returns `true` if a version of a changed rule has tests that are known at different stages. Then
+    /// equal regions do not prove equal decisions: `header.x-a: …` may be true of the same requests
+    /// as `any: [header.x-a: …, path: …]`, but is known later.
+    pub(super) fn has_tests_of_several_stages(&self, rule: ChangedRule) -> bool {
+        let ChangedRule::Changed(rule) = rule else {
+            return false;
+        };
+        let versions = [self.old.view.rule(rule.old), self.new.view.rule(rule.new)];
+        versions.into_iter().flatten().any(|version| {
+            let mut stages = BTreeSet::new();
+            if let Some(condition) = version.condition() {
+                add_stages(condition, &mut stages);
+            }
+            stages.len() > 1
+        })
+    }
+
     fn have_same_aspects(&self, rule: CommonRule, names: &[&str]) -> bool {
         let (Some(before), Some(after)) =
             (self.old.view.rule(rule.old), self.new.view.rule(rule.new))
@@ -290,4 +308,18 @@ fn region(policy: &AnalysedPolicy<'_>, solver: &mut Solver, at: Option<usize>) -
             .is_some_and(|rule| rule.mode == EnforcementMode::Enforce)
     });
     enforced.map_or(Formula::Constant(false), |at| policy.region(solver, at))
+}
+
+/// Adds the stages at which the tests of a condition are known.
+fn add_stages(condition: &Condition, stages: &mut BTreeSet<PolicyStage>) {
+    match condition {
+        Condition::Always => {}
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().for_each(|part| add_stages(part, stages));
+        }
+        Condition::Not(part) => add_stages(part, stages),
+        Condition::Atom(atom) => {
+            stages.insert(atom.field.stage());
+        }
+    }
 }

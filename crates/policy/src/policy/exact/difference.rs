@@ -166,6 +166,28 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
     }
 
     fn compare_rule(&mut self, name: String, rule: ChangedRule) {
+        let is_doubtful = self.pair.has_tests_of_several_stages(rule);
+        self.search_rule(name.clone(), rule);
+        if is_doubtful {
+            self.add_doubt(name);
+        }
+    }
+
+    /// Adds a change that may concern any decision.
+    fn add_doubt(&mut self, name: String) {
+        let mut undecided = self.difference.undecided.iter_mut();
+        match undecided.find(|change| change.name == name) {
+            Some(change) => change.verdicts = VerdictChanges::BOTH,
+            None => self.difference.undecided.push(UndecidedChange {
+                name,
+                changes_decisions: false,
+                verdicts: VerdictChanges::BOTH,
+                reason: "its tests are known at different stages",
+            }),
+        }
+    }
+
+    fn search_rule(&mut self, name: String, rule: ChangedRule) {
         let requests = self.pair.changed_requests(&mut self.solver, rule);
         let mut search = ChangeSearch {
             name,

@@ -131,6 +131,16 @@ fn difference(old: &str, new: &str) -> ExactDifference<bool> {
 }
 
 #[test]
+fn a_condition_that_is_known_earlier_is_a_difference() {
+    let [before, after] = ["", ", { path: /old }"].map(|more| {
+        format!(
+            "rules: [{{ id: a, forbid: {{ any: [{{ header.x-a: {{ prefix: '' }} }}{more}] }} }}]"
+        )
+    });
+    assert!(!difference(&before, &after).is_equivalent());
+}
+
+#[test]
 fn exact_differences_of_conditions_are_found() {
     for (old, new, is_access) in [
         (
