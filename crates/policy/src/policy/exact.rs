@@ -1,8 +1,8 @@
 //! Exact analysis: questions about all requests, answered by automata.
 //!
 //! Each test of the URL is a regular language, and so is the form of canonical URLs. The other
-//! facts have finitely many combinations that tests distinguish ([`cells`]). So a question such as
-//! "does this rule decide about any URL?" is a formula over tests, and [`search`] either finds the
+//! facts have finitely many combinations that tests distinguish (`cells`). So a question such as
+//! "does this rule decide about any URL?" is a formula over tests, and `search` either finds the
 //! shortest URL for which it holds, or proves that it does not exist.
 //!
 //! A URL is an example only if the evaluator confirms it. A test that is not analysed may be true

@@ -5,8 +5,8 @@
 //! is built only for a text to compare.
 //!
 //! A request must not wait for a large automaton: an expression whose automaton may have more than
-//! [`MAX_DEFERRED_STATES`] states is compiled when the policy is loaded, which also applies the limit
-//! of its memory. Nor must it wait for many: see [`prepare`].
+//! `MAX_DEFERRED_STATES` states is compiled when the policy is loaded, which also applies the limit
+//! of its memory. Nor must it wait for many: see `prepare`.
 
 pub(crate) mod prepare;
 pub(crate) mod table;
