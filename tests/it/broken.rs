@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crawlgate::config::policy::failing_cases;
+use crawlgate::config::policy::CaseProblems;
 use crawlgate::diagnostics::problem::Problem;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFileSystem;
@@ -217,7 +217,7 @@ fn the_corrected_policy_has_no_messages() {
 fn problems_of(name: &str, text: &str) -> Vec<Problem> {
     match load(&MemoryFileSystem::new().with_file(name, text), name) {
         Ok(compiled) => {
-            let failing = failing_cases(&compiled.policy, &compiled.cases);
+            let failing = CaseProblems::new(&compiled).failures;
             compiled.problems.into_iter().chain(failing).collect()
         }
         Err(problems) => problems,

@@ -590,7 +590,7 @@ cases:
         "found `log`",
         "no list with this name",
         "did you mean `stage`",
-        "not a URL",
+        "not an absolute URL",
         "found `maybe`",
     ] {
         assert_eq!(

@@ -204,3 +204,102 @@ rule keep: never applied</failure>
 "#;
     assert_eq!((output.code, output.stdout.as_str()), (1, expected));
 }
+
+/// A policy of which one assertion is proved, one refuted and one not decided.
+const ASSERTIONS: &str = r#"policy: 1
+name: acme
+options: { disposition: allow }
+rules:
+  - { id: intra, forbid: { host: intra.example } }
+  - { id: norm, forbid: { host: h.example, path: { prefix: /a, norm: true } } }
+cases:
+  - { assert: never, verdict: allow, under: "http://intra.example/" }
+  - { assert: always, verdict: reject, under: "http://h.example/", crawler: news-bot }
+  - { assert: never, verdict: allow, under: "http://h.example/a" }
+  - { url: "http://a.example/", expect: allow }
+"#;
+
+#[test]
+fn assertions_are_proved_refuted_or_not_decided() {
+    let folder = TempDir::new();
+    folder.write("p.yaml", ASSERTIONS);
+    let output = crawlgate(folder.path(), "test p.yaml", "");
+    assert_eq!(output.code, 1, "{output:?}");
+    let refuted = "p.yaml:9:5: FAILED always reject under http://h.example/ for crawler news-bot\n  \
+                   refuted by http://h.example/ with crawler news-bot\n";
+    assert!(output.stdout.contains(refuted), "{}", output.stdout);
+    let undecided =
+        "p.yaml:10:5: NOT DECIDED never allow under http://h.example/a\n  not decided: ";
+    assert!(output.stdout.contains(undecided), "{}", output.stdout);
+    let counts = "(p.yaml): 2 passed, 1 failed, 1 not decided\n";
+    assert!(output.stdout.ends_with(counts), "{}", output.stdout);
+
+    let report: Json =
+        serde_json::from_str(&crawlgate(folder.path(), "test p.yaml --format json", "").stdout)
+            .unwrap();
+    assert_eq!(report["undecided"], 1, "{report:#}");
+    assert_eq!(report["policies"][0]["cases"].as_array().unwrap().len(), 1);
+    let assertions = report["policies"][0]["assertions"].as_array().unwrap();
+    let answers: Vec<&Json> = assertions.iter().map(|one| &one["answer"]).collect();
+    assert_eq!(answers, ["proved", "refuted", "undecided"]);
+    assert_eq!(assertions[1]["url"], "http://h.example/");
+    assert_eq!(assertions[1]["facts"], json!({ "crawler": "news-bot" }));
+
+    let junit = crawlgate(folder.path(), "test p.yaml --format junit", "").stdout;
+    for part in [
+        "tests=\"4\" failures=\"1\" errors=\"0\" skipped=\"1\"",
+        "name=\"p.yaml:8 never allow under http://intra.example/\" file=\"p.yaml\" line=\"8\"/>",
+        "<skipped message=\"not decided: ",
+        "<failure message=\"refuted by http://h.example/ with crawler news-bot\"",
+    ] {
+        assert!(junit.contains(part), "{part}: {junit}");
+    }
+}
+
+#[test]
+fn only_a_strict_run_fails_if_an_assertion_is_not_decided() {
+    let folder = TempDir::new();
+    let refuted = ASSERTIONS.lines().position(|line| line.contains("always"));
+    let kept = ASSERTIONS.lines().enumerate();
+    let kept = kept.filter(|(at, _)| Some(*at) != refuted);
+    let text: String = kept.map(|(_, line)| format!("{line}\n")).collect();
+    folder.write("p.yaml", text);
+    for (command, code) in [
+        ("test p.yaml", 0),
+        ("test p.yaml --strict", 1),
+        ("check p.yaml", 0),
+        ("check p.yaml --strict", 1),
+    ] {
+        let output = crawlgate(folder.path(), command, "");
+        assert_eq!(output.code, code, "{command}: {output:?}");
+    }
+    let output = crawlgate(folder.path(), "check p.yaml", "");
+    let counts = "assertions: 1 proved, 0 refuted by a URL, 1 not decided\n";
+    assert!(output.stdout.contains(counts), "{output:?}");
+    let warning = "p.yaml:9:5: warning: the assertion \"never allow under http://h.example/a\" is not decided: ";
+    assert!(output.stderr.contains(warning), "{output:?}");
+    let junit = crawlgate(folder.path(), "test p.yaml --strict --format junit", "").stdout;
+    assert!(
+        junit.contains("failures=\"1\" errors=\"0\" skipped=\"0\""),
+        "{junit}"
+    );
+    let report = crawlgate(folder.path(), "check p.yaml --format json", "").stdout;
+    let report: Json = serde_json::from_str(&report).unwrap();
+    let counts = json!({ "proved": 1, "refuted": 0, "undecided": 1 });
+    assert_eq!(report["assertions"], counts);
+}
+
+#[test]
+fn assertions_of_case_files_run_with_their_policy() {
+    let folder = TempDir::new();
+    folder.write("p.yaml", POLICY);
+    folder.write(
+        "more.yaml",
+        "policy: p.yaml\ncases:\n  - { assert: never, verdict: allow, under: \"http://a.example/cgi-bin/\" }\n",
+    );
+    let output = crawlgate(folder.path(), "test more.yaml", "");
+    assert!(
+        output.code == 0 && output.stdout.ends_with("(p.yaml): 1 passed, 0 failed\n"),
+        "{output:?}"
+    );
+}

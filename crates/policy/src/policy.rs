@@ -175,6 +175,12 @@ impl Policy {
             .map_or("", |space| &space.options_path)
     }
 
+    /// The index of the rule with an id.
+    pub fn rule_index(&self, id: &str) -> Option<rule::RuleIndex> {
+        let at = self.rules.iter().position(|rule| rule.id.as_str() == id)?;
+        u32::try_from(at).ok().map(rule::RuleIndex)
+    }
+
     /// All rules, parents before children, in document order: the document's, then those of each
     /// space, then those of the global space, which only affect the code of a refusal.
     pub fn rules(&self) -> &[Rule] {

@@ -3,6 +3,7 @@
 //!
 //! No other module uses the YAML crate.
 
+mod mistake;
 mod node;
 mod parse;
 pub mod read;

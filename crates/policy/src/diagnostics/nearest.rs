@@ -3,17 +3,61 @@
 /// The number of characters of a word that are compared.
 const MAX_COMPARED: usize = 64;
 
-/// Returns the word with the smallest edit distance to `given`, if it is close enough for a typo.
+/// The shortest beginning of a word that suggests the word.
+const MIN_BEGINNING: usize = 4;
+
+/// Words of other systems, and the one that is used here.
+const SYNONYMS: [(&str, &str); 12] = [
+    ("action", "then"),
+    ("block", "forbid"),
+    ("deny", "forbid"),
+    ("disallow", "forbid"),
+    ("exclude", "forbid"),
+    ("refuse", "forbid"),
+    ("condition", "when"),
+    ("if", "when"),
+    ("match", "when"),
+    ("comment", "about"),
+    ("description", "about"),
+    ("tests", "cases"),
+];
+
+/// Returns the word that was probably meant: another system's word for it, the word with the
+/// smallest edit distance to `given` if it is close enough for a typo, or one that begins so.
 ///
 /// Case, and `-` versus `_`, make no difference. If several words are equally close, the first wins.
 pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let words: Vec<&str> = words.into_iter().collect();
     let given = fold(given);
+    (words.iter().copied().find(|word| fold(word) == given))
+        .or_else(|| synonym(&given, &words))
+        .or_else(|| typo(&given, &words))
+        .or_else(|| beginning(&given, &words))
+}
+
+fn synonym<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
+    let (_, meant) = SYNONYMS.iter().find(|(word, _)| *word == given)?;
+    words.iter().copied().find(|word| word == meant)
+}
+
+fn beginning<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
+    (given.len() >= MIN_BEGINNING)
+        .then(|| {
+            words
+                .iter()
+                .copied()
+                .find(|word| fold(word).starts_with(given))
+        })
+        .flatten()
+}
+
+fn typo<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
     let length = given.chars().count();
     // Every word is within distance 1 of a word of one letter, so the limit is below the length.
     let limit = (length / 3).max(1).min(length.saturating_sub(1));
     words
-        .into_iter()
-        .map(|word| (strsim::osa_distance(&given, &fold(word)), word))
+        .iter()
+        .map(|word| (strsim::osa_distance(given, &fold(word)), *word))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
@@ -52,7 +96,10 @@ mod tests {
             ("disallow_log", Some("disallow-log")),
             ("reqiure", Some("require")),
             ("politness", Some("politeness")),
-            ("forbid", None),
+            ("deny", None),
+            ("include", None),
+            ("polite", Some("politeness")),
+            ("pol", None),
             ("x", None),
             ("", None),
             ("a", None),

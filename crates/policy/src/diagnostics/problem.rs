@@ -36,7 +36,7 @@ impl SourceLocation {
 
 impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&to_printable(&self.file, usize::MAX))?;
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
         }
@@ -169,10 +169,27 @@ impl Problem {
 
     /// Returns the location and the message in one line, without the fix.
     pub(super) fn headline(&self) -> String {
-        let mut line = format!("{}: {}: ", self.location, self.severity.as_str());
-        if let Some(rule) = &self.rule {
-            line.push_str(&format!("rule {rule}: "));
+        let severity = self.severity.as_str();
+        format!("{}: {severity}: {}", self.location, self.statement())
+    }
+
+    /// Returns the problem and its fix in one line, without the location.
+    pub fn describe(&self) -> String {
+        let mut line = self.statement();
+        if let Some(help) = &self.help {
+            line.push_str(&format!("; {}", to_printable(help, usize::MAX)));
         }
+        if let Some(suggestion) = &self.suggestion {
+            line.push_str(&format!("; did you mean `{suggestion}`?"));
+        }
+        line
+    }
+
+    fn statement(&self) -> String {
+        let mut line = match &self.rule {
+            Some(rule) => format!("rule {rule}: "),
+            None => String::new(),
+        };
         line.push_str(&to_printable(&self.message, usize::MAX));
         if let Some(found) = &self.found {
             line.push_str(&format!("; found `{}`", to_printable(found, 80)));
@@ -215,14 +232,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.headline())?;
-        if let Some(help) = &self.help {
-            write!(f, "; {}", to_printable(help, usize::MAX))?;
-        }
-        if let Some(suggestion) = &self.suggestion {
-            write!(f, "; did you mean `{suggestion}`?")?;
-        }
-        Ok(())
+        let severity = self.severity.as_str();
+        write!(f, "{}: {severity}: {}", self.location, self.describe())
     }
 }
 

@@ -33,6 +33,37 @@ pub fn parse_size(text: &str) -> Option<u64> {
     parse_whole(number)?.checked_mul(unit)
 }
 
+/// Returns the duration that was probably meant by `5`, `5S`, `5 seconds` or `5min`.
+pub fn probable_duration(text: &str) -> Option<String> {
+    const NAMES: [(&str, &[&str]); 5] = [
+        ("ms", &["ms", "msec", "millisecond", "milliseconds"]),
+        ("s", &["", "s", "sec", "secs", "second", "seconds"]),
+        ("m", &["m", "min", "mins", "minute", "minutes"]),
+        ("h", &["h", "hr", "hrs", "hour", "hours"]),
+        ("d", &["d", "day", "days"]),
+    ];
+    with_probable_unit(text, &NAMES).filter(|found| parse_duration(found).is_some())
+}
+
+/// Returns the size that was probably meant by `10`, `10MB`, `64k` or `1 GiB`.
+pub fn probable_size(text: &str) -> Option<String> {
+    const NAMES: [(&str, &[&str]); 4] = [
+        ("B", &["", "b", "byte", "bytes"]),
+        ("KiB", &["k", "kb", "kib"]),
+        ("MiB", &["m", "mb", "mib"]),
+        ("GiB", &["g", "gb", "gib"]),
+    ];
+    with_probable_unit(text, &NAMES).filter(|found| parse_size(found).is_some())
+}
+
+/// Replaces what follows the digits by the unit that has this name, in any case.
+fn with_probable_unit(text: &str, names: &[(&str, &[&str])]) -> Option<String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let name = text.strip_prefix(digits)?.trim().to_ascii_lowercase();
+    let (unit, _) = names.iter().find(|(_, all)| all.contains(&name.as_str()))?;
+    Some(format!("{digits}{unit}"))
+}
+
 /// Formats a duration in the largest unit that gives a whole number, else in milliseconds: `2s`,
 /// `1500ms`.
 pub fn format_duration(value: Duration) -> String {

@@ -1,11 +1,14 @@
 //! Test cases in a policy, and the facts of a case, which `crawlgate decide` also accepts.
 //!
-//! The caller runs a case and passes the decision to [`Case::mismatches`].
+//! The caller runs a case and passes the decision to [`Case::mismatches`]. An assertion about a set
+//! of URLs is a question to the exact analysis.
 
+mod assertion;
 mod facts;
 
 use std::fmt::Display;
 
+pub use assertion::{AssertedClaim, CaseAssertion};
 pub use facts::{CaseFacts, CaseTarget, FACT_KEYS};
 
 use super::Policy;

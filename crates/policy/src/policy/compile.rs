@@ -19,11 +19,13 @@ mod spaces;
 mod stages;
 mod surt;
 
+use std::collections::BTreeSet;
+
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::{Problems, SourceTexts};
 
 use super::Policy;
-use super::cases::Case;
+use super::cases::{Case, CaseAssertion};
 use super::exact::inert::find_inert_rules;
 use super::expression::prepare::prepare_expressions;
 use super::expression::table::{ExpressionInterner, ExpressionTable};
@@ -35,7 +37,7 @@ use super::options::{OptionSources, budget, schema};
 use super::rule::{EnforcementMode, Rule, StageSet};
 use super::shadow;
 use super::source::tree::{LocatedText, SourcePolicy, SourceRule};
-use super::source::{self, FileSystem, MemoryFileSystem};
+use super::source::{self, CaseFile, FileSystem, MemoryFileSystem};
 use super::traps::TrapSet;
 use drafts::RuleDrafts;
 use lists::ListTable;
@@ -47,6 +49,8 @@ pub struct CompiledPolicy {
     pub policy: Policy,
     /// The cases in the policy. They have not been run.
     pub cases: Vec<Case>,
+    /// The assertions among the cases. They have not been checked.
+    pub assertions: Vec<CaseAssertion>,
     /// The location of each rule, in the order of [`Policy::rules`].
     pub rule_places: Vec<SourceLocation>,
     /// The crawlers that the rules name. They have not been compared with the configuration.
@@ -56,6 +60,8 @@ pub struct CompiledPolicy {
     /// Errors of rules that can never act, because no URL matches their values. Such a policy is
     /// in effect as before these errors were known, but replaces no other.
     pub inert_rules: Vec<Problem>,
+    /// The rules of which `problems` say that they can never decide.
+    pub(crate) dead_rules: BTreeSet<usize>,
     /// The texts of the policy, which show the source lines of problems that are found later.
     pub texts: SourceTexts,
 }
@@ -97,9 +103,9 @@ pub fn load_builtin() -> Result<CompiledPolicy, Vec<Problem>> {
     )
 }
 
-/// Checks cases from a case file in the same way as those in the policy.
-pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
-    checks::check_cases(policy, cases, problems);
+/// Checks the cases of a case file in the same way as those in the policy.
+pub fn check_cases(policy: &Policy, file: &CaseFile, problems: &mut Problems) {
+    checks::check_cases(policy, &file.cases, &file.assertions, problems);
 }
 
 /// Compiles a policy. `problems` are those that were found while it was read, `previous` is a policy
@@ -123,9 +129,10 @@ pub fn compile(
         expressions: expressions.into_table(),
     };
     let mut policy = compile_policy(source, &mut drafts, tables, &mut problems);
-    checks::check_cases(&policy, &source.cases, &mut problems);
+    checks::check_cases(&policy, &source.cases, &source.assertions, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
-    for problem in lint::lint(&policy, &sources, &problems) {
+    let lint = lint::lint(&policy, &sources, &problems);
+    for problem in lint.problems {
         problems.push(problem);
     }
     let has_errors = problems.has_errors();
@@ -145,8 +152,10 @@ pub fn compile(
     policy.inert_rules = inert_rules.len();
     Ok(CompiledPolicy {
         inert_rules,
+        dead_rules: lint.dead_rules,
         policy,
         cases: source.cases.clone(),
+        assertions: source.assertions.clone(),
         rule_places: sources.iter().map(|rule| rule.place.clone()).collect(),
         named_crawlers: crawlers::collect_names(source),
         problems,

@@ -28,10 +28,11 @@ mod unreached;
 mod url_position;
 mod verdict_changes;
 mod verdicts;
+mod work;
 
 pub use check::ExactCheck;
 pub use difference::{DecisionComparison, ExactDifference, UndecidedChange};
-pub use find::{VerdictAnswer, VerdictQuery, find_verdict};
+pub use find::{VerdictAnswer, VerdictFinder, VerdictQuery, find_verdict, is_url_beginning};
 pub use question::Example;
 pub use verdict_changes::VerdictChanges;
 pub use verdicts::WantedVerdict;

@@ -16,6 +16,7 @@ use super::fact::{Fact, Facts};
 use super::list::PolicyList;
 use super::options::{OptionIndex, OptionSetter, OptionValue};
 use super::rule::{EnforcementMode, PolicyStage, Rule, RuleIndex};
+use super::space::Space;
 use super::trail::{RuleState, Trail};
 use decisive_test::{DecisiveTest, ObservedValue};
 use test_description::{CONTENT_KIND, TestDescription};
@@ -69,6 +70,10 @@ pub struct RuleExplanation<'p> {
     /// The number of groups around it.
     pub depth: usize,
     pub status: RuleStatus,
+    /// The space that it is part of; `None` for the document's own rules.
+    pub space: Option<&'p Space>,
+    /// `true` if the space is not the crawler's, so that the rule does not apply.
+    pub is_foreign: bool,
 }
 
 /// An option in an explanation.
@@ -131,10 +136,13 @@ impl Policy {
         at: RuleIndex,
         rule: &'p Rule,
     ) -> RuleExplanation<'p> {
+        let space = self.spaces.for_rule(at);
         RuleExplanation {
             rule,
             depth: self.parents(rule).count(),
             status: self.rule_status(trail, at, rule),
+            space: space.and_then(|space| self.spaces.get(space)),
+            is_foreign: space.is_some() && space != trail.space(),
         }
     }
 

@@ -18,6 +18,7 @@ mod tunnels;
 mod witness;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use super::Policy;
 use super::source::tree::{SourceRule, SourceRuleBody};
@@ -27,15 +28,24 @@ use crate::diagnostics::problems::Problems;
 use dead::DeadReason;
 use lint_view::LintView;
 
+/// The findings about the rules of a policy.
+#[derive(Debug, Default)]
+pub(crate) struct LintReport {
+    pub(crate) problems: Vec<Problem>,
+    /// The rules that can never decide, without those inside them.
+    pub(crate) dead_rules: BTreeSet<usize>,
+}
+
 /// Returns warnings about the rules of a policy. `sources` are the rules as written, in the same
 /// order.
 ///
 /// `errors` are the errors of the policy. Nothing is reported about rules with errors, or because
 /// of them, since their compiled form is a placeholder.
-pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) -> Vec<Problem> {
+pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) -> LintReport {
     let view = LintView::new(policy, errors);
     let budget = WorkBudget::default();
-    let mut problems = Vec::new();
+    let mut report = LintReport::default();
+    let problems = &mut report.problems;
     let mut dead_until = 0;
     let mut compared = 0;
     for at in 0..policy.rules.len() {
@@ -51,6 +61,7 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
         }
         if let Some(reason) = dead::find_reason(&view, at, &budget) {
             dead_until = rule.end.0 as usize;
+            report.dead_rules.insert(at);
             problems.push(
                 dead_rule_problem(&view, at, source, &reason, sources).with_rule(Some(&rule.id)),
             );
@@ -67,7 +78,7 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
             .iter()
             .filter_map(|overlap| overlap_problem(&view, overlap, sources)),
     );
-    problems
+    report
 }
 
 /// The remaining work, limited so that a policy with many thousand rules loads quickly. When it is
@@ -135,44 +146,42 @@ fn dead_rule_problem(
     reason: &DeadReason,
     sources: &[&SourceRule],
 ) -> Problem {
-    let (message, help) = match *reason {
-        DeadReason::Contradiction => (
-            "can never decide: its condition cannot hold".to_owned(),
-            None,
-        ),
+    let (cause, help) = match *reason {
+        DeadReason::Contradiction => ("its condition cannot hold".to_owned(), None),
         DeadReason::ContradictsParents => (
-            "can never decide: its condition contradicts those of the rules around it".to_owned(),
+            "its condition contradicts those of the rules around it".to_owned(),
             None,
         ),
         DeadReason::AfterStop(other) => (
             format!(
-                "can never decide: {} stops before it is reached",
+                "{} stops before it is reached",
                 describe_rule(view, other, sources)
             ),
             Some("put it before that rule, or remove `stop`"),
         ),
         DeadReason::AfterSibling(other) => (
             format!(
-                "can never decide: {} of the same `match: first` list always matches first",
+                "{} of the same `match: first` list always matches first",
                 describe_rule(view, other, sources)
             ),
             Some("put the narrower rule first"),
         ),
         DeadReason::Filtered(other) => (
             format!(
-                "can never decide: {} filters everything that it matches",
+                "{} filters everything that it matches",
                 describe_rule(view, other, sources)
             ),
             Some(after_filter_help(source)),
         ),
         DeadReason::Overwritten(other) => (
             format!(
-                "can never decide: {} matches as well and overwrites all its options",
+                "{} matches as well and overwrites all its options",
                 describe_rule(view, other, sources)
             ),
             Some("the last assignment wins: put the wider rule first"),
         ),
     };
+    let message = format!("can never decide: {cause}");
     let example = reason.cause().and_then(|_| witness::find_url(view, at));
     let message = example.iter().fold(message, |message, url| {
         format!("{message}; for example {url}")

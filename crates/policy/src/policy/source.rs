@@ -3,6 +3,7 @@
 //! The tree records what was written, with the location of every value. Names are checked, meaning
 //! is not. Importers of other formats can build the same tree. Only this module depends on YAML.
 
+mod assertion;
 mod case;
 mod case_file;
 mod condition;

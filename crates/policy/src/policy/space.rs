@@ -117,6 +117,15 @@ impl Spaces {
         self.global
     }
 
+    /// Returns the space that a rule is part of; `None` for the document's own rules.
+    pub fn for_rule(&self, rule: RuleIndex) -> Option<SpaceIndex> {
+        let at = self
+            .all
+            .iter()
+            .position(|space| space.rules.contains(rule))?;
+        u16::try_from(at).ok().map(SpaceIndex)
+    }
+
     /// Returns `true` if a rule applies to the crawlers of a space, or to those without a space.
     pub fn runs_rule(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
         let rules = space

@@ -9,6 +9,7 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, Options};
 use serde_saphyr::{Error, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
+use super::mistake::syntax_problem;
 use super::node::{MappingEntry, MappingKey, Node, YamlValue};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -29,8 +30,9 @@ const MAX_ALIAS_EVENTS: usize = 1_000_000;
 ///
 /// Returns `None` if no tree can be built. A duplicate key is reported and its first value is used,
 /// so that the rest of the text can be checked as well.
-pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Node> {
-    problems.add_text(file, text);
+pub fn parse(file: &Arc<str>, text: impl Into<Arc<str>>, problems: &mut Problems) -> Option<Node> {
+    let text: &Arc<str> = &text.into();
+    problems.add_text(file, Arc::clone(text));
     if let Some(place) = first_line_beyond(file, text, MAX_BYTES) {
         let message = format!("the file is larger than {} MiB", MAX_BYTES >> 20);
         problems.push(Problem::error(&place, message).with_help(BIG_DATA_HELP));
@@ -75,7 +77,7 @@ fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
     let mut problems = Vec::new();
     let tree = match parse_raw(text, DuplicateKeyPolicy::Error) {
         Err(error) if is_duplicate(&error) => {
-            problems.push(problem_from_error(file, &error));
+            problems.push(problem_from_error(file, text, &error));
             parse_raw(text, DuplicateKeyPolicy::FirstWins)
         }
         other => other,
@@ -86,7 +88,7 @@ fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
         keys: HashSet::new(),
     };
     let tree = tree
-        .map_err(|error| problems.push(problem_from_error(file, &error)))
+        .map_err(|error| problems.push(problem_from_error(file, text, &error)))
         .map(|tree| builder.build_node(tree))
         .ok();
     YamlParseResult { tree, problems }
@@ -345,7 +347,7 @@ fn innermost_error(error: &Error) -> &Error {
     }
 }
 
-fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
+fn problem_from_error(file: &Arc<str>, text: &str, error: &Error) -> Problem {
     let error = innermost_error(error);
     let place = error
         .location()
@@ -362,10 +364,7 @@ fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
     if matches!(error, Error::MultipleDocuments { .. }) {
         return Problem::error(&place, SECOND_DOCUMENT_MESSAGE);
     }
-    Problem::error(
-        &place,
-        format!("not YAML: {}", UserMessageFormatter.format_message(error)),
-    )
+    syntax_problem(place, text, &UserMessageFormatter.format_message(error))
 }
 
 const SECOND_DOCUMENT_MESSAGE: &str =
@@ -518,7 +517,7 @@ mod tests {
             "- a: 1\n- a: 1\n- a: 1\n- a: 1\n",
             options,
         );
-        let problem = problem_from_error(&"p".into(), &parsed.err().unwrap());
+        let problem = problem_from_error(&"p".into(), "", &parsed.err().unwrap());
         assert_eq!(problem.location.line, 3, "{problem}");
         assert!(
             problem.message.contains("12000000 values and keys"),

@@ -20,7 +20,12 @@ pub struct MapReader<'n> {
     entries: &'n [MappingEntry],
     /// The keys requested so far. A rule has most: 19.
     known_keys: SmallVec<[&'static str; 20]>,
+    /// `true` if keys that begin with [`EXTENSION_PREFIX`] are the author's own.
+    has_extensions: bool,
 }
+
+/// The beginning of top-level keys that nothing reads: places for anchors, `x-blogs: &blogs […]`.
+pub const EXTENSION_PREFIX: &str = "x-";
 
 impl<'n> MapReader<'n> {
     /// Opens a mapping; `what` names it in the message if the node is not a mapping.
@@ -30,6 +35,7 @@ impl<'n> MapReader<'n> {
                 place: &node.place,
                 entries,
                 known_keys: SmallVec::new(),
+                has_extensions: false,
             });
         }
         problems.push(wrong_type(
@@ -37,6 +43,15 @@ impl<'n> MapReader<'n> {
             &format!("{subject} must be a mapping (`key: value`)"),
         ));
         None
+    }
+
+    /// Opens the mapping of a whole file, which may have keys that begin with [`EXTENSION_PREFIX`].
+    pub fn open_document(node: &'n Node, subject: &str, problems: &mut Problems) -> Option<Self> {
+        let map = Self::open(node, subject, problems)?;
+        Some(Self {
+            has_extensions: true,
+            ..map
+        })
     }
 
     /// Returns the location of the mapping.
@@ -73,6 +88,7 @@ impl<'n> MapReader<'n> {
             .entries
             .iter()
             .filter(|e| !self.known_keys.contains(&&*e.key.text))
+            .filter(|e| !(self.has_extensions && e.key.text.starts_with(EXTENSION_PREFIX)))
         {
             problems.push(unknown_key(&entry.key, &self.known_keys));
         }
@@ -173,12 +189,22 @@ pub fn integer(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems)
         return Some(number);
     }
     let (from, to) = range.into_inner();
-    let expected = match (from, to) {
-        (_, i64::MAX) => format!("expected an integer of at least {from}"),
-        (_, _) => format!("expected an integer from {from} to {to}"),
+    let expected = if to == i64::MAX && !is_beyond_integers(node) {
+        format!("expected an integer of at least {from}")
+    } else {
+        format!("expected an integer from {from} to {to}")
     };
     problems.push(wrong_type(node, &expected));
     None
+}
+
+/// Returns `true` for digits that no integer can hold.
+fn is_beyond_integers(node: &Node) -> bool {
+    node.spelling().is_some_and(|digits| {
+        !digits.is_empty()
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && digits.parse::<i64>().is_err()
+    })
 }
 
 /// Reads a number, which may have a fraction, in a range.
@@ -207,11 +233,11 @@ pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems)
 pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
     let found = node.spelling().and_then(units::parse_duration);
     if found.is_none() {
-        problems.push(missing_unit_problem(
+        problems.push(wrong_unit(
             node,
             "expected a duration",
             "250ms, 1.5s, 10m, 24h, 7d",
-            "s",
+            units::probable_duration,
         ));
     }
     found
@@ -221,29 +247,25 @@ pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
 pub fn size(node: &Node, problems: &mut Problems) -> Option<u64> {
     let found = node.spelling().and_then(units::parse_size);
     if found.is_none() {
-        problems.push(missing_unit_problem(
+        problems.push(wrong_unit(
             node,
             "expected a size",
             "512B, 64KiB, 10MiB, 1GiB",
-            "B",
+            units::probable_size,
         ));
     }
     found
 }
 
-fn missing_unit_problem(node: &Node, expected: &str, examples: &str, unit: &str) -> Problem {
-    let problem = wrong_type(node, expected).with_help(format!("written like {examples}"));
-    match &node.value {
-        YamlValue::Int(_, number) => Problem {
-            suggestion: Some(format!("{number}{unit}")),
-            ..problem
-        },
-        YamlValue::Null
-        | YamlValue::Bool(_)
-        | YamlValue::Float(..)
-        | YamlValue::Text(_)
-        | YamlValue::Sequence(_)
-        | YamlValue::Mapping(_) => problem,
+fn wrong_unit(
+    node: &Node,
+    expected: &str,
+    examples: &str,
+    probable: impl Fn(&str) -> Option<String>,
+) -> Problem {
+    Problem {
+        suggestion: node.spelling().and_then(probable),
+        ..wrong_type(node, expected).with_help(format!("written like {examples}"))
     }
 }
 
@@ -360,6 +382,46 @@ mod tests {
                 "p:3:1: error: unknown key; found `foo`; allowed: listen, admin",
             ]
         );
+    }
+
+    #[test]
+    fn a_whole_file_may_have_keys_of_its_author() {
+        let open = |node: &Node, problems: &mut Problems| {
+            MapReader::open_document(node, "the file", problems)?.finish(problems);
+            Some(())
+        };
+        assert!(read("x-hosts: 1\n", open).1.is_empty());
+        assert_eq!(
+            read("xhosts: 1\n", open).1,
+            ["p:1:1: error: unknown key; found `xhosts`; allowed: "]
+        );
+    }
+
+    #[test]
+    fn wrong_units_are_corrected() {
+        for (text, meant) in [
+            ("5S", "5s"),
+            ("5 seconds", "5s"),
+            ("2min", "2m"),
+            ("1.5 h", "1.5h"),
+        ] {
+            let message = read(text, duration).1.concat();
+            assert!(
+                message.ends_with(&format!("did you mean `{meant}`?")),
+                "{message}"
+            );
+        }
+        for (text, meant) in [("10MB", "10MiB"), ("64k", "64KiB"), ("7", "7B")] {
+            let message = read(text, size).1.concat();
+            assert!(
+                message.ends_with(&format!("did you mean `{meant}`?")),
+                "{message}"
+            );
+        }
+        for text in ["soon", "5 moons", "-5s"] {
+            let message = read(text, duration).1.concat();
+            assert!(!message.contains("did you mean"), "{message}");
+        }
     }
 
     #[test]

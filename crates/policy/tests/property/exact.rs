@@ -372,6 +372,20 @@ fn planted_faults_are_found() {
     assert!(FAULTS.len() >= 60 && FAULTS.len() - missed.len() >= 55);
 }
 
+/// Combinations of facts that leave the same question about the URL are one.
+#[test]
+fn many_facts_besides_the_url_are_analysed() {
+    let headers: Vec<String> = (0..16)
+        .map(|at| format!("{{ header.x-{at}: {{ prefix: a }} }}"))
+        .collect();
+    let rules = format!(
+        "[{{ id: a, forbid: {{ header.x-0: {{ regex: a }} }} }}, \
+         {{ id: bad, forbid: {{ all: [{}] }} }}]",
+        headers.join(", ")
+    );
+    assert_eq!(findings(&rules).len(), 1);
+}
+
 /// Rules like the faults, but without one.
 #[test]
 fn rules_without_faults_are_not_reported() {

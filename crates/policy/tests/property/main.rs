@@ -17,6 +17,7 @@ mod laws;
 mod lint;
 mod model;
 mod oracle;
+mod reload;
 mod shadow;
 
 use std::collections::BTreeMap;

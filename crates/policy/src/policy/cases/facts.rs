@@ -190,6 +190,11 @@ impl CaseFacts {
         }
     }
 
+    /// The name of the crawler.
+    pub fn crawler(&self) -> &str {
+        &self.crawler
+    }
+
     pub fn target(&self) -> &CaseTarget {
         &self.target
     }

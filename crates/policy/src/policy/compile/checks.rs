@@ -6,7 +6,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::stage::Stage;
 use crate::policy::Policy;
-use crate::policy::cases::{Case, ExpectedVerdict};
+use crate::policy::cases::{Case, CaseAssertion, ExpectedVerdict};
 use crate::policy::decide::Verdict;
 use crate::policy::field::Field;
 use crate::policy::options::{OptionValue, schema};
@@ -107,22 +107,28 @@ pub(super) fn check_depth_starts(
     }
 }
 
-/// Reports cases that expect a rule that does not exist, or that give an origin status that cannot
-/// matter.
-pub(super) fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
-    if cases.is_empty() {
-        return;
-    }
-    let ids: HashSet<&str> = policy.rules.iter().map(|rule| rule.id.as_str()).collect();
-    for case in cases {
-        if let Some(rule) = case
-            .expect
-            .rule
-            .as_deref()
-            .filter(|rule| !ids.contains(rule))
-        {
+/// Reports cases and assertions that name a rule that does not exist, and cases that give an origin
+/// status that cannot matter.
+pub(super) fn check_cases(
+    policy: &Policy,
+    cases: &[Case],
+    assertions: &[CaseAssertion],
+    problems: &mut Problems,
+) {
+    let expected = cases.iter().filter_map(|case| {
+        let message = "the case expects a rule that does not exist";
+        Some((&case.place, case.expect.rule.as_deref()?, message))
+    });
+    let asserted = assertions.iter().filter_map(|assertion| {
+        let message = "the assertion names a rule that does not exist";
+        Some((&assertion.place, assertion.claim.rule()?, message))
+    });
+    let mut named = expected.chain(asserted).peekable();
+    if named.peek().is_some() {
+        let ids: HashSet<&str> = policy.rules.iter().map(|rule| rule.id.as_str()).collect();
+        for (place, rule, message) in named.filter(|(_, rule, _)| !ids.contains(rule)) {
             problems.push(
-                Problem::error(&case.place, "the case expects a rule that does not exist")
+                Problem::error(place, message)
                     .with_found(rule)
                     .with_suggestion_from(policy.rules.iter().map(|rule| rule.id.as_str())),
             );

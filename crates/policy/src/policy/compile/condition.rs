@@ -195,6 +195,14 @@ impl ConditionCompiler<'_, '_, '_> {
                 problem.with_help("written like 10.0.0.0/8, 2001:db8::/32, or 9.0.0.0 255.0.0.0"),
             );
         }
+        if let Ok(written) = value.value.parse::<IpNet>()
+            && written != written.trunc()
+        {
+            let message = "the address has bits after the network's length, which are ignored";
+            let problem = Problem::warning(&value.place, message).with_found(&*value.value);
+            self.problems
+                .push(problem.with_help(format!("the network is {}", written.trunc())));
+        }
         found
     }
 

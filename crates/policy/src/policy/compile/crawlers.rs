@@ -7,8 +7,8 @@ use crate::policy::source::tree::{
     SourceRuleBody, SourceTest, TextTestKind,
 };
 
-/// Returns the crawlers of spaces, and the complete names in conditions on the crawler, except in
-/// disabled rules.
+/// Returns the crawlers of spaces and assertions, and the complete names in conditions on the
+/// crawler, except in disabled rules.
 pub(super) fn collect_names(source: &SourcePolicy) -> Vec<LocatedText> {
     let mut names = Vec::new();
     source
@@ -21,6 +21,12 @@ pub(super) fn collect_names(source: &SourcePolicy) -> Vec<LocatedText> {
             .rules
             .iter()
             .for_each(|rule| collect_from_rule(rule, &mut names));
+    }
+    for assertion in &source.assertions {
+        names.extend(assertion.crawler.as_ref().map(|crawler| LocatedText {
+            place: assertion.place.clone(),
+            value: (&**crawler).into(),
+        }));
     }
     names
 }

@@ -194,6 +194,15 @@ impl TextAutomaton {
         }))
     }
 
+    /// The number of transitions, or an estimate.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Expression(dfa) => dfa.memory_usage() / size_of::<u32>(),
+            Self::Literals(set) => set.nfa.memory_usage() / size_of::<u32>(),
+            Self::Count(_) => 0,
+        }
+    }
+
     /// The state before the first byte.
     pub(super) fn start(&self) -> Progress {
         match self {

@@ -1,7 +1,8 @@
 //! The facts of a request besides its URL, in the combinations that tests distinguish.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -11,75 +12,140 @@ use crate::policy::field::Field;
 use crate::policy::rule::PolicyStage;
 
 use super::automaton::{Progress, TextAutomaton};
-use super::formula::TestIndex;
+use super::formula::{Formula, TestIndex};
 use super::tests::{ExactTest, TestTable};
+use super::work::Work;
 
-/// The maximum number of combinations of facts.
+/// The maximum number of formulas about URLs that are left with different facts.
 const MAX_CELLS: usize = 4_096;
 /// The maximum number of states in the search for the texts of one field.
 const MAX_STATES: usize = 50_000;
 
-/// The values of tests, and a fact with which they have these values.
-#[derive(Clone, Debug, Default)]
+/// A combination of facts, with which a formula depends on the URL only.
+#[derive(Clone, Debug)]
 pub(super) struct FactCell {
-    values: HashMap<TestIndex, bool>,
+    /// The formula with these facts.
+    pub(super) remaining: Formula,
     /// The facts as in a case, without those that are absent.
     pub(super) facts: Map<String, Json>,
 }
 
-impl FactCell {
-    pub(super) fn value(&self, test: TestIndex) -> Option<bool> {
-        self.values.get(&test).copied()
-    }
+/// A value of one field, and the results of the tests of it.
+#[derive(Clone, Debug)]
+struct FieldCell {
+    results: BTreeMap<TestIndex, bool>,
+    /// The fact as in a case; `None` if it is absent.
+    fact: Option<(String, Json)>,
+}
 
-    /// Adds the values and facts of another cell.
-    fn join(&self, other: &Self) -> Self {
-        let mut joined = self.clone();
-        joined.values.extend(&other.values);
-        for (key, value) in &other.facts {
-            match (joined.facts.get_mut(key), value) {
-                (Some(Json::Object(object)), Json::Object(more)) => object.extend(more.clone()),
-                (_, value) => {
-                    joined.facts.insert(key.clone(), value.clone());
+/// The values of fields that tests distinguish.
+#[derive(Debug, Default)]
+pub(super) struct FieldCells {
+    known: HashMap<(Field, Vec<TestIndex>), Rc<[FieldCell]>>,
+}
+
+/// The cells of a formula, while they are enumerated field by field.
+struct CellList {
+    cells: Vec<FactCell>,
+}
+
+impl CellList {
+    /// Combines each cell with each value of a field. Of the combinations with which the same formula
+    /// is left, the first is kept; those with which the formula cannot hold are dropped.
+    fn combine(self, field: &[FieldCell]) -> Result<Self, &'static str> {
+        let mut known = HashSet::new();
+        let mut cells: Vec<FactCell> = Vec::new();
+        for cell in &self.cells {
+            for value in field {
+                let remaining = cell
+                    .remaining
+                    .assume(&|test| value.results.get(&test).copied());
+                if remaining == Formula::Constant(false) || !known.insert(remaining.clone()) {
+                    continue;
                 }
+                if cells.len() == MAX_CELLS {
+                    return Err("too many combinations of facts");
+                }
+                let mut facts = cell.facts.clone();
+                if let Some((key, fact)) = &value.fact {
+                    add_fact(&mut facts, key, fact);
+                }
+                cells.push(FactCell { remaining, facts });
             }
         }
-        joined
+        Ok(Self { cells })
     }
 }
 
-/// Returns the cells for the tests of a formula that are not tests of the URL. The first has the
-/// facts of a GET by an anonymous crawler. The error is the reason why they are not enumerated.
-///
-/// With [`CountTests::Free`], tests that count parts of the URL are such tests, too.
-pub(super) fn fact_cells(
-    table: &TestTable,
-    tests: &[TestIndex],
-    counts: CountTests,
-) -> Result<Vec<FactCell>, &'static str> {
-    let mut by_field: Vec<(Field, Vec<TestIndex>)> = Vec::new();
-    let mut cells = vec![FactCell::default()];
-    for test in tests {
-        let free = match table.get(*test) {
-            Some(ExactTest::Url(url)) => url.counts && counts == CountTests::Free,
-            Some(ExactTest::Text(field, _) | ExactTest::Number(field, _)) => {
-                add_to_group(&mut by_field, field, *test);
-                false
-            }
-            Some(ExactTest::Address(_)) => {
-                add_to_group(&mut by_field, &Field::Address, *test);
-                false
-            }
-            Some(ExactTest::Free(_)) | None => true,
-        };
-        if free {
-            cells = product(&cells, &[free_cell(*test, false), free_cell(*test, true)])?;
+/// Adds a fact; those of several headers are in one mapping.
+fn add_fact(facts: &mut Map<String, Json>, key: &str, fact: &Json) {
+    match (facts.get_mut(key), fact) {
+        (Some(Json::Object(object)), Json::Object(more)) => object.extend(more.clone()),
+        (_, fact) => {
+            facts.insert(key.to_owned(), fact.clone());
         }
     }
-    for (field, tests) in &by_field {
-        cells = product(&cells, &field_cells(table, field, tests)?)?;
+}
+
+impl FieldCells {
+    /// Returns the combinations of facts with which a formula may hold, one for each formula about
+    /// the URL that is left. The first has the facts of a GET by an anonymous crawler, if possible.
+    /// The error is the reason why they are not enumerated.
+    ///
+    /// With [`CountTests::Free`], tests that count parts of the URL are not tests of the URL.
+    pub(super) fn of_formula(
+        &mut self,
+        table: &TestTable,
+        formula: &Formula,
+        counts: CountTests,
+        work: &mut Work,
+    ) -> Result<Vec<FactCell>, &'static str> {
+        let mut by_field: Vec<(Field, Vec<TestIndex>)> = Vec::new();
+        let mut list = CellList {
+            cells: vec![FactCell {
+                remaining: formula.clone(),
+                facts: Map::new(),
+            }],
+        };
+        for test in formula.tests() {
+            let free = match table.get(test) {
+                Some(ExactTest::Url(url)) => url.counts && counts == CountTests::Free,
+                Some(ExactTest::Text(field, _) | ExactTest::Number(field, _)) => {
+                    add_to_group(&mut by_field, field, test);
+                    false
+                }
+                Some(ExactTest::Address(_)) => {
+                    add_to_group(&mut by_field, &Field::Address, test);
+                    false
+                }
+                Some(ExactTest::Free(_)) | None => true,
+            };
+            if free {
+                list = list.combine(&[false, true].map(|value| free_cell(test, value)))?;
+            }
+        }
+        for (field, tests) in by_field {
+            list = list.combine(&self.of_field(table, field, tests, work)?)?;
+        }
+        Ok(list.cells)
     }
-    Ok(cells)
+
+    fn of_field(
+        &mut self,
+        table: &TestTable,
+        field: Field,
+        tests: Vec<TestIndex>,
+        work: &mut Work,
+    ) -> Result<Rc<[FieldCell]>, &'static str> {
+        let key = (field, tests);
+        if let Some(cells) = self.known.get(&key) {
+            return Ok(Rc::clone(cells));
+        }
+        let (field, tests) = &key;
+        let cells: Rc<[FieldCell]> = field_cells(table, field, tests, work)?.into();
+        self.known.insert(key, Rc::clone(&cells));
+        Ok(cells)
+    }
 }
 
 /// The treatment of tests that count parts of the URL.
@@ -98,28 +164,19 @@ fn add_to_group(groups: &mut Vec<(Field, Vec<TestIndex>)>, field: &Field, test: 
     }
 }
 
-fn free_cell(test: TestIndex, value: bool) -> FactCell {
-    FactCell {
-        values: HashMap::from([(test, value)]),
-        facts: Map::new(),
+fn free_cell(test: TestIndex, value: bool) -> FieldCell {
+    FieldCell {
+        results: BTreeMap::from([(test, value)]),
+        fact: None,
     }
-}
-
-fn product(cells: &[FactCell], others: &[FactCell]) -> Result<Vec<FactCell>, &'static str> {
-    if cells.len() * others.len() > MAX_CELLS {
-        return Err("too many combinations of facts");
-    }
-    let joined = cells
-        .iter()
-        .flat_map(|cell| others.iter().map(|other| cell.join(other)));
-    Ok(joined.collect())
 }
 
 fn field_cells(
     table: &TestTable,
     field: &Field,
     tests: &[TestIndex],
-) -> Result<Vec<FactCell>, &'static str> {
+    work: &mut Work,
+) -> Result<Vec<FieldCell>, &'static str> {
     let words: Option<Vec<&str>> = if *field == Field::Dest {
         Some(vec![
             "",
@@ -147,7 +204,7 @@ fn field_cells(
     {
         cells.add_numbers();
     } else {
-        cells.add_texts()?;
+        cells.add_texts(work)?;
     }
     Ok(cells.cells)
 }
@@ -157,24 +214,21 @@ struct DistinctCells<'t> {
     table: &'t TestTable,
     tests: &'t [TestIndex],
     field: &'t Field,
-    cells: Vec<FactCell>,
+    cells: Vec<FieldCell>,
 }
 
 impl DistinctCells<'_> {
     fn add(&mut self, value: impl Fn(&ExactTest) -> bool, fact: Option<Json>) {
-        let values: HashMap<TestIndex, bool> = self
+        let results: BTreeMap<TestIndex, bool> = self
             .tests
             .iter()
             .filter_map(|test| Some((*test, value(self.table.get(*test)?))))
             .collect();
-        if self.cells.iter().any(|cell| cell.values == values) {
+        if self.cells.iter().any(|cell| cell.results == results) {
             return;
         }
-        let facts = fact
-            .map(|fact| fact_entry(self.field, fact))
-            .into_iter()
-            .collect();
-        self.cells.push(FactCell { values, facts });
+        let fact = fact.map(|fact| fact_entry(self.field, fact));
+        self.cells.push(FieldCell { results, fact });
     }
 
     fn add_text(&mut self, text: &str) {
@@ -189,7 +243,7 @@ impl DistinctCells<'_> {
     }
 
     /// Adds a cell for each combination of values of tests of any text.
-    fn add_texts(&mut self) -> Result<(), &'static str> {
+    fn add_texts(&mut self, work: &mut Work) -> Result<(), &'static str> {
         self.add_text(if *self.field == Field::Crawler {
             Crawler::ANONYMOUS
         } else if *self.field == Field::Method {
@@ -211,7 +265,7 @@ impl DistinctCells<'_> {
         // A request always has a crawler and a method.
         let is_required = matches!(self.field, Field::Crawler | Field::Method);
         let controls = control_characters(self.field);
-        for text in distinct_texts(&automata, is_required, &controls)? {
+        for text in distinct_texts(&automata, is_required, &controls, work)? {
             match String::from_utf8(text) {
                 Ok(text) => self.add_text(&text),
                 Err(_) => return Err("texts of characters beyond ASCII"),
@@ -306,26 +360,29 @@ fn distinct_texts(
     automata: &[&TextAutomaton],
     is_required: bool,
     controls: &[u8],
+    work: &mut Work,
 ) -> Result<Vec<Vec<u8>>, &'static str> {
     let bytes = distinct_bytes(automata, controls);
     let start: Vec<Progress> = automata.iter().map(|automaton| automaton.start()).collect();
-    let mut states: HashMap<Vec<Progress>, ()> = HashMap::from([(start.clone(), ())]);
-    let mut results: Vec<(Vec<bool>, Vec<u8>)> = Vec::new();
+    // A required text may lead back to the start, where it is not the empty one any more.
+    let mut states: HashSet<Vec<Progress>> = match is_required {
+        true => HashSet::new(),
+        false => HashSet::from([start.clone()]),
+    };
+    let mut results: HashSet<Vec<bool>> = HashSet::new();
+    let mut texts = Vec::new();
     let mut queue = VecDeque::from([(start, Vec::new())]);
     while let Some((state, text)) = queue.pop_front() {
-        let result: Vec<bool> = automata
-            .iter()
-            .zip(&state)
-            .map(|(automaton, progress)| match progress {
-                Progress::Decided(result) => *result,
-                Progress::State(state) => automaton.finish(*state),
-            })
-            .collect();
         let is_text = !text.is_empty() || !is_required;
-        if is_text && results.iter().all(|(other, _)| *other != result) {
-            results.push((result, text.clone()));
+        if is_text && results.insert(results_at_end(automata, &state)) {
+            texts.push(text.clone());
         }
-        if states.len() > MAX_STATES {
+        // No other combination follows.
+        let is_decided = |progress: &Progress| matches!(progress, Progress::Decided(_));
+        if is_text && state.iter().all(is_decided) {
+            continue;
+        }
+        if states.len() > MAX_STATES || !work.spend(bytes.len() * automata.len()) {
             return Err("too many texts of one field");
         }
         for byte in &bytes {
@@ -337,14 +394,24 @@ fn distinct_texts(
                     Progress::State(state) => automaton.step(*state, *byte),
                 })
                 .collect();
-            if states.insert(next.clone(), ()).is_none() {
+            if states.insert(next.clone()) {
                 let mut longer = text.clone();
                 longer.push(*byte);
                 queue.push_back((next, longer));
             }
         }
     }
-    Ok(results.into_iter().map(|(_, text)| text).collect())
+    Ok(texts)
+}
+
+/// Returns the results of automata for a text that ends in a state.
+fn results_at_end(automata: &[&TextAutomaton], state: &[Progress]) -> Vec<bool> {
+    let results = automata.iter().zip(state);
+    let results = results.map(|(automaton, progress)| match progress {
+        Progress::Decided(result) => *result,
+        Progress::State(state) => automaton.finish(*state),
+    });
+    results.collect()
 }
 
 /// Returns one byte of each class of bytes that the automata do not distinguish: letters if

@@ -273,6 +273,7 @@ impl<'p> PolicyPair<'p> {
             let before = region(&self.old, solver, Some(other.old));
             let after = region(&self.new, solver, Some(other.new));
             let region = Formula::any([before, after]);
+            solver.begin_question();
             let overlap = Formula::all([within.clone(), region.clone()]);
             let overlaps = !matches!(solver.solve(&overlap, &|_| true), Solution::Never);
             if overlaps {

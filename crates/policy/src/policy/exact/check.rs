@@ -96,8 +96,11 @@ impl RuleChecks<'_> {
 
     /// Checks a rule. Returns `true` if it can never decide.
     fn check_rule(&mut self, at: usize) -> bool {
-        if self.is_reported(at) {
+        // Every load reports these, with one cause.
+        if self.compiled.dead_rules.contains(&at) {
             self.check.proved += 1;
+            let wider = self.wider_filters_of_dead(at);
+            self.report_redundant(at, &wider);
             return true;
         }
         let everything = Formula::Constant(true);
@@ -105,12 +108,17 @@ impl RuleChecks<'_> {
             Reach::Never(reasons) => {
                 self.check.proved += 1;
                 let mut message = self.describe_reasons(&reasons);
-                let others = self.other_blockers(at, &reasons);
-                if !others.is_empty() {
-                    self.check.proved += others.len();
-                    message = format!("{message}; so would {}", self.describe_rules(&others));
+                let is_cause = |other| reasons.iter().any(|reason| reason.cause() == Some(other));
+                let mut others = self.wider_filters_of_dead(at);
+                others.retain(|other| !is_cause(*other));
+                let (blockers, later): (Vec<usize>, Vec<usize>) =
+                    others.into_iter().partition(|other| *other < at);
+                if !blockers.is_empty() {
+                    self.check.proved += blockers.len();
+                    message = format!("{message}; so would {}", self.describe_rules(&blockers));
                 }
                 self.report(at, Problem::warning, format!("can never decide: {message}"));
+                self.report_redundant(at, &later);
                 true
             }
             Reach::Undecided(reason) => {
@@ -122,18 +130,11 @@ impl RuleChecks<'_> {
             Reach::Decides(example, others) => {
                 self.check.refuted += 1;
                 self.report_near_miss(at, &example, &others);
-                self.report_redundant(at, &example);
+                let wider = self.wider_filters(at, &example);
+                self.report_redundant(at, &wider);
                 false
             }
         }
-    }
-
-    /// Returns `true` if the analysis that every load makes has reported the rule.
-    fn is_reported(&self, at: usize) -> bool {
-        let id = self.analysed.view.rule(at).map(|rule| &rule.id);
-        self.compiled.problems.iter().any(|problem| {
-            problem.rule.as_ref() == id && problem.message.starts_with("can never decide")
-        })
     }
 
     fn report(
@@ -164,9 +165,8 @@ impl RuleChecks<'_> {
         self.report(at, Problem::advice, message);
     }
 
-    /// Reports later filters that refuse everything that a filter refuses.
-    fn report_redundant(&mut self, at: usize, example: &Example) {
-        let wider = self.wider_filters(at, example);
+    /// Reports the filters that refuse everything that a filter refuses.
+    fn report_redundant(&mut self, at: usize, wider: &[usize]) {
         if wider.is_empty() {
             return;
         }
@@ -178,7 +178,7 @@ impl RuleChecks<'_> {
         };
         let message = format!(
             "redundant: {} {verb} everything that it refuses",
-            self.describe_rules(&wider)
+            self.describe_rules(wider)
         );
         self.report(at, Problem::advice, message);
     }
@@ -197,18 +197,18 @@ impl RuleChecks<'_> {
         others
     }
 
-    /// Returns the other filters that alone keep a filter from deciding.
-    fn other_blockers(&mut self, at: usize, reasons: &[DeadReason]) -> Vec<usize> {
+    /// Returns the filters that refuse everything that a filter refuses, although it never decides.
+    fn wider_filters_of_dead(&mut self, at: usize) -> Vec<usize> {
+        if filter_of(self.compiled, at).is_none() {
+            return Vec::new();
+        }
+        self.solver.begin_question();
         let region = self.analysed.region(&mut self.solver, at);
         let confirms = |facts: &CaseFacts| self.analysed.holds(at, facts);
-        let Solution::Example(example) = self.solver.solve(&region, &confirms) else {
-            return Vec::new();
-        };
-        let mut others = self.wider_filters(at, &example);
-        others.retain(|other| {
-            *other < at && reasons.iter().all(|reason| reason.cause() != Some(*other))
-        });
-        others
+        match self.solver.solve(&region, &confirms) {
+            Solution::Example(example) => self.wider_filters(at, &example),
+            Solution::Never | Solution::Undecided(_) => Vec::new(),
+        }
     }
 
     /// Returns `true` if another filter refuses in the same way, whenever it matches.

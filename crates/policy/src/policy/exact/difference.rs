@@ -114,6 +114,8 @@ struct ChangeSearch {
     first: Vec<Example>,
     /// The changes of verdicts that the change may cause.
     verdicts: VerdictChanges,
+    /// `true` if requests outside the region may be concerned, too.
+    is_incomplete: bool,
     /// The reason, if no request is found that is decided differently.
     reason: &'static str,
 }
@@ -134,6 +136,7 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
                 region: Formula::Constant(true),
                 first: Vec::new(),
                 verdicts: verdicts.fold(VerdictChanges::NONE, VerdictChanges::union),
+                is_incomplete: false,
                 reason: NOT_TRIED,
             });
         }
@@ -166,42 +169,24 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
     }
 
     fn compare_rule(&mut self, name: String, rule: ChangedRule) {
-        let is_doubtful = self.pair.has_tests_of_several_stages(rule);
-        self.search_rule(name.clone(), rule);
-        if is_doubtful {
-            self.add_doubt(name);
-        }
-    }
-
-    /// Adds a change that may concern any decision.
-    fn add_doubt(&mut self, name: String) {
-        let mut undecided = self.difference.undecided.iter_mut();
-        match undecided.find(|change| change.name == name) {
-            Some(change) => change.verdicts = VerdictChanges::BOTH,
-            None => self.difference.undecided.push(UndecidedChange {
-                name,
-                changes_decisions: false,
-                verdicts: VerdictChanges::BOTH,
-                reason: "its tests are known at different stages",
-            }),
-        }
-    }
-
-    fn search_rule(&mut self, name: String, rule: ChangedRule) {
         let requests = self.pair.changed_requests(&mut self.solver, rule);
         let mut search = ChangeSearch {
             name,
             region: Formula::Constant(false),
             first: Vec::new(),
             verdicts: VerdictChanges::NONE,
+            is_incomplete: self.pair.has_tests_of_several_stages(rule),
             reason: NOT_TRIED,
         };
+        if search.is_incomplete {
+            search.reason = "its tests are known at different stages";
+        }
         let (old, new) = rule.positions();
         let lost = self.add_reached(&mut search, Side::Old, old, &requests.lost);
         let gained = self.add_reached(&mut search, Side::New, new, &requests.gained);
         let before = self.add_reached(&mut search, Side::Old, old, &requests.changed);
         let after = self.add_reached(&mut search, Side::New, new, &requests.changed);
-        if lost || gained || before || after {
+        if lost || gained || before || after || search.is_incomplete {
             let concerned = [lost, gained, before || after];
             search.verdicts = self
                 .pair
@@ -271,6 +256,9 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
             &change.region,
             &mut found,
         );
+        if change.is_incomplete {
+            open = VerdictChanges::BOTH;
+        }
         let verdicts = open.without(found.verdicts);
         if !found.any || verdicts != VerdictChanges::NONE {
             self.difference.undecided.push(UndecidedChange {
@@ -322,6 +310,7 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
 
     /// Tries requests that differ in a field.
     fn try_requests(&mut self, region: &Formula, field: &Field, found: &mut Found) {
+        self.solver.begin_question();
         let mut left = region.clone();
         for _ in 0..MAX_ROUNDS {
             let Solution::Example(example) = self.solver.solve(&left, &|_| true) else {

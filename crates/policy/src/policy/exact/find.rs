@@ -35,37 +35,71 @@ pub enum VerdictAnswer {
 
 /// Searches a request that gets a verdict.
 pub fn find_verdict(policy: &Policy, query: &VerdictQuery<'_>) -> VerdictAnswer {
-    let mut solver = match Solver::new() {
-        Ok(solver) => solver,
-        Err(reason) => return VerdictAnswer::Undecided(reason),
-    };
-    // A whole URL is canonicalized; any other text is the beginning of one.
-    let target = query.under.and_then(|under| UrlTarget::parse(under).ok());
-    let under = target.as_ref().map(UrlTarget::as_str).or(query.under);
-    let crawler = query
-        .crawler
-        .map(|crawler| solver.table.crawlers(&[crawler]));
-    let rule = query.rule.map(|rule| rule.0 as usize);
-    let analysed = AnalysedPolicy::new(policy);
-    let mut find = |under: Option<&str>| {
-        let under = under.map(|under| solver.table.url_prefix(under));
-        let within = Formula::all(under.into_iter().chain(crawler.clone()));
-        analysed.find_verdict(&mut solver, query.verdict, rule, &within)
-    };
-    match find(under) {
-        Solution::Example(example) => VerdictAnswer::Found(example),
-        Solution::Undecided(reason) => VerdictAnswer::Undecided(reason),
-        // A reading of a URL has the same host, but need not begin with the same path.
-        Solution::Never if query.verdict == WantedVerdict::Reject => {
-            match find(under.map(origin_of)) {
-                Solution::Never => VerdictAnswer::Never,
-                Solution::Example(_) | Solution::Undecided(_) => VerdictAnswer::Undecided(
-                    "a lax server may read a URL as another one of its host, which is refused",
-                ),
-            }
+    VerdictFinder::new(policy).find(query)
+}
+
+/// Answers questions about the verdicts of a policy. Their automata are built once.
+pub struct VerdictFinder<'p> {
+    analysed: AnalysedPolicy<'p>,
+    solver: Result<Solver, &'static str>,
+}
+
+impl<'p> VerdictFinder<'p> {
+    /// Creates a finder for a policy.
+    pub fn new(policy: &'p Policy) -> Self {
+        Self {
+            analysed: AnalysedPolicy::new(policy),
+            solver: Solver::new(),
         }
-        Solution::Never => VerdictAnswer::Never,
     }
+
+    /// Searches a request that gets a verdict.
+    pub fn find(&mut self, query: &VerdictQuery<'_>) -> VerdictAnswer {
+        let solver = match &mut self.solver {
+            Ok(solver) => solver,
+            Err(reason) => return VerdictAnswer::Undecided(reason),
+        };
+        let under = query.under.map(canonical_beginning);
+        let under = under.as_deref();
+        let crawler = query
+            .crawler
+            .map(|crawler| solver.table.crawlers(&[crawler]));
+        let rule = query.rule.map(|rule| rule.0 as usize);
+        let mut find = |under: Option<&str>| {
+            let under = under.map(|under| solver.table.url_prefix(under));
+            let within = Formula::all(under.into_iter().chain(crawler.clone()));
+            self.analysed
+                .find_verdict(solver, query.verdict, rule, &within)
+        };
+        match find(under) {
+            Solution::Example(example) => VerdictAnswer::Found(example),
+            Solution::Undecided(reason) => VerdictAnswer::Undecided(reason),
+            // A reading of a URL has the same host, but need not begin with the same path.
+            Solution::Never if query.verdict == WantedVerdict::Reject => {
+                match find(under.map(origin_of)) {
+                    Solution::Never => VerdictAnswer::Never,
+                    Solution::Example(_) | Solution::Undecided(_) => VerdictAnswer::Undecided(
+                        "a lax server may read a URL as another one of its host, which is refused",
+                    ),
+                }
+            }
+            Solution::Never => VerdictAnswer::Never,
+        }
+    }
+}
+
+/// Returns `true` if URLs begin with a text, so that a question about them is not empty.
+pub fn is_url_beginning(text: &str) -> bool {
+    let Ok(mut solver) = Solver::new() else {
+        return true;
+    };
+    let begins = solver.table.url_prefix(&canonical_beginning(text));
+    !matches!(solver.solve(&begins, &|_| true), Solution::Never)
+}
+
+/// Returns the beginning of canonical URLs that a text means: a whole URL is canonicalized.
+fn canonical_beginning(text: &str) -> String {
+    UrlTarget::parse(text).map_or_else(|_| text.to_owned(), |target| target.as_str().to_owned())
 }
 
 /// Returns the beginning of a URL without its path.

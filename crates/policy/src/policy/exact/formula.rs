@@ -5,7 +5,7 @@
 pub(super) struct TestIndex(pub(super) usize);
 
 /// A Boolean formula over tests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Formula {
     Constant(bool),
     Test(TestIndex),

@@ -27,6 +27,7 @@ pub(crate) fn find_inert_rules(
         let Some((rule, place)) = rule.zip(places.get(at)) else {
             continue;
         };
+        solver.begin_question();
         let own = analysed.assertions(&mut solver, &[at]);
         let never = own == Formula::Constant(false)
             || matches!(solver.solve(&own, &|_| false), Solution::Never);

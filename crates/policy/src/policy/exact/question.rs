@@ -5,11 +5,17 @@ use serde_json::{Map, Value as Json};
 use crate::policy::cases::CaseFacts;
 use crate::urls::target::UrlTarget;
 
-use super::cells::{CountTests, fact_cells};
+use super::cells::{CountTests, FactCell, FieldCells};
 use super::formula::Formula;
-use super::search::{SearchOutcome, UrlConditions, search};
+use super::search::{MAX_STATES, SearchLimits, SearchOutcome, UrlConditions, search};
 use super::tests::{ExactTest, TestTable};
 use super::url_position::UrlSet;
+use super::work::Work;
+
+/// The work that each search takes at least.
+const WORK_PER_SEARCH: usize = 1_000;
+/// The maximum number of states of a search for an example that is found easily.
+const EASY_STATES: usize = 1_000;
 
 /// The answer to the question whether a formula holds for any request.
 #[derive(Clone, Debug)]
@@ -50,6 +56,15 @@ impl Example {
         })
     }
 
+    /// Creates an example, unless the evaluator does not confirm it.
+    fn confirmed(
+        url: &str,
+        details: &Map<String, Json>,
+        confirms: &dyn Fn(&CaseFacts) -> bool,
+    ) -> Option<Self> {
+        Self::new(url, details).filter(|example| confirms(&example.facts))
+    }
+
     /// The facts besides the URL: ` with method POST`; empty if there are none.
     pub fn describe_details(&self) -> String {
         let details: Vec<String> = self
@@ -68,10 +83,12 @@ impl Example {
     }
 }
 
-/// Automata and the sets of URLs that they search.
+/// Automata, the sets of URLs that they search, and the work that is left for a question.
 pub(super) struct Solver {
     pub(super) table: TestTable,
     conditions: &'static UrlConditions,
+    fields: FieldCells,
+    work: Work,
 }
 
 impl Solver {
@@ -79,66 +96,100 @@ impl Solver {
         Ok(Self {
             table: TestTable::default(),
             conditions: UrlConditions::shared()?,
+            fields: FieldCells::default(),
+            work: Work::for_question(),
         })
+    }
+
+    /// Begins another question, for which all the work is allowed again.
+    pub(super) fn begin_question(&mut self) {
+        self.work = Work::for_question();
     }
 
     /// Searches a request for which a formula holds. `confirms` evaluates the formula by the
     /// evaluator's own means: only then is the request an example.
     pub(super) fn solve(
-        &self,
+        &mut self,
         formula: &Formula,
         confirms: &dyn Fn(&CaseFacts) -> bool,
     ) -> Solution {
-        for (urls, counts) in [
-            (UrlSet::Plain, CountTests::Exact),
-            (UrlSet::All, CountTests::Exact),
-            (UrlSet::All, CountTests::Free),
-        ] {
-            if counts == CountTests::Free && !self.has_counts(formula) {
-                continue;
-            }
-            match self.solve_in(formula, urls, counts, confirms) {
-                Solution::Example(example) => return Solution::Example(example),
-                Solution::Undecided(reason) if urls == UrlSet::All => {
-                    return Solution::Undecided(reason);
-                }
-                // The larger set decides.
-                Solution::Never | Solution::Undecided(_) => {}
-            }
+        let solution = self.solve_with(formula, CountTests::Exact, confirms);
+        if let (Solution::Never, true) = (&solution, self.has_counts(formula)) {
+            return self.solve_with(formula, CountTests::Free, confirms);
         }
-        Solution::Never
+        solution
     }
 
-    fn solve_in(
-        &self,
+    /// Searches a URL for each combination of other facts. A URL of the larger set shows that there
+    /// may be one that is certainly canonical; if there is none, it is tried itself.
+    fn solve_with(
+        &mut self,
         formula: &Formula,
-        urls: UrlSet,
         counts: CountTests,
         confirms: &dyn Fn(&CaseFacts) -> bool,
     ) -> Solution {
-        let cells = match fact_cells(&self.table, &formula.tests(), counts) {
+        if !self.work.spend(self.table.take_size() + WORK_PER_SEARCH) {
+            return Solution::Undecided(Work::TOO_MUCH);
+        }
+        let cells = self
+            .fields
+            .of_formula(&self.table, formula, counts, &mut self.work);
+        let cells = match cells {
             Ok(cells) => cells,
             Err(reason) => return Solution::Undecided(reason),
         };
-        let mut undecided = None;
-        for cell in cells {
-            let remaining = formula.assume(&|test| cell.value(test));
-            match search(&self.table, self.conditions, &remaining, urls) {
-                SearchOutcome::Nothing => {}
-                SearchOutcome::TooLarge => {
-                    undecided = Some("there are too many combinations of expressions");
-                }
-                SearchOutcome::Found(url) => {
-                    let example =
-                        Example::new(&url, &cell.facts).filter(|example| confirms(&example.facts));
-                    if let Some(example) = example {
-                        return Solution::Example(Box::new(example));
-                    }
-                    undecided = Some(self.free_reason(formula));
-                }
+        // Most examples are found easily, though not for the first combination of facts.
+        for cell in &cells {
+            if let Some(example) = self.plain_example(cell, EASY_STATES, confirms) {
+                return Solution::Example(Box::new(example));
             }
         }
-        undecided.map_or(Solution::Never, Solution::Undecided)
+        let mut undecided = None;
+        let mut unusual = Vec::new();
+        for cell in cells {
+            match self.search(&cell, UrlSet::All, MAX_STATES) {
+                SearchOutcome::Nothing => continue,
+                SearchOutcome::TooLarge => undecided = Some(Work::TOO_MUCH),
+                SearchOutcome::Found(url) => unusual.push((url, cell.facts.clone())),
+            }
+            if let Some(example) = self.plain_example(&cell, MAX_STATES, confirms) {
+                return Solution::Example(Box::new(example));
+            }
+        }
+        if !unusual.is_empty() {
+            undecided = undecided.or(Some(self.free_reason(formula)));
+        }
+        let mut unusual = unusual.iter();
+        let example = unusual.find_map(|(url, facts)| Example::confirmed(url, facts, confirms));
+        match (example, undecided) {
+            (Some(example), _) => Solution::Example(Box::new(example)),
+            (None, Some(reason)) => Solution::Undecided(reason),
+            (None, None) => Solution::Never,
+        }
+    }
+
+    /// Searches an example whose URL is certainly canonical.
+    fn plain_example(
+        &mut self,
+        cell: &FactCell,
+        states: usize,
+        confirms: &dyn Fn(&CaseFacts) -> bool,
+    ) -> Option<Example> {
+        match self.search(cell, UrlSet::Plain, states) {
+            SearchOutcome::Found(url) => Example::confirmed(&url, &cell.facts, confirms),
+            SearchOutcome::Nothing | SearchOutcome::TooLarge => None,
+        }
+    }
+
+    fn search(&mut self, cell: &FactCell, urls: UrlSet, states: usize) -> SearchOutcome {
+        let Self {
+            table,
+            conditions,
+            work,
+            ..
+        } = self;
+        let limits = SearchLimits { states, work };
+        search(table, conditions, &cell.remaining, urls, limits)
     }
 
     fn has_counts(&self, formula: &Formula) -> bool {

@@ -1,18 +1,23 @@
 //! The search for the shortest URL for which a formula holds: breadth first, in the product of the
 //! automata, of which only the reachable part is built.
+//!
+//! A state has the automata of the tests that still matter: as soon as a test is decided, the formula
+//! is simplified. States that differ only in tests that no longer matter are the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use super::automaton::{Progress, TextAutomaton};
 use super::formula::{Formula, TestIndex};
 use super::tests::{ExactTest, TestTable, UrlTest};
 use super::url_position::{UrlPosition, UrlRegions, UrlSet};
+use super::work::Work;
 
-/// The work for one search: steps of single automata.
-const WORK_PER_SEARCH: usize = 10_000_000;
-/// The maximum number of states.
-const MAX_STATES: usize = 100_000;
+/// The work for simplifying a formula, in steps of automata.
+const WORK_PER_FORMULA: usize = 500;
+/// The maximum number of states of a search.
+pub(super) const MAX_STATES: usize = 100_000;
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +47,14 @@ impl From<Progress> for Slot {
     }
 }
 
+/// A state of the search.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SearchState {
     position: UrlPosition,
-    slots: Vec<Slot>,
-    /// `true` if the formula holds however the URL continues.
-    is_satisfied: bool,
+    /// The number of the formula that the rest of the URL must meet.
+    formula: usize,
+    /// Those of the conditions, then those of the tests of the formula.
+    slots: Box<[Slot]>,
 }
 
 /// An automaton that takes part in a search.
@@ -55,21 +62,21 @@ struct SearchState {
 enum SearchPart<'t> {
     /// A condition that the URL must meet.
     Condition(UrlRegions, &'t TextAutomaton),
-    Test(TestIndex, &'t UrlTest),
+    Test(&'t UrlTest),
 }
 
 impl<'t> SearchPart<'t> {
     fn regions(self) -> UrlRegions {
         match self {
             Self::Condition(regions, _) => regions,
-            Self::Test(_, test) => test.regions,
+            Self::Test(test) => test.regions,
         }
     }
 
     fn automaton(self) -> &'t TextAutomaton {
         match self {
             Self::Condition(_, automaton) => automaton,
-            Self::Test(_, test) => &test.automaton,
+            Self::Test(test) => &test.automaton,
         }
     }
 
@@ -85,12 +92,12 @@ impl<'t> SearchPart<'t> {
             (Slot::Running(state), true) => automaton.step(state, byte).into(),
             (Slot::Running(state), false) => Slot::Decided(automaton.finish(state)),
             (Slot::Waiting, false) => match self {
-                Self::Test(_, test)
+                Self::Test(test)
                     if test.without_port.is_some() && region == UrlRegions::PATH_START =>
                 {
                     Slot::Decided(test.absent(before.port_default()))
                 }
-                Self::Test(..) | Self::Condition(..) => slot,
+                Self::Test(_) | Self::Condition(..) => slot,
             },
             (Slot::Decided(_), _) => slot,
         }
@@ -101,7 +108,7 @@ impl<'t> SearchPart<'t> {
         match (slot, self) {
             (Slot::Decided(result), _) => result,
             (Slot::Running(state), _) => self.automaton().finish(state),
-            (Slot::Waiting, Self::Test(_, test)) => test.absent(None),
+            (Slot::Waiting, Self::Test(test)) => test.absent(None),
             // The port and the query may be missing.
             (Slot::Waiting, Self::Condition(..)) => true,
         }
@@ -140,81 +147,96 @@ impl UrlConditions {
     }
 }
 
+/// The limits of a search.
+pub(super) struct SearchLimits<'w> {
+    pub(super) states: usize,
+    pub(super) work: &'w mut Work,
+}
+
 /// Searches a set for a URL for which a formula holds. Only tests of URLs may be in the formula.
 pub(super) fn search(
     table: &TestTable,
     conditions: &UrlConditions,
     formula: &Formula,
     urls: UrlSet,
+    limits: SearchLimits<'_>,
 ) -> SearchOutcome {
-    if *formula == Formula::Constant(false) {
-        return SearchOutcome::Nothing;
+    let is_of_url = |test: &TestIndex| matches!(table.get(*test), Some(ExactTest::Url(_)));
+    if !formula.tests().iter().all(is_of_url) {
+        return SearchOutcome::TooLarge;
     }
-    let mut parts: Vec<SearchPart<'_>> = conditions
+    let conditions: Vec<SearchPart<'_>> = conditions
         .of(urls)
         .iter()
         .map(|(regions, automaton)| SearchPart::Condition(*regions, automaton))
         .collect();
-    let tests = formula.tests();
-    for test in tests.iter().copied() {
-        match table.get(test) {
-            Some(ExactTest::Url(url)) => parts.push(SearchPart::Test(test, url)),
-            Some(
-                ExactTest::Text(..)
-                | ExactTest::Number(..)
-                | ExactTest::Address(_)
-                | ExactTest::Free(_),
-            )
-            | None => return SearchOutcome::TooLarge,
-        }
-    }
-    Search {
-        bytes: distinct_bytes(&parts),
-        formula,
-        parts,
-        tests,
+    let mut search = Search {
+        table,
+        conditions,
+        formulas: Vec::new(),
+        formula_numbers: HashMap::new(),
         states: Vec::new(),
         origins: Vec::new(),
-        numbers: HashMap::new(),
+        known: HashSet::new(),
+    };
+    match search.add_formula(formula.clone()) {
+        Some(start) => search.run(start, limits),
+        None => SearchOutcome::Nothing,
     }
-    .run()
+}
+
+/// A formula that the rest of a URL must meet.
+struct RemainingFormula<'t> {
+    formula: Formula,
+    tests: Vec<TestIndex>,
+    /// The conditions, then the tests.
+    parts: Rc<[SearchPart<'t>]>,
+    /// A byte of each class that the automata distinguish.
+    bytes: Rc<[u8]>,
+    /// The formulas after some of the tests were decided.
+    next: HashMap<Box<[Option<bool>]>, Option<usize>>,
 }
 
 struct Search<'t> {
-    formula: &'t Formula,
-    /// The conditions, then the tests in order.
-    parts: Vec<SearchPart<'t>>,
-    tests: Vec<TestIndex>,
-    /// A byte of each class that the automata distinguish.
-    bytes: Vec<u8>,
-    states: Vec<SearchState>,
+    table: &'t TestTable,
+    conditions: Vec<SearchPart<'t>>,
+    formulas: Vec<RemainingFormula<'t>>,
+    formula_numbers: HashMap<Formula, usize>,
+    states: Vec<Rc<SearchState>>,
     /// The state before each, and the byte between them.
     origins: Vec<(usize, u8)>,
-    numbers: HashMap<SearchState, usize>,
+    known: HashSet<Rc<SearchState>>,
 }
 
-impl Search<'_> {
-    fn run(mut self) -> SearchOutcome {
+impl<'t> Search<'t> {
+    fn run(mut self, formula: usize, limits: SearchLimits<'_>) -> SearchOutcome {
+        let Some(first) = self.formulas.get(formula) else {
+            return SearchOutcome::TooLarge;
+        };
         let start = SearchState {
             position: UrlPosition::START,
-            slots: vec![Slot::Waiting; self.parts.len()],
-            is_satisfied: *self.formula == Formula::Constant(true),
+            formula,
+            slots: vec![Slot::Waiting; first.parts.len()].into(),
         };
         self.add(start, (0, 0));
         let mut at = 0;
-        let mut work = 0;
+        let mut formulas = 0;
         while let Some(state) = self.states.get(at).cloned() {
-            work += self.bytes.len() * self.parts.len();
-            if work > WORK_PER_SEARCH || self.states.len() > MAX_STATES {
+            let Some(remaining) = self.formulas.get(state.formula) else {
+                return SearchOutcome::TooLarge;
+            };
+            let bytes = Rc::clone(&remaining.bytes);
+            let new_formulas = self.formulas.len() - formulas;
+            formulas = self.formulas.len();
+            let steps = bytes.len() * (state.slots.len() + 1);
+            let work = steps + new_formulas * WORK_PER_FORMULA;
+            if !limits.work.spend(work) || self.states.len() > limits.states {
                 return SearchOutcome::TooLarge;
             }
-            if state.position.is_end() && self.accepts(&state) {
+            if state.position.is_end() && remaining.accepts(&state.slots, self.conditions.len()) {
                 return SearchOutcome::Found(self.text_of(at));
             }
-            for index in 0..self.bytes.len() {
-                let Some(byte) = self.bytes.get(index).copied() else {
-                    continue;
-                };
+            for byte in bytes.iter().copied() {
                 if let Some(next) = self.step(&state, byte) {
                     self.add(next, (at, byte));
                 }
@@ -225,92 +247,109 @@ impl Search<'_> {
     }
 
     fn add(&mut self, state: SearchState, origin: (usize, u8)) {
-        let number = self.states.len();
-        if let std::collections::hash_map::Entry::Vacant(entry) = self.numbers.entry(state) {
-            self.states.push(entry.key().clone());
+        let state = Rc::new(state);
+        if self.known.insert(Rc::clone(&state)) {
+            self.states.push(state);
             self.origins.push(origin);
-            entry.insert(number);
         }
     }
 
-    fn step(&self, state: &SearchState, byte: u8) -> Option<SearchState> {
+    /// Returns the state after a byte; `None` if no URL of the set for which the formula holds
+    /// continues with it.
+    fn step(&mut self, state: &SearchState, byte: u8) -> Option<SearchState> {
         let (position, region) = state.position.step(byte)?;
-        let mut slots = Vec::with_capacity(self.parts.len());
-        for (part, slot) in self.parts.iter().zip(&state.slots) {
-            let next = match (part, state.is_satisfied) {
-                (SearchPart::Test(..), true) => Slot::Decided(false),
-                (SearchPart::Test(..), false) | (SearchPart::Condition(..), _) => {
-                    part.step(*slot, state.position, region, byte)
-                }
-            };
-            if let (SearchPart::Condition(..), Slot::Decided(false)) = (part, next) {
-                return None;
+        let remaining = self.formulas.get(state.formula)?;
+        let parts = Rc::clone(&remaining.parts);
+        let mut slots = Vec::with_capacity(parts.len());
+        let mut is_decided = false;
+        for (part, slot) in parts.iter().zip(&state.slots) {
+            let next = part.step(*slot, state.position, region, byte);
+            match (part, next) {
+                (SearchPart::Condition(..), Slot::Decided(false)) => return None,
+                (SearchPart::Test(_), Slot::Decided(_)) => is_decided = true,
+                (SearchPart::Condition(..) | SearchPart::Test(_), _) => {}
             }
             slots.push(next);
         }
-        let next = SearchState {
+        if !is_decided {
+            return Some(SearchState {
+                position,
+                formula: state.formula,
+                slots: slots.into(),
+            });
+        }
+        let formula = self.formula_after(state.formula, &slots)?;
+        Some(SearchState {
             position,
-            slots,
-            is_satisfied: state.is_satisfied,
-        };
-        if next.is_satisfied {
-            return Some(next);
-        }
-        self.simplify(next)
+            formula,
+            slots: self.needed_slots(state.formula, formula, &slots).into(),
+        })
     }
 
-    /// Drops what no longer matters; `None` if the formula cannot hold.
-    fn simplify(&self, mut state: SearchState) -> Option<SearchState> {
-        let remaining = self.formula.assume(&|test| self.decided(&state, test));
-        let needed = match remaining {
-            Formula::Constant(false) => return None,
-            Formula::Constant(true) => {
-                state.is_satisfied = true;
-                Vec::new()
-            }
-            Formula::Test(_) | Formula::Not(_) | Formula::All(_) | Formula::Any(_) => {
-                remaining.tests()
-            }
-        };
-        for (part, slot) in self.parts.iter().zip(&mut state.slots) {
-            let SearchPart::Test(test, _) = part else {
-                continue;
-            };
-            // What is decided may be the reason why another test is not needed.
-            let is_open = matches!(slot, Slot::Waiting | Slot::Running(_));
-            if state.is_satisfied || is_open && needed.binary_search(test).is_err() {
-                *slot = Slot::Decided(false);
-            }
+    /// Returns the formula after some of the tests of another one were decided; `None` if it cannot
+    /// hold.
+    fn formula_after(&mut self, before: usize, slots: &[Slot]) -> Option<usize> {
+        let remaining = self.formulas.get(before)?;
+        let results: Box<[Option<bool>]> = slots
+            .iter()
+            .skip(self.conditions.len())
+            .map(|slot| match slot {
+                Slot::Decided(result) => Some(*result),
+                Slot::Waiting | Slot::Running(_) => None,
+            })
+            .collect();
+        if let Some(known) = remaining.next.get(&results) {
+            return *known;
         }
-        Some(state)
+        let simplified = remaining.formula.assume(&|test| {
+            let at = remaining.tests.binary_search(&test).ok()?;
+            results.get(at).copied().flatten()
+        });
+        let after = self.add_formula(simplified);
+        self.formulas.get_mut(before)?.next.insert(results, after);
+        after
     }
 
-    fn decided(&self, state: &SearchState, test: TestIndex) -> Option<bool> {
-        let at = self.tests.binary_search(&test).ok()?;
-        let first_test = self.parts.len() - self.tests.len();
-        match state.slots.get(first_test + at)? {
-            Slot::Decided(result) => Some(*result),
-            Slot::Waiting | Slot::Running(_) => None,
+    /// Returns the number of a formula; `None` if it cannot hold.
+    fn add_formula(&mut self, formula: Formula) -> Option<usize> {
+        if formula == Formula::Constant(false) {
+            return None;
         }
+        if let Some(number) = self.formula_numbers.get(&formula) {
+            return Some(*number);
+        }
+        let tests = formula.tests();
+        let table = self.table;
+        let mut parts = self.conditions.clone();
+        parts.extend(tests.iter().filter_map(|test| match table.get(*test)? {
+            ExactTest::Url(url) => Some(SearchPart::Test(url)),
+            ExactTest::Text(..)
+            | ExactTest::Number(..)
+            | ExactTest::Address(_)
+            | ExactTest::Free(_) => None,
+        }));
+        let number = self.formulas.len();
+        self.formula_numbers.insert(formula.clone(), number);
+        self.formulas.push(RemainingFormula {
+            formula,
+            tests,
+            bytes: distinct_bytes(&parts).into(),
+            parts: parts.into(),
+            next: HashMap::new(),
+        });
+        Some(number)
     }
 
-    /// Returns `true` if the URL may end in a state.
-    fn accepts(&self, state: &SearchState) -> bool {
-        let mut results = Vec::new();
-        for (part, slot) in self.parts.iter().zip(&state.slots) {
-            match part {
-                SearchPart::Condition(..) if !part.finish(*slot) => return false,
-                SearchPart::Condition(..) => {}
-                SearchPart::Test(test, _) => results.push((*test, part.finish(*slot))),
-            }
+    /// Returns the slots that matter to the second of two formulas, of which the first comes before it.
+    fn needed_slots(&self, before: usize, after: usize, slots: &[Slot]) -> Vec<Slot> {
+        let (conditions, tests) = slots.split_at(self.conditions.len().min(slots.len()));
+        let mut needed = conditions.to_vec();
+        if let (Some(before), Some(after)) = (self.formulas.get(before), self.formulas.get(after)) {
+            let slots = before.tests.iter().zip(tests);
+            let kept = slots.filter(|(test, _)| after.tests.binary_search(test).is_ok());
+            needed.extend(kept.map(|(_, slot)| *slot));
         }
-        let value = |test: TestIndex| {
-            let at = results
-                .binary_search_by_key(&test, |(test, _)| *test)
-                .ok()?;
-            results.get(at).map(|(_, result)| *result)
-        };
-        state.is_satisfied || self.formula.assume(&value) == Formula::Constant(true)
+        needed
     }
 
     fn text_of(&self, mut at: usize) -> String {
@@ -321,6 +360,25 @@ impl Search<'_> {
         }
         bytes.reverse();
         String::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl RemainingFormula<'_> {
+    /// Returns `true` if the URL may end with these slots.
+    fn accepts(&self, slots: &[Slot], conditions: usize) -> bool {
+        let results: Vec<bool> = self
+            .parts
+            .iter()
+            .zip(slots)
+            .map(|(part, slot)| part.finish(*slot))
+            .collect();
+        let (conditions, tests) = results.split_at(conditions.min(results.len()));
+        let value = |test: TestIndex| {
+            let at = self.tests.binary_search(&test).ok()?;
+            tests.get(at).copied()
+        };
+        conditions.iter().all(|result| *result)
+            && self.formula.assume(&value) == Formula::Constant(true)
     }
 }
 

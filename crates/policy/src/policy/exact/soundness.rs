@@ -51,6 +51,47 @@ fn exact_values_of_parameters_may_contain_an_equals_sign() {
 }
 
 #[test]
+fn texts_of_required_fields_may_lead_back_to_the_start() {
+    let url = "http://x.example/";
+    for (rule, facts) in [
+        (
+            "method: { regex: '[GH]' }",
+            json!({ "url": url, "method": "POST" }),
+        ),
+        (
+            "crawler: { contains: o }",
+            json!({ "url": url, "crawler": "bit" }),
+        ),
+        (
+            "crawler: { suffix: s }",
+            json!({ "url": url, "crawler": "bit" }),
+        ),
+        (
+            "crawler: { regex: '[aeiou]' }",
+            json!({ "url": url, "crawler": "b" }),
+        ),
+    ] {
+        let rules = format!("{{ id: a, forbid: {{ not: {{ {rule} }} }} }}");
+        assert_decides(&rules, "a", facts);
+        let compiled = compile_rules(&rules);
+        let query = VerdictQuery {
+            verdict: WantedVerdict::Reject,
+            rule: None,
+            under: None,
+            crawler: None,
+        };
+        let answer = find_verdict(&compiled.policy, &query);
+        assert!(
+            matches!(answer, VerdictAnswer::Found(_)),
+            "{rules}: {answer:?}"
+        );
+        let before = compile_rules("");
+        let difference = ExactDifference::between(&before.policy, &compiled.policy, &|_| Some(()));
+        assert!(!difference.is_equivalent(), "{rules}");
+    }
+}
+
+#[test]
 fn exact_escapes_of_parameters_ignore_case() {
     for (value, other, query) in [
         ("a", "61", "q=%41"),

@@ -30,6 +30,17 @@ pub(super) enum ExactTest {
     Free(&'static str),
 }
 
+impl ExactTest {
+    /// The size of its automaton, in transitions.
+    fn size(&self) -> usize {
+        match self {
+            Self::Url(url) => url.automaton.size(),
+            Self::Text(_, automaton) => automaton.size(),
+            Self::Number(..) | Self::Address(_) | Self::Free(_) => 0,
+        }
+    }
+}
+
 /// A test of a part of the URL.
 #[derive(Debug)]
 pub(super) struct UrlTest {
@@ -65,11 +76,18 @@ enum Counted {
 pub(super) struct TestTable {
     tests: Vec<ExactTest>,
     by_key: HashMap<String, TestIndex>,
+    /// The size of the automata that were built since it was taken.
+    size: usize,
 }
 
 impl TestTable {
     pub(super) fn get(&self, test: TestIndex) -> Option<&ExactTest> {
         self.tests.get(test.0)
+    }
+
+    /// Returns the size of the automata that were built since the last call, in transitions.
+    pub(super) fn take_size(&mut self) -> usize {
+        std::mem::take(&mut self.size)
     }
 
     /// Converts a condition.
@@ -132,7 +150,9 @@ impl TestTable {
             return Formula::Test(*test);
         }
         let index = TestIndex(self.tests.len());
-        self.tests.push(build().unwrap_or_else(ExactTest::Free));
+        let test = build().unwrap_or_else(ExactTest::Free);
+        self.size += test.size();
+        self.tests.push(test);
         self.by_key.insert(key, index);
         Formula::Test(index)
     }

@@ -7,15 +7,17 @@ use std::fmt::Write as _;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
+use crate::policy::fact::{Fact, Facts};
 use crate::policy::field::Field;
 use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
 use crate::urls::target::UrlTarget;
 
 use super::automaton::{parse, to_ascii};
 use super::formula::Formula;
-use super::search::{SearchOutcome, UrlConditions, search};
+use super::search::{MAX_STATES, SearchLimits, SearchOutcome, UrlConditions, search};
 use super::tests::TestTable;
 use super::url_position::{UrlRegions, UrlSet};
+use super::work::Work;
 
 /// The maximum length of a text that is made from an expression.
 const MAX_SAMPLE: usize = 4_000;
@@ -42,7 +44,11 @@ pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
     if let Formula::Constant(true) = formula {
         return false;
     }
-    search(&table, conditions, &formula, UrlSet::All) == SearchOutcome::Nothing
+    let limits = SearchLimits {
+        states: MAX_STATES,
+        work: &mut Work::for_question(),
+    };
+    search(&table, conditions, &formula, UrlSet::All, limits) == SearchOutcome::Nothing
 }
 
 /// A text that passes a test if it is at this place.
@@ -99,33 +105,37 @@ fn is_possible(field: &Field, sample: &SampleText, test: &TextTest) -> bool {
         text, starts, ends, ..
     } = sample;
     let before_path = if *starts { "" } else { "/a" };
-    let candidates: Vec<String> = match field {
+    let is_sample = |candidate: String| is_sample_of(&candidate, field, sample, test);
+    match field {
         Field::Url if *starts => ["", "/", "a/", "://a/", "//a/", "a"]
             .iter()
             .filter(|rest| !*ends || rest.is_empty())
-            .map(|rest| format!("{text}{rest}"))
-            .collect(),
-        Field::Url | Field::AuthorityPathQuery | Field::PathAndQuery if !*starts => vec![
-            format!("http://a/{text}"),
-            format!("http://a/a{text}"),
-            format!("http://a{text}"),
-            format!("http://a.{text}/"),
-        ],
-        Field::AuthorityPathQuery => vec![format!("http://{text}"), format!("http://{text}/")],
+            .any(|rest| is_sample(format!("{text}{rest}"))),
+        Field::Url | Field::AuthorityPathQuery | Field::PathAndQuery if !*starts => {
+            is_sample(format!("http://a/{text}"))
+                || is_sample(format!("http://a/a{text}"))
+                || is_sample(format!("http://a{text}"))
+                || is_sample(format!("http://a.{text}/"))
+        }
+        Field::AuthorityPathQuery => {
+            is_sample(format!("http://{text}")) || is_sample(format!("http://{text}/"))
+        }
         Field::Host | Field::Authority if *starts => {
-            vec![format!("http://{text}/"), format!("http://{text}a/")]
+            is_sample(format!("http://{text}/")) || is_sample(format!("http://{text}a/"))
         }
         Field::Host | Field::Authority => {
-            vec![format!("http://a{text}/"), format!("http://a{text}a/")]
+            is_sample(format!("http://a{text}/")) || is_sample(format!("http://a{text}a/"))
         }
-        Field::Path | Field::PathAndQuery => vec![
-            format!("http://a{before_path}{text}"),
-            format!("http://a/{text}")
-                .replace("//", "/")
-                .replacen(":/", "://", 1),
-        ],
-        Field::RelPath | Field::RelPathAndQuery => vec![format!("http://a/{text}")],
-        Field::Query => vec![format!("http://a/?{text}")],
+        Field::Path | Field::PathAndQuery => {
+            is_sample(format!("http://a{before_path}{text}"))
+                || is_sample(
+                    format!("http://a/{text}")
+                        .replace("//", "/")
+                        .replacen(":/", "://", 1),
+                )
+        }
+        Field::RelPath | Field::RelPathAndQuery => is_sample(format!("http://a/{text}")),
+        Field::Query => is_sample(format!("http://a/?{text}")),
         Field::Url
         | Field::Scheme
         | Field::Port
@@ -144,53 +154,24 @@ fn is_possible(field: &Field, sample: &SampleText, test: &TextTest) -> bool {
         | Field::Title
         | Field::BodyPrefix
         | Field::MetaRobots
-        | Field::Canonical => Vec::new(),
-    };
-    candidates
-        .iter()
-        .any(|candidate| is_sample_of(candidate, field, sample, test))
+        | Field::Canonical => false,
+    }
 }
 
 fn is_sample_of(candidate: &str, field: &Field, sample: &SampleText, test: &TextTest) -> bool {
     let Some(target) = UrlTarget::from_scan(candidate) else {
         return false;
     };
-    let text = match field {
-        Field::Url => target.as_str(),
-        Field::Host => target.host(),
-        Field::Authority => target.authority(),
-        Field::Path => target.path(),
-        Field::PathAndQuery => target.path_and_query(),
-        Field::RelPath => target.path().get(1..).unwrap_or(""),
-        Field::RelPathAndQuery => target.path_and_query().get(1..).unwrap_or(""),
-        Field::Query => target.query(),
-        Field::AuthorityPathQuery => target.authority_path_query(),
-        Field::Scheme
-        | Field::Port
-        | Field::Param(_)
-        | Field::Method
-        | Field::Crawler
-        | Field::Referer
-        | Field::Dest
-        | Field::Depth
-        | Field::Address
-        | Field::ContentType
-        | Field::Status
-        | Field::Size
-        | Field::Header(_)
-        | Field::Usage(_)
-        | Field::Title
-        | Field::BodyPrefix
-        | Field::MetaRobots
-        | Field::Canonical => return false,
-    };
-    let is_in_place = match (sample.starts, sample.ends) {
+    let is_in_place = |text: &str| match (sample.starts, sample.ends) {
         (true, true) => text == sample.text,
         (true, false) => text.starts_with(&sample.text),
         (false, true) => text.ends_with(&sample.text),
         (false, false) => text.contains(&sample.text),
     };
-    is_in_place && (!sample.is_uncertain || test.matches(text))
+    let found = field.any_text_matches(&Facts::for_url(&target), |text| {
+        is_in_place(text) && (!sample.is_uncertain || test.matches(text))
+    });
+    found == Fact::Known(true)
 }
 
 /// Returns texts that an expression matches: one without its optional parts, and one with each of

@@ -33,6 +33,7 @@ pub(super) enum Reach {
 impl AnalysedPolicy<'_> {
     /// Searches a request about which a rule decides.
     pub(super) fn reach(&self, solver: &mut Solver, at: usize, within: &Formula) -> Reach {
+        solver.begin_question();
         let region = Formula::all([self.region(solver, at), within.clone()]);
         let mut causes: Vec<DeadReason> = Vec::new();
         let mut left = region;
@@ -137,6 +138,7 @@ impl AnalysedPolicy<'_> {
 
     /// Returns `true` if a rule refuses at most what another one refuses.
     pub(super) fn is_within(&self, solver: &mut Solver, at: usize, other: usize) -> bool {
+        solver.begin_question();
         let inside = self.region(solver, at);
         let outside = self.region(solver, other).negate();
         let left = Formula::all([inside, outside]);

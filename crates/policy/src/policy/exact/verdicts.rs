@@ -36,6 +36,25 @@ pub enum WantedVerdict {
 }
 
 impl WantedVerdict {
+    /// All verdicts, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::Allow, Self::Reject];
+
+    /// The word in cases.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Reject => "reject",
+        }
+    }
+
+    /// Returns the other verdict.
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Allow => Self::Reject,
+            Self::Reject => Self::Allow,
+        }
+    }
+
     /// Returns `true` if a decision has the verdict.
     pub fn matches(self, decision: &Decision) -> bool {
         match decision.verdict {
@@ -62,6 +81,7 @@ impl AnalysedPolicy<'_> {
         rule: Option<usize>,
         within: &Formula,
     ) -> Solution {
+        solver.begin_question();
         let sources = match rule {
             Some(rule) => vec![VerdictSource::Rule(rule)],
             None => self.sources(wanted),

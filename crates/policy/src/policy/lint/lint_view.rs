@@ -1,7 +1,10 @@
 //! A view of a policy's rules for lint: the assumptions under which a rule is reached, and the order of
 //! rules.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+
+use smallvec::SmallVec;
 
 use crate::policy::Policy;
 use crate::policy::list::PolicyList;
@@ -23,13 +26,16 @@ pub(crate) struct LintView<'p> {
     /// For each rule: `true` if it is enforced, and it and the groups around it have no errors.
     sound: Vec<bool>,
     /// For each rule: the groups around it from the outside in, and the rule itself.
-    paths: Vec<Vec<usize>>,
+    paths: Vec<RulePath>,
     /// For each rule: the conditions under which it applies or matches.
     assumptions: Vec<Assumptions<'p>>,
     /// The enforced groups that stop, in document order.
     stops: Vec<usize>,
-    index: HostIndex,
+    index: HostIndex<'p>,
 }
+
+/// Most rules are in no group.
+type RulePath = SmallVec<[usize; 2]>;
 
 /// The part of a policy that is as written, without placeholders for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +48,14 @@ pub(crate) enum Knowledge {
 
 /// The enforced rules by the hosts in their conditions.
 #[derive(Default)]
-struct HostIndex {
+struct HostIndex<'p> {
     any_host: Vec<usize>,
     /// The rules that name hosts, under each of them.
-    by_host: HashMap<String, Vec<usize>>,
+    by_host: HashMap<Cow<'p, str>, SmallVec<[usize; 2]>>,
 }
 
-impl HostIndex {
-    fn add(&mut self, at: usize, assumptions: &Assumptions<'_>) {
+impl<'p> HostIndex<'p> {
+    fn add(&mut self, at: usize, assumptions: &Assumptions<'p>) {
         match assumptions.host_sets().next() {
             Some(hosts) => {
                 for host in hosts {
@@ -93,10 +99,11 @@ impl<'p> LintView<'p> {
         };
         for (at, rule) in policy.rules.iter().enumerate() {
             let parent = rule.parent.map(|parent| parent.0 as usize);
-            let around = parent
+            let mut path: RulePath = parent
                 .and_then(|parent| view.paths.get(parent))
                 .cloned()
                 .unwrap_or_default();
+            path.push(at);
             let assumptions = match parent.and_then(|parent| view.assumptions.get(parent)) {
                 Some(assumptions) => assumptions.with(rule_assertion(rule)),
                 None => Assumptions::new(rule_assertion(rule), lists),
@@ -108,7 +115,7 @@ impl<'p> LintView<'p> {
                 view.index.add(at, &assumptions);
             }
             view.sound.push(is_sound);
-            view.paths.push(around.into_iter().chain([at]).collect());
+            view.paths.push(path);
             view.assumptions.push(assumptions);
             let stops = matches!(&rule.body, RuleBody::Group(group) if group.stop);
             if stops && rule.mode == EnforcementMode::Enforce {
@@ -204,7 +211,7 @@ impl<'p> LintView<'p> {
 
     /// The groups around a rule from the outside in, and the rule itself.
     pub(crate) fn path(&self, at: usize) -> &[usize] {
-        self.paths.get(at).map_or(&[], Vec::as_slice)
+        self.paths.get(at).map_or(&[], SmallVec::as_slice)
     }
 
     /// The condition of a rule, with the value for which it applies or matches.
@@ -357,7 +364,7 @@ impl<'p> LintView<'p> {
             .assumptions(at)
             .into_iter()
             .flat_map(Assumptions::host_sets);
-        let hosts: Vec<String> = hosts.filter_map(|hosts| hosts.into_iter().next()).collect();
+        let hosts: Vec<Cow<'p, str>> = hosts.filter_map(|hosts| hosts.into_iter().next()).collect();
         let lists = hosts.iter().flat_map(|host| {
             let parents = host
                 .match_indices('.')
@@ -366,7 +373,10 @@ impl<'p> LintView<'p> {
                 .chain([&**host])
                 .filter_map(|parent| self.index.by_host.get(parent))
         });
-        let lists: Vec<&Vec<usize>> = lists.chain([&self.index.any_host]).collect();
+        let lists: Vec<&[usize]> = lists
+            .map(SmallVec::as_slice)
+            .chain([self.index.any_host.as_slice()])
+            .collect();
         if !budget.try_visit(lists.iter().map(|list| list.len()).sum()) {
             return Vec::new();
         }

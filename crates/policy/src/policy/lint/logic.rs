@@ -4,6 +4,10 @@
 //! must hold for every set of facts about a URL. Facts of later stages may be unknown, but all
 //! tests of a field are known together.
 
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
 use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
@@ -46,7 +50,8 @@ pub(crate) struct Assertion<'p> {
 #[derive(Clone, Debug)]
 pub(crate) struct Assumptions<'p> {
     lists: &'p [PolicyList],
-    atoms: Vec<(&'p Atom, Polarity)>,
+    /// Most rules have one test.
+    atoms: SmallVec<[(&'p Atom, Polarity); 1]>,
     /// For each of these, at least one part has the value.
     alternatives: Vec<(&'p [Condition], Polarity)>,
     /// Set if one of the assertions is false for all facts.
@@ -61,7 +66,7 @@ impl<'p> Assumptions<'p> {
     ) -> Self {
         let mut assumptions = Self {
             lists,
-            atoms: Vec::new(),
+            atoms: SmallVec::new(),
             alternatives: Vec::new(),
             is_absurd: false,
         };
@@ -90,20 +95,20 @@ impl<'p> Assumptions<'p> {
 
     /// For each test that enumerates hosts, returns them: exact ones, domains, and hosts of whole
     /// URLs.
-    pub(super) fn host_sets(&self) -> impl Iterator<Item = Vec<String>> {
+    pub(super) fn host_sets(&self) -> impl Iterator<Item = Vec<Cow<'p, str>>> {
         self.positive_atoms().filter_map(|atom| {
             let AtomTest::Text(test) = &atom.test else {
                 return None;
             };
             let hosts = match (&atom.field, &test.kind) {
                 (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
-                    hosts.iter().map(|host| host.to_string()).collect()
+                    hosts.iter().map(|host| Cow::Borrowed(&**host)).collect()
                 }
                 (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls))
                     if is_verbatim(test) =>
                 {
                     urls.iter()
-                        .map(|url| host_of(url))
+                        .map(|url| host_of(url).map(Cow::Owned))
                         .collect::<Option<Vec<_>>>()?
                 }
                 _ => return None,

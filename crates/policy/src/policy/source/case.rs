@@ -7,12 +7,15 @@ use crate::model::intent::Intent;
 use crate::model::profile::Profile;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
-use crate::policy::cases::{Case, CaseFacts, Expectation, ExpectedVerdict, FACT_KEYS};
+use crate::policy::cases::{
+    Case, CaseAssertion, CaseFacts, Expectation, ExpectedVerdict, FACT_KEYS,
+};
 use crate::policy::fact::UsagePreference;
 use crate::policy::field::Field;
 use crate::yaml::read::{self, MapReader, wrong_type};
 use crate::yaml::{Node, YamlValue};
 
+use super::assertion::{self, is_assertion, read_assertion};
 use super::condition::keywords;
 use super::json_schema::described;
 use super::key::{Key, properties};
@@ -42,8 +45,13 @@ const OPTIONS: Key = Key::definition("options", "options", "Options and their va
 /// The expectations besides the verdict, which may be in the case itself or in `expect`.
 const EXPECTATIONS: [&Key; 7] = [&STAGE, &RULE, &REASON, &CODE, &LOGGED, &INTENT, &OPTIONS];
 
-/// Returns the JSON Schema of a case.
+/// Returns the JSON Schema of an item of `cases`.
 pub(super) fn json_schema() -> Json {
+    json!({ "anyOf": [request_schema(), assertion::json_schema()] })
+}
+
+/// Returns the JSON Schema of the case of one request.
+fn request_schema() -> Json {
     let mut keys: Map<String, Json> = FACT_KEYS
         .iter()
         .map(|key| {
@@ -161,8 +169,21 @@ fn field_fact_schema(field: &str) -> Json {
     }
 }
 
-/// Reads a case; `None` if it has errors, which were reported.
-pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
+/// Reads the items of `cases`; those with errors, which were reported, are left out.
+pub(super) fn read_cases(node: &Node, problems: &mut Problems) -> (Vec<Case>, Vec<CaseAssertion>) {
+    let mut cases = Vec::new();
+    let mut assertions = Vec::new();
+    for item in read::items(node, "`cases`", problems) {
+        if is_assertion(item) {
+            assertions.extend(read_assertion(item, problems));
+        } else {
+            cases.extend(read_case(item, problems));
+        }
+    }
+    (cases, assertions)
+}
+
+fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let before = problems.len();
     let mut map = MapReader::open(node, "a case", problems)?;
     let facts = map
@@ -193,7 +214,7 @@ fn read_facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> O
     let mut facts = match CaseFacts::for_url(read::spelling(url, problems)?) {
         Ok(facts) => facts,
         Err(error) => {
-            problems.push(wrong_type(url, &format!("not a URL: {error}")));
+            problems.push(wrong_type(url, &error.to_string()));
             // Read the other keys as well, so that they are not reported as unknown.
             CaseFacts::for_url("http://unreadable.invalid/").ok()?
         }

@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use crate::diagnostics::problems::Problems;
-use crate::policy::cases::Case;
+use crate::policy::cases::{Case, CaseAssertion};
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{self, Node, YamlValue};
 
-use super::case::read_case;
+use super::case::read_cases;
 use super::tree::{Located, LocatedText};
 
 /// The content of a case file.
@@ -24,6 +24,7 @@ pub struct CaseFile {
     /// The path of its policy, as written.
     pub policy: LocatedText,
     pub cases: Vec<Case>,
+    pub assertions: Vec<CaseAssertion>,
 }
 
 /// The kind of a YAML file, detected by its top-level keys.
@@ -79,17 +80,17 @@ pub fn read_case_file(file: &Arc<str>, text: &str, problems: &mut Problems) -> O
             value,
         })
     });
-    let nodes = map
-        .require("cases", problems)
-        .map(|node| read::items(node, "`cases`", problems));
+    let cases = map.require("cases", problems);
     map.finish(problems);
-    let cases: Vec<Case> = nodes
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|node| read_case(node, problems))
-        .collect();
+    let (cases, assertions) = cases
+        .map(|node| read_cases(node, problems))
+        .unwrap_or_default();
     let policy = policy?;
-    (problems.len() == before).then_some(CaseFile { policy, cases })
+    (problems.len() == before).then_some(CaseFile {
+        policy,
+        cases,
+        assertions,
+    })
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::disposition::Disposition;
 use crate::model::rule_id::Slug;
-use crate::policy::cases::Case;
+use crate::policy::cases::{Case, CaseAssertion};
 use crate::policy::list::ListKind;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
-use super::case::read_case;
+use super::case::read_cases;
 use super::json_schema::{SLUG_PATTERN, described, reference};
 use super::key::{Key, properties};
 use super::option::read_options;
@@ -106,6 +106,7 @@ pub(super) fn json_schema(definitions: &Json) -> Json {
         "type": "object",
         "additionalProperties": false,
         "properties": properties(&keys),
+        "patternProperties": { "^x-": true },
         // The keys of the header are in one file of a directory.
         "dependentRequired": {
             "name": ["policy", "options"],
@@ -211,6 +212,7 @@ pub(super) struct PolicyParts {
     pub(super) rules: Vec<SourceRule>,
     pub(super) spaces: Vec<SourceSpace>,
     pub(super) cases: Vec<Case>,
+    pub(super) assertions: Vec<CaseAssertion>,
 }
 
 impl PolicyParts {
@@ -221,7 +223,7 @@ impl PolicyParts {
         reader: &mut PolicyFileReader<'_>,
         problems: &mut Problems,
     ) {
-        let Some(mut map) = MapReader::open(node, "a policy", problems) else {
+        let Some(mut map) = MapReader::open_document(node, "a policy", problems) else {
             return;
         };
         if HEADER_KEYS.iter().any(|key| node.get(key).is_some()) {
@@ -244,9 +246,9 @@ impl PolicyParts {
             }
         }
         if let Some(all) = map.take(CASES.name) {
-            let nodes = read::items(all, "`cases`", problems);
-            self.cases
-                .extend(nodes.iter().filter_map(|node| read_case(node, problems)));
+            let (cases, assertions) = read_cases(all, problems);
+            self.cases.extend(cases);
+            self.assertions.extend(assertions);
         }
         if let Some(spaces) = map.take(SPACES.name) {
             let first = self.spaces.len() + 1;
@@ -329,7 +331,12 @@ impl PolicyParts {
 fn check_version(node: &Node, problems: &mut Problems) {
     if node.value != crate::yaml::YamlValue::Int(VERSION, VERSION.to_string().into()) {
         let problem = wrong_type(node, "unsupported version of the policy language");
-        problems.push(problem.with_help(format!("allowed: {VERSION}")));
+        problems.push(problem.with_help(match node.spelling() {
+            Some(path) if path.ends_with(".yaml") => {
+                format!("allowed: {VERSION}; a configuration names its policy so: `policy: {{ path: {path} }}`")
+            }
+            Some(_) | None => format!("allowed: {VERSION}"),
+        }));
     }
 }
 

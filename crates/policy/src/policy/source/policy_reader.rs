@@ -53,7 +53,7 @@ pub fn read_policy(
         let Some(text) = reader.read_text(name, &SourceLocation::for_file(&file), problems) else {
             continue;
         };
-        if let Some(node) = yaml::parse(&file, &text, problems) {
+        if let Some(node) = yaml::parse(&file, text, problems) {
             parts.add_document(&node, &mut reader, problems);
         }
     }
@@ -75,6 +75,7 @@ pub fn read_policy(
         spaces: parts.spaces,
         global: head.global,
         cases: parts.cases,
+        assertions: parts.assertions,
         revision: reader.revision(),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::diagnostics::problem::SourceLocation;
 use crate::model::intent::Intent;
 use crate::model::rule_id::{RuleId, Slug};
-use crate::policy::cases::Case;
+use crate::policy::cases::{Case, CaseAssertion};
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
 use crate::policy::options::OptionValue;
@@ -39,6 +39,8 @@ pub struct SourcePolicy {
     pub global: Option<Located<SourceGlobalSpace>>,
     /// Tests that are part of the policy.
     pub cases: Vec<Case>,
+    /// Assertions about sets of URLs, which are among the cases.
+    pub assertions: Vec<CaseAssertion>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
     pub revision: Arc<str>,
 }

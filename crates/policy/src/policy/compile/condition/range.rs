@@ -127,6 +127,9 @@ fn example(field: &Field) -> &'static str {
     if *field == Field::Size {
         return "written like 1000, 10MiB, \"[1MiB:]\", { min: 1MiB }";
     }
+    if *field == Field::Port {
+        return "written like 443, 8080, \"[8000:8999]\", { min: 8000, max: 8999 }";
+    }
     "written like 3, \"[3:]\", \"[:5]\", \"[3:5]\", { min: 3, max: 5 }"
 }
 

@@ -146,9 +146,14 @@ fn read_rate(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
         Some(OptionValue::Rate { count, per })
     });
     if parsed.is_none() {
-        problems.push(
-            wrong_type(node, "expected a rate").with_help("written like 5/s, 30/m, 100/h, none"),
-        );
+        let suggestion = node
+            .spelling()
+            .filter(|count| count.parse::<u32>().is_ok())
+            .map(|count| format!("{count}/s"));
+        problems.push(Problem {
+            suggestion,
+            ..wrong_type(node, "expected a rate").with_help("written like 5/s, 30/m, 100/h, none")
+        });
     }
     parsed
 }
