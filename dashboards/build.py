@@ -15,11 +15,11 @@ import json
 import pathlib
 import sys
 
-from boards import fleet, ledger, overview, policy, politeness, tls
+from boards import fleet, ledger, log, overview, policy, politeness, tls
 from boards.grafana import Board
 
 HERE = pathlib.Path(__file__).resolve().parent
-BOARDS: list[Board] = [overview.BOARD, policy.BOARD, politeness.BOARD, ledger.BOARD, tls.BOARD, fleet.BOARD]
+BOARDS: list[Board] = [overview.BOARD, policy.BOARD, politeness.BOARD, ledger.BOARD, log.BOARD, tls.BOARD, fleet.BOARD]
 
 
 def texts() -> dict[str, str]:

@@ -1,19 +1,31 @@
 """Grafana's JSON for a dashboard (schema 39, Grafana 10.3 and later): panels, queries, variables.
 
 The other modules describe the dashboards. In their queries, `@` inside a selector is the job and instance selected above
-the panels, and `[~]` is the range for rates that Grafana derives from the scrape interval:
-`rate(crawlgate_panics_total{@}[~])`.
+the panels, and the crawler, if the metric has this label; `[~]` is the range for rates that Grafana derives from the
+scrape interval: `rate(crawlgate_panics_total{@}[~])`. In queries to Loki, `{@}` is the decision log of the selected
+crawlers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import string
 
 SCHEMA = 39
 COLUMNS = 24
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+LOKI = {"type": "loki", "uid": "${loki}"}
 CHOSEN = 'job=~"$job",instance=~"$instance"'
+CHOSEN_CRAWLER = 'crawler=~"$crawler"'
+# The metrics with the label `crawler`.
+BY_CRAWLER = {
+    "crawlgate_client_tls_failures_total",
+    "crawlgate_decisions_total",
+    "crawlgate_held_disconnects_total",
+    "crawlgate_repeat_rejections_total",
+    "crawlgate_requests_total",
+}
 
 # A threshold: a value, and the colour from that value on.
 Step = tuple[float, str]
@@ -23,7 +35,12 @@ Query = tuple[str, str]
 
 def expression(text: str) -> str:
     """A query as it is sent to Prometheus, before Grafana fills in its variables."""
-    return text.replace("{@", "{" + CHOSEN).replace("[~]", "[$__rate_interval]")
+
+    def chosen(found: re.Match) -> str:
+        metric = found[1]
+        return metric + "{" + CHOSEN + ("," + CHOSEN_CRAWLER if metric in BY_CRAWLER else "")
+
+    return re.sub(r"(\w+)\{@", chosen, text).replace("[~]", "[$__rate_interval]")
 
 
 def share(part: str, whole: str) -> str:
@@ -33,8 +50,16 @@ def share(part: str, whole: str) -> str:
 
 def quantiles(family: str, more: str = "") -> list[Query]:
     """p50, p95 and p99 of a histogram."""
-    buckets = f"sum by (le) (rate({family}_bucket{{@{more}}}[~]))"
-    return [(f"p{percent}", f"histogram_quantile({percent / 100:.2f}, {buckets})") for percent in (50, 95, 99)]
+    return [(f"p{percent}", _quantile(percent / 100, family, more)) for percent in (50, 95, 99)]
+
+
+def p95(family: str, more: str = "") -> str:
+    """The query for p95 of a histogram."""
+    return _quantile(0.95, family, more)
+
+
+def _quantile(share_: float, family: str, more: str) -> str:
+    return f"histogram_quantile({share_:.2f}, sum by (le) (rate({family}_bucket{{@{more}}}[~])))"
 
 
 @dataclasses.dataclass
@@ -52,7 +77,7 @@ class Panel:
 
     def leading_to(self, name: str, title: str) -> Panel:
         """The same panel, with a link to a more detailed dashboard for the same time and instances."""
-        chosen = "&".join(f"${{{variable}:queryparam}}" for variable in ("datasource", "job", "instance"))
+        chosen = "&".join(f"${{{variable}:queryparam}}" for variable in ("datasource", "job", "instance", "crawler"))
         url = f"/d/crawlgate-{name}?${{__url_time_range}}&{chosen}"
         self.body["links"] = [_link(title, "link", title) | {"tags": [], "url": url, "includeVars": False, "keepTime": False}]
         return self
@@ -219,6 +244,39 @@ def table(
     return made
 
 
+def log_lines(title: str, about: str, query: str, *, width: int = COLUMNS, height: int = 12) -> Panel:
+    """Lines of the decision log, the latest first."""
+    options = {
+        "showTime": True,
+        "showLabels": False,
+        "showCommonLabels": False,
+        "wrapLogMessage": True,
+        "prettifyLogMessage": False,
+        "enableLogDetails": True,
+        "dedupStrategy": "none",
+        "sortOrder": "Descending",
+    }
+    defaults = _defaults("short", None, {"mode": "thresholds"})
+    return from_log(_panel("logs", title, about, width, height, [_target(0, query, "")], defaults, options))
+
+
+def from_log(panel: Panel) -> Panel:
+    """The same panel with its queries sent to Loki."""
+    panel.body["datasource"] = LOKI
+    panel.body["targets"] = [
+        {
+            "refId": target["refId"],
+            "datasource": LOKI,
+            "editorMode": "code",
+            "expr": target["expr"].replace("{@}", '{job="crawlgate"}'),
+            "queryType": "instant" if target["instant"] else "range",
+            "legendFormat": target["legendFormat"],
+        }
+        for target in panel.body["targets"]
+    ]
+    return panel
+
+
 def _override(column: Column) -> dict:
     properties: list[dict] = [{"id": "unit", "value": column.unit}]
     if column.decimals is not None:
@@ -278,13 +336,14 @@ def _target(place: int, text: str, legend: str, kind: str = "range") -> dict:
 
 @dataclasses.dataclass
 class Board:
-    """A dashboard. `compares` adds the variable `$compare`: how long ago the compared time is."""
+    """A dashboard. `compares` adds the variable `$compare`: how long ago the compared time is; `reads_log` one for Loki."""
 
     uid: str
     title: str
     about: str
     panels: list[Panel]
     compares: bool = False
+    reads_log: bool = False
 
     def model(self) -> dict:
         """Its JSON."""
@@ -329,8 +388,10 @@ class Board:
             },
             _labels("job", "Job", "label_values(crawlgate_build_info, job)"),
             _labels("instance", "Instance", 'label_values(crawlgate_build_info{job=~"$job"}, instance)'),
+            _labels("crawler", "Crawler", f"label_values(crawlgate_decisions_total{{{CHOSEN}}}, crawler)"),
         ]
-        return found + [_compare()] if self.compares else found
+        found += [_compare()] if self.compares else []
+        return found + [_loki()] if self.reads_log else found
 
     def _placed(self) -> list[dict]:
         """Places panels from left to right; a panel that does not fit into its row begins the next."""
@@ -361,6 +422,22 @@ def _labels(name: str, label: str, query: str) -> dict:
         "includeAll": True,
         "options": [],
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+    }
+
+
+def _loki() -> dict:
+    return {
+        "name": "loki",
+        "label": "Decision log",
+        "type": "datasource",
+        "query": "loki",
+        "regex": "",
+        "hide": 0,
+        "refresh": 1,
+        "multi": False,
+        "includeAll": False,
+        "options": [],
+        "current": {"selected": False, "text": "default", "value": "default"},
     }
 
 

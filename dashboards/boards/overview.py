@@ -1,6 +1,6 @@
 """Overview: traffic, refusals and failures of all instances."""
 
-from .grafana import Board, Column, heading, lines, number, quantiles, share, table
+from .grafana import Board, Column, heading, lines, number, p95, quantiles, share, table
 
 ALL = "sum(rate(crawlgate_decisions_total{@}[~]))"
 REJECTS = 'sum(rate(crawlgate_decisions_total{@,verdict="reject"}[~]))'
@@ -120,6 +120,20 @@ LOAD = [
         "From a request's head to the last byte of its answer, including the wait for the host's turn.",
         "s",
         quantiles("crawlgate_request_duration_seconds", ',source="origin"'),
+    ),
+    lines(
+        "Where the time goes, p95",
+        "origin: from sending a request to the head of the response. held: waiting for the host's turn, of requests that had "
+        "to. lookup, connection, TLS handshake: of new connections to origins. decision: evaluating the policy.",
+        "s",
+        [
+            ("origin", p95("crawlgate_upstream_ttfb_seconds")),
+            ("held", p95("crawlgate_hold_seconds")),
+            ("lookup", p95("crawlgate_dns_duration_seconds")),
+            ("connection", p95("crawlgate_connect_duration_seconds")),
+            ("TLS handshake", p95("crawlgate_tls_handshake_seconds", ',side="origin"')),
+            ("decision", p95("crawlgate_decision_duration_seconds")),
+        ],
     ),
     lines(
         "Waiting for the host's turn",

@@ -1,10 +1,11 @@
 """The dashboards, rules and alerts of `dashboards/`, against a real Prometheus that scrapes real crawlgates under traffic.
 
-    python3 tests/acceptance/dashboards.py [--binary target/release/crawlgate]
+    python3 tests/acceptance/dashboards.py [--binary target/release/crawlgate] [--node-modules FOLDER]
 
 There is no Grafana server here. So the JSON is checked for its shape, each query is asked as Grafana would ask it, with
 the variables filled in, and must return data, other than zero since there was traffic of each kind; each metric that is
-named must exist. promtool checks the rules and tries the alerts. Exit code 1 if a check failed.
+named must exist. promtool checks the rules and tries the alerts. There is no Loki either: queries to it are parsed by
+Grafana's own grammar, and the fields that they name must be fields of the log. Exit code 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DASHBOARDS = ROOT / "dashboards"
 RULES = DASHBOARDS / "prometheus" / "crawlgate.rules.yml"
-BOARDS = {"overview", "policy", "politeness", "ledger", "tls", "fleet"}
+LOG_FIELDS = ROOT / "docs" / "decision-log.md"
+BOARDS = {"overview", "policy", "politeness", "ledger", "log", "tls", "fleet"}
 SECONDS = 30
 
 # Panels that may say nothing or zero here, and why; at most one in ten.
@@ -43,7 +45,7 @@ QUIET = {
 # Alerts without a `for` that this traffic must raise.
 RAISED = {"CrawlgateAddressAttempts", "CrawlgateBanSuspicion", "CrawlgateDecisionLogDrops"}
 # The values of Grafana's variables: scrapes a second apart, half a minute of traffic.
-VARIABLES = {"$__rate_interval": "5s", "$__range": f"{SECONDS}s", "$compare": "10s", "$job": "crawlgate", "$instance": ".+"}
+VARIABLES = {"$__rate_interval": "5s", "$__auto": "5s", "$__range": f"{SECONDS}s", "$compare": "10s", "$job": "crawlgate", "$instance": ".+", "$crawler": ".+"}
 # How a test says that an alert fires, with its name for %s.
 FIRES = r'expr: ALERTS\{alertname="%s",alertstate="firing"\}\n\s+eval_time: \w+\n\s+exp_samples:\n\s+- '
 NAMES = re.compile(r"(?<![\w:])(?:crawlgate_\w+|process_\w+)")
@@ -65,10 +67,19 @@ class Boards:
     def panels(self) -> list[tuple[str, dict]]:
         return [(board["uid"], panel) for board in self.all for panel in panels.queried(board)]
 
+    def of_metrics(self) -> list[tuple[str, dict]]:
+        """Those whose queries go to Prometheus."""
+        return [(uid, panel) for uid, panel in self.panels() if not panels.asks_log(panel)]
+
+    def log_queries(self) -> list[str]:
+        """The queries to Loki."""
+        found = [panel for _, panel in self.panels() if panels.asks_log(panel)]
+        return [target["expr"] for panel in found for target in panel["targets"]]
+
     def expressions(self) -> list[str]:
         """Of panels and of annotations."""
         marks = [mark["expr"] for board in self.all for mark in board["annotations"]["list"] if "expr" in mark]
-        return marks + [target["expr"] for _, panel in self.panels() for target in panel["targets"]]
+        return marks + [target["expr"] for _, panel in self.of_metrics() for target in panel["targets"]]
 
     def selections(self) -> dict[str, str]:
         """The variables' queries, as queries that Prometheus understands."""
@@ -86,7 +97,7 @@ def written(report: Report, boards: Boards) -> None:
     done = _run([sys.executable, "-B", str(DASHBOARDS / "build.py"), "--check"])
     report.check("the JSON is what dashboards/build.py writes", _lines(done) if done.returncode else [])
     uids = {board["uid"] for board in boards.all}
-    report.equal("the five dashboards are there", uids, {f"crawlgate-{name}" for name in BOARDS})
+    report.equal("all dashboards are there", uids, {f"crawlgate-{name}" for name in BOARDS})
     wrong = [problem for board in boards.all for problem in panels.problems(board)]
     what = "panels have titles, descriptions, units, thresholds, and queries by job and instance"
     report.check(what, wrong, len(boards.panels()))
@@ -98,6 +109,21 @@ def written(report: Report, boards: Boards) -> None:
     titles_ = [board["title"].removeprefix("crawlgate / ") for board in boards.all]
     unnamed = [name for name in [*titles_, *_alerts()] if name not in text]
     report.check("README.md names each dashboard and each alert", unnamed, len(titles_) + len(_alerts()))
+
+
+def logged(report: Report, boards: Boards, modules: pathlib.Path | None) -> None:
+    """The queries to Loki."""
+    queries = boards.log_queries()
+    documented = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.+?`) \|", LOG_FIELDS.read_text(encoding="utf-8"), re.MULTILINE)))
+    unknown = [f"{field}: {query}" for query in queries for field in re.findall(r'(\w+)="\1"', query) if field not in documented]
+    report.check("queries to Loki name fields of the decision log", unknown, len(queries))
+    if not shutil.which("node") or not modules or not (modules / "node_modules/@grafana/lezer-logql").exists():
+        report.missing("queries to Loki against the grammar of LogQL", "node with @grafana/lezer-logql")
+        return
+    given = json.dumps([filled(query) for query in queries]).encode()
+    done = _run(["node", str(HERE / "logql.mjs"), str(modules)], given)
+    wrong = _lines(done) if done.returncode or done.stdout or done.stderr else []
+    report.check("queries to Loki are LogQL", wrong, len(queries))
 
 
 def _alerts() -> list[str]:
@@ -170,7 +196,7 @@ class Live:
 
     def _panels(self) -> None:
         wrong, asked, empty = [], 0, set()
-        found = self._boards.panels()
+        found = self._boards.of_metrics()
         for uid, panel in found:
             for target in panel["targets"]:
                 asked += 1
@@ -264,10 +290,11 @@ def watch(report: Report, boards: Boards, binary: pathlib.Path, folder: pathlib.
         watched.stop()
 
 
-def run(report: Report, binary: pathlib.Path, folder: pathlib.Path) -> None:
+def run(report: Report, binary: pathlib.Path, folder: pathlib.Path, modules: pathlib.Path | None) -> None:
     """The whole check, in an empty folder."""
     boards = Boards()
     written(report, boards)
+    logged(report, boards, modules)
     composed(report, binary, folder)
     for program in ("promtool", "prometheus", "openssl"):
         if not shutil.which(program):
@@ -282,12 +309,23 @@ def composed(report: Report, binary: pathlib.Path, folder: pathlib.Path) -> None
     place = folder / "composed"
     place.mkdir()
     # As the containers see them.
-    shutil.copy(DASHBOARDS / "compose" / "crawlgate.yaml", place)
+    shutil.copytree(DASHBOARDS / "compose", place / "compose")
     shutil.copytree(ROOT / "config", place / "config")
-    done = _run([str(binary), "check", str(place / "crawlgate.yaml")])
+    settings = place / "compose" / "crawlgate.yaml"
+    state = place / "state"
+    state.mkdir()
+    (state / "admin.token").write_text("a-token-of-sixteen-characters\n", encoding="utf-8")
+    text = settings.read_text(encoding="utf-8")
+    for directory in ("/var/lib/crawlgate", "/var/log/crawlgate"):
+        text = text.replace(directory, str(state))
+    settings.write_text(text, encoding="utf-8")
+    done = _run([str(binary), "check", str(settings)])
     report.check("crawlgate check: the settings of the compose file", _lines(done) if done.returncode else [])
     text = (DASHBOARDS / "compose.yaml").read_text(encoding="utf-8")
     named = re.findall(r"^\s+- (\.{1,2}/[^:]*|\.{1,2}):", text, re.MULTILINE)
+    boards = {f"./{path.name}" for path in DASHBOARDS.glob("*.json")}
+    mounted = [name for name in named if name.endswith(".json")]
+    report.equal("the compose file mounts each dashboard, once", sorted(mounted), sorted(boards))
     lost = [path for path in named if not (DASHBOARDS / path).exists()]
     report.check("what the compose file mounts is there", lost, len(named))
 
@@ -295,10 +333,11 @@ def composed(report: Report, binary: pathlib.Path, folder: pathlib.Path) -> None
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target" / "release" / "crawlgate")
+    parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed @grafana/lezer-logql")
     arguments = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="crawlgate-dashboards-") as folder:
-        run(report, arguments.binary.resolve(), pathlib.Path(folder))
+        run(report, arguments.binary.resolve(), pathlib.Path(folder), arguments.node_modules)
     return report.close()
 
 

@@ -204,7 +204,7 @@ class Edges:
     def _crowd(self, first: int, count: int) -> dict:
         numbers = [str(number) for number in (self._gate.port, self._sites.good.port, first, count)]
         command = [sys.executable, str(HERE / "many_hosts.py"), numbers[0], str(self._gate.ca), *numbers[1:]]
-        done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=400)
         return json.loads(done.stdout) if done.returncode == 0 else {"seconds": 0.0, "wrong": [done.stderr[-500:]]}
 
     def _made(self) -> int:

@@ -190,7 +190,7 @@ async function uncounted(page) {
     return route.fulfill({ json: { ...answer, groups, rules: answer.rules.map(blank) } });
   });
   const nothing = Object.fromEntries(
-    ["connections", "tunnels", "inflight", "held", "hosts", "requests", "decisions", "bytes", "latency"].map(
+    ["connections", "tunnels", "inflight", "held", "hosts", "requests", "decisions", "bytes", "latency", "timings"].map(
       (key) => [key, null],
     ),
   );

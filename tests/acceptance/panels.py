@@ -15,10 +15,11 @@ KINDS = {
     "stat": {"reduceOptions", "colorMode", "graphMode", "textMode", "orientation", "justifyMode"},
     "table": {"showHeader", "footer", "cellHeight", "sortBy"},
     "heatmap": {"color", "yAxis", "legend", "tooltip", "exemplars", "showValue", "calculate"},
+    "logs": {"showTime", "sortOrder", "wrapLogMessage", "enableLogDetails", "dedupStrategy"},
     "bargauge": {"displayMode", "orientation", "reduceOptions", "showUnfilled", "valueMode"},
 }
 # Units of Grafana that are in use here; another one is most likely a typing mistake.
-UNITS = {"short", "percentunit", "s", "bytes", "Bps", "reqps", "cps", "dateTimeFromNow"}
+UNITS = {"short", "percentunit", "s", "ms", "bytes", "Bps", "reqps", "cps", "dateTimeFromNow"}
 KEYS = {
     "id", "uid", "title", "description", "tags", "schemaVersion", "version", "editable", "graphTooltip",
     "fiscalYearStartMonth", "liveNow", "timezone", "weekStart", "refresh", "time", "timepicker", "links", "annotations",
@@ -28,11 +29,14 @@ PANEL_KEYS = {
     "id", "type", "title", "description", "datasource", "targets", "fieldConfig", "options", "transformations", "gridPos", "links",
 }  # fmt: skip
 TARGET_KEYS = {"refId", "datasource", "editorMode", "expr", "format", "instant", "range", "legendFormat"}
+# Of a query to Loki.
+LOG_TARGET_KEYS = {"refId", "datasource", "editorMode", "expr", "queryType", "legendFormat"}
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+LOKI = {"type": "loki", "uid": "${loki}"}
 SCHEMA = 39
 VARIABLES = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
-LINK = re.compile(r"/d/crawlgate-(overview|policy|politeness|ledger|tls|fleet)\?\$\{__url_time_range\}&")
-GIVEN = {"__rate_interval", "__range"}
+LINK = re.compile(r"/d/crawlgate-(overview|policy|politeness|ledger|log|tls|fleet)\?\$\{__url_time_range\}&")
+GIVEN = {"__rate_interval", "__range", "__auto"}
 # Panels of all instances: one that is down for longer than the time range is missing from the variable's values.
 BY_JOB = {"Instances down"}
 
@@ -40,6 +44,11 @@ BY_JOB = {"Instances down"}
 def queried(board: dict) -> Iterator[dict]:
     """The panels that ask for data."""
     return (panel for panel in board["panels"] if panel["type"] != "row")
+
+
+def asks_log(panel: dict) -> bool:
+    """Whether a panel's data are lines of the decision log, not metrics."""
+    return panel["datasource"] == LOKI
 
 
 def problems(board: dict) -> list[str]:
@@ -77,7 +86,7 @@ def _board(board: dict) -> Iterator[str]:
 def _variables(variables: dict[str, dict]) -> Iterator[str]:
     if variables.get("datasource", {}).get("type") != "datasource" or variables["datasource"]["query"] != "prometheus":
         yield "it has no variable for the datasource"
-    for name in ("job", "instance"):
+    for name in ("job", "instance", "crawler"):
         variable = variables.get(name, {})
         wanted = {"type": "query", "multi": True, "includeAll": True, "refresh": 2, "datasource": DATASOURCE}
         yield from (f"variable {name}: {key} is not {value}" for key, value in wanted.items() if variable.get(key) != value)
@@ -111,8 +120,8 @@ def _panel(panel: dict, names: set[str]) -> Iterator[str]:
     if not panel["title"] or len(panel.get("description", "")) < 8:
         yield "no title, or no description"
     yield from (f"a link to {link['url']}" for link in panel.get("links", []) if not LINK.match(link["url"]))
-    if panel["datasource"] != DATASOURCE:
-        yield "its data come from elsewhere than ${datasource}"
+    if panel["datasource"] != DATASOURCE and not asks_log(panel):
+        yield "its data come from elsewhere than ${datasource} and ${loki}"
     defaults = panel["fieldConfig"]["defaults"]
     items = [item for override in panel["fieldConfig"]["overrides"] for item in override["properties"]]
     units = [defaults.get("unit"), *(item["value"] for item in items if item["id"] == "unit")]
@@ -124,14 +133,29 @@ def _panel(panel: dict, names: set[str]) -> Iterator[str]:
     letters = [target["refId"] for target in panel["targets"]]
     if not letters or len(set(letters)) != len(letters):
         yield "no query, or two with one refId"
+    check = _log_target if asks_log(panel) else _target
     for target in panel["targets"]:
-        yield from _target(panel, target, names)
+        yield from check(panel, target, names)
 
 
 def _thresholds(steps: list[dict]) -> Iterator[str]:
     values = [step["value"] for step in steps]
     if values[0] is not None or values[1:] != sorted(set(values[1:])):
         yield f"thresholds {values}"
+
+
+def _log_target(panel: dict, target: dict, names: set[str]) -> Iterator[str]:
+    if odd := target.keys() ^ LOG_TARGET_KEYS:
+        yield f"query keys that are missing or not known: {sorted(odd)}"
+    if target["datasource"] != LOKI or "loki" not in names:
+        yield "a query from elsewhere, or no variable for Loki"
+    if target["queryType"] != ("instant" if panel["type"] == "bargauge" else "range"):
+        yield f"a {target['queryType']} query in a {panel['type']}"
+    expression = target["expr"]
+    if '{job="crawlgate"} | json ' not in expression or '| crawler=~"$crawler"' not in expression:
+        yield f"not the decision log of the selected crawlers: {expression}"
+    used = {a or b for a, b in VARIABLES.findall(expression)}
+    yield from (f"variable ${name} does not exist" for name in sorted(used - names - GIVEN))
 
 
 def _target(panel: dict, target: dict, names: set[str]) -> Iterator[str]:

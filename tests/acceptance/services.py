@@ -83,6 +83,7 @@ class Gate:
             "listen": "127.0.0.1:0",
             "admin": {"listen": "127.0.0.1:0"},
             "policy": {"path": str(policy)},
+            "tls": {"intercept": False},
             "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts},
             "logs": {"decisions": str(self.decisions), "on_full": "wait"},
         }
