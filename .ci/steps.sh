@@ -68,7 +68,8 @@ install() {
   retry "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check -r tests/acceptance/requirements.txt
   mkdir "$scratch/node"
   retry npm install --prefix "$scratch/node" --no-audit --no-fund --silent undici@7.30.2 \
-    playwright-core@1.65.1 axe-core@4.14.1 @crawlee/cheerio@3.18.1 linkinator@7.6.1
+    playwright-core@1.65.1 axe-core@4.14.1 @crawlee/cheerio@3.18.1 linkinator@7.6.1 \
+    @grafana/lezer-logql@0.4.2 @lezer/lr@1.4.10
 }
 
 install_compiler() {
@@ -116,6 +117,17 @@ clippy() {
 
 documentation() {
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+}
+
+# A page that the navigation lacks and a dead link fail. The built pages load nothing from other hosts.
+site() {
+  local found
+  python3 -m venv "$scratch/site-venv"
+  retry "$scratch/site-venv/bin/pip" install --quiet --disable-pip-version-check -r .ci/site/requirements.txt
+  NO_MKDOCS_2_WARNING=1 "$scratch/site-venv/bin/mkdocs" build --strict -f .ci/site/mkdocs.yml -d "$scratch/site"
+  found=$(grep -rnoE '<(script|link|img|iframe)[^>]* (src|href)="?https?:[^ >]*' "$scratch/site" --include='*.html' || true)
+  [[ -z $found ]] || { printf 'loaded from other hosts:\n%s\n' "$found"; return 1; }
+  [[ -s $scratch/site/search/search_index.json ]]
 }
 
 # The policy crate stays free of I/O libraries; its example embeds it in a crawler.
@@ -200,7 +212,8 @@ memory() {
 }
 
 dashboards() {
-  python3 -B tests/acceptance/dashboards.py --binary "$binary" | tee "$scratch/acceptance-dashboards.log"
+  python3 -B tests/acceptance/dashboards.py --binary "$binary" --node-modules "$scratch/node" |
+    tee "$scratch/acceptance-dashboards.log"
 }
 
 admin_api() {

@@ -66,6 +66,7 @@ fn proxy() -> SocketAddr {
             ..Settings::default()
         };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
+        settings.tls.intercept = false;
         settings.logs.destination = LogDestination::None;
         settings.egress.allow_loopback = true;
         settings.egress.ports = vec![1..=65535];

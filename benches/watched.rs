@@ -168,7 +168,7 @@ impl WatchedBench {
         let config = format!(
             "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nlogs: {{ decisions: {decisions} }}\n\
              egress: {{ allow_loopback: true, ports: [1-65535] }}\nruntime: {{ workers: {} }}\n\
-             telemetry: {{ metrics: {metrics} }}\nstore: {{ path: state }}\n",
+             telemetry: {{ metrics: {metrics} }}\nstore: {{ path: state }}\ntls: {{ intercept: false }}\n",
             self.workers
         );
         fs::write(directory.join("policy.yaml"), POLICY).expect("a file");

@@ -10,6 +10,7 @@ pub mod decisions;
 mod explain;
 pub mod guard;
 pub mod health;
+mod history;
 pub mod hosts;
 pub mod ledger;
 mod policy;
@@ -42,6 +43,7 @@ pub use connections::{AdminConnection, AdminConnections, Eviction};
 use decisions::DecisionsApi;
 use guard::AdminGuard;
 use health::Readiness;
+use history::CounterHistory;
 use hosts::HostsApi;
 use ledger::LedgerApi;
 use policy_api::PolicyApi;
@@ -64,6 +66,7 @@ pub struct AdminServer {
     guard: AdminGuard,
     apis: AdminApis,
     connections: AdminConnections,
+    history: CounterHistory,
 }
 
 /// The parts of a proxy that the admin server shows and controls.
@@ -98,6 +101,7 @@ impl AdminServer {
             guard,
             apis,
             connections: AdminConnections::new(max_connections),
+            history: CounterHistory::default(),
         }
     }
 
@@ -110,9 +114,14 @@ impl AdminServer {
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let admin = Arc::new(self);
         let mut stop = std::pin::pin!(stop);
+        // Polled beside the accepts, none of which it cancels.
+        let sampler = Arc::clone(&admin);
+        let mut sampling = std::pin::pin!(sampler.sample_history());
         loop {
             tokio::select! {
+                biased;
                 () = &mut stop => return,
+                () = &mut sampling => return,
                 accepted = accept(&listener, &admin.connections) => {
                     if let Some((stream, connection, eviction)) = accepted {
                         let admin = Arc::clone(&admin);

@@ -4,6 +4,7 @@
 //! and returns an [`Exit`] code for scripts.
 
 mod admin_client;
+mod annotation;
 mod args;
 mod ca;
 mod check;
@@ -16,14 +17,19 @@ mod env;
 mod explain;
 mod find;
 mod generate;
+mod health;
+mod init;
 mod inputs;
 mod ledger;
 mod logging;
 mod password;
 mod progress;
+mod reload;
 mod robots;
 mod run;
+mod running_proxy;
 mod shadow;
+mod status;
 mod stop;
 mod target;
 mod test;
@@ -66,6 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 fn dispatch(command: Command) -> Exit {
     match command {
+        Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Demo => demo::run(),
         Command::Check(args) => check::run(&args),
@@ -81,7 +88,11 @@ fn dispatch(command: Command) -> Exit {
         Command::Env(args) => env::run(&args),
         Command::Schema(args) => generate::print_schema(&args),
         Command::Completions(args) => generate::print_completions(&args),
+        Command::Man(args) => generate::write_manual(&args),
         Command::Password => password::run(),
+        Command::Status(args) => status::run(&args),
+        Command::Health(args) => health::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Shadow(args) => shadow::run(&args),
         Command::Ledger(args) => ledger::run(&args.command),
         Command::Stop(args) => stop::run(&args),

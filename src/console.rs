@@ -88,6 +88,11 @@ pub(crate) fn warn(message: &dyn Display) {
     print_labeled(Tone::Warning, "warning", message);
 }
 
+/// Prints a remark that is neither a result nor a problem, such as the policy that a command used.
+pub(crate) fn note(message: &dyn Display) {
+    print_labeled(Tone::Faint, "note", message);
+}
+
 /// Prints problems, each with the line of the file that it is in.
 pub(crate) fn print_problems(problems: &[Problem]) {
     let colors = ConsoleColors::for_stderr();

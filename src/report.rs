@@ -7,6 +7,7 @@
 pub mod case;
 pub mod csv;
 pub mod decision;
+pub mod dry_run;
 pub mod event;
 pub mod explanation;
 pub mod ledger;

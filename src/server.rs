@@ -41,6 +41,7 @@ use crate::proxy::drain::{Drain, DrainOutcome, DrainWatch};
 use crate::proxy::header_filter::ViaName;
 use crate::proxy::http::ProxyService;
 use crate::proxy::intercept::Interceptor;
+use crate::proxy::local_reply::RefusalContacts;
 use crate::proxy::origin_tls::OriginTls;
 use crate::proxy::resolve::DnsResolver;
 use crate::proxy::robots::{RobotsFetcher, RobotsFileCache};
@@ -109,7 +110,9 @@ pub enum StartError {
     #[error("cannot open the decision log (logs.decisions): {0}")]
     Log(io::Error),
     /// No certificate authority is available for signing.
-    #[error(transparent)]
+    #[error(
+        "the certificate authority (`tls.ca`) cannot be used: {0}; with `tls.intercept: false` none is needed"
+    )]
     Authority(#[from] CaError),
     /// Any other cause.
     #[error("{0}")]
@@ -125,6 +128,18 @@ impl Server {
         Self::start_with(settings, policy.into(), Clock::system(), None)
     }
 
+    /// Starts a proxy whose decision log goes to `writer`, in place of the destination of the settings.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub fn start_with_log_writer(
+        settings: &Settings,
+        policy: LoadedPolicy,
+        writer: Box<dyn io::Write + Send>,
+    ) -> Result<Self, StartError> {
+        Self::start_parts(settings, policy, Clock::system(), None, Some(writer))
+    }
+
     /// Starts a proxy with another clock, and with a ledger that is already open.
     ///
     /// # Errors
@@ -135,9 +150,19 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
+        Self::start_parts(settings, policy, clock, ledger, None)
+    }
+
+    fn start_parts(
+        settings: &Settings,
+        policy: LoadedPolicy,
+        clock: Clock,
+        ledger: Option<Ledger>,
+        log_writer: Option<Box<dyn io::Write + Send>>,
+    ) -> Result<Self, StartError> {
         let descriptors = DescriptorShares::allocate(settings);
         let settings = &descriptors.apply(settings);
-        let (recorder, span_export) = start_recorder(settings, &clock)?;
+        let (recorder, span_export) = start_recorder(settings, &clock, log_writer)?;
         let metrics = recorder.metrics().clone();
         metrics.set_connections_limit(settings.accept.connections);
         count_panics(metrics.clone());
@@ -186,6 +211,7 @@ impl Server {
         let (sweeper, removals) = spawn_ledger_tasks(settings, &service, &mut tasks);
         let draining = Arc::new(AtomicBool::new(false));
         let admin = AdminParts {
+            proxy_addresses: listeners.proxy_addresses.clone(),
             active_policy,
             reloads: reloads.clone(),
             exchange: Arc::clone(&service),
@@ -313,6 +339,7 @@ fn other(error: impl std::fmt::Display) -> StartError {
 fn start_recorder(
     settings: &Settings,
     clock: &Clock,
+    log_writer: Option<Box<dyn io::Write + Send>>,
 ) -> Result<(Recorder, SpanExportTask), StartError> {
     let crawlers: Vec<Crawler> = settings
         .crawlers
@@ -322,7 +349,11 @@ fn start_recorder(
     let address_classes = AddressClass::ALL.map(AddressClass::as_str);
     let metrics = Metrics::with_extent(settings.telemetry.metrics, &crawlers, &address_classes)
         .map_err(other)?;
-    let log = DecisionLog::open(settings.logs.clone(), &metrics, clock).map_err(StartError::Log)?;
+    let log = match log_writer {
+        Some(writer) => DecisionLog::open_with_writer(&settings.logs, writer, &metrics, clock),
+        None => DecisionLog::open(settings.logs.clone(), &metrics, clock),
+    };
+    let log = log.map_err(StartError::Log)?;
     let (sampler, setup) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
     let recorder = Recorder::with_tracing(metrics, log, clock.clone(), sampler);
     let span_export = SpanExportTask::start(setup, &recorder);
@@ -385,6 +416,10 @@ fn new_proxy_service(
         via,
         recorder,
         profile: settings.profile,
+        contacts: RefusalContacts {
+            contact: settings.policy.contact.clone(),
+            public_url: settings.admin.public_url.clone(),
+        },
         crawlers,
         max_request_body: settings.max_request_body,
         body_time_limits: BodyTimeLimits {

@@ -1,6 +1,6 @@
 //! The latest decisions and a stream of new ones: `/api/v1/decisions` and `/api/v1/decisions/{id}`.
 
-mod lookup;
+pub mod lookup;
 mod query;
 mod stream;
 

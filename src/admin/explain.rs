@@ -12,11 +12,13 @@ use crate::clock::{Clock, utc_year};
 use crate::diagnostics::nearest::nearest;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
+use crate::model::rule_id::Slug;
 use crate::pipeline::offline_evaluation::{ExplanationScope, OfflineEvaluation};
+use crate::pipeline::request::dry_run::{DryRunRequest, LookupPermission};
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::report::response::ProfileResponses;
-use crate::report::{case, explanation};
+use crate::report::{case, dry_run, explanation};
 
 use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
 use super::policy_api::PolicyApi;
@@ -31,11 +33,15 @@ struct ExplainRequest {
     facts: CaseFacts,
     profile: Option<Profile>,
     scope: ExplanationScope,
+    /// The `User-Agent`, by which robots.txt is read.
+    user_agent: Option<String>,
+    lookups: LookupPermission,
 }
 
 impl PolicyApi {
-    /// Returns the explanation that `crawlgate explain` prints, the response for each profile (`answers`), and the facts
-    /// and decision as a test case (`case`); or 400 for invalid facts. Nothing is counted and nothing is sent.
+    /// Returns the explanation that `crawlgate explain` prints, the response for each profile (`answers`), the facts
+    /// and decision as a test case (`case`), and what the proxy would do with the request now (`wire`); or 400 for invalid
+    /// facts. Nothing is counted, and nothing is sent but what `fetch` allows.
     pub(super) async fn explain<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -49,23 +55,33 @@ impl PolicyApi {
             Err(error) => return error.into_response(),
         };
         let snapshot = self.active_policy.load();
+        let crawler = self.find_crawler(request.crawler());
         let profile = request
             .profile
-            .unwrap_or_else(|| self.profile_of(request.crawler()));
+            .or(crawler.profile())
+            .unwrap_or(self.default_profile);
+        let wire = match request.to_dry_run(crawler.clone(), profile) {
+            Some(run) => dry_run::to_json(&self.dry_runner.dry_run(run).await, profile),
+            None => Json::Null,
+        };
         // Thousands of rules take milliseconds, which would delay other requests of this thread.
-        match run_blocking(move || explanation_document(&snapshot.policy, &request, profile)).await
-        {
-            Some(document) => response::json(StatusCode::OK, &document),
+        let document = move || explanation_document(&snapshot.policy, &request, &crawler, profile);
+        match run_blocking(document).await {
+            Some(mut document) => {
+                response::extend(&mut document, &json!({ "wire": wire }));
+                response::json(StatusCode::OK, &document)
+            }
             None => response::internal_error(),
         }
     }
 
-    /// Returns the profile of a crawler whose `User-Agent` is not known.
-    fn profile_of(&self, crawler: &str) -> Profile {
-        let known = self.crawlers.iter().find(|known| known.as_str() == crawler);
+    /// Returns the crawler of a name: with its settings, if the configuration has it.
+    fn find_crawler(&self, name: &str) -> Crawler {
+        let known = self.crawlers.iter().find(|known| known.as_str() == name);
         known
-            .and_then(Crawler::profile)
-            .unwrap_or(self.default_profile)
+            .cloned()
+            .or_else(|| Some(Crawler::new(&Slug::new(name)?)))
+            .unwrap_or(Crawler::anonymous())
     }
 }
 
@@ -81,14 +97,17 @@ impl ExplainRequest {
             None | Some(Json::Null) => None,
             Some(word) => Some(parse_profile(&word)?),
         };
-        let scope = match given.shift_remove("all_rules") {
-            None | Some(Json::Null | Json::Bool(false)) => ExplanationScope::Relevant,
-            Some(Json::Bool(true)) => ExplanationScope::All,
-            Some(_) => {
-                let message = "`all_rules` must be true or false".to_owned();
-                return Err(ApiRequestError::Invalid(message));
-            }
+        let scope = if take_flag(&mut given, "all_rules")? {
+            ExplanationScope::All
+        } else {
+            ExplanationScope::Relevant
         };
+        let lookups = if take_flag(&mut given, "fetch")? {
+            LookupPermission::Fetch
+        } else {
+            LookupPermission::CacheOnly
+        };
+        let user_agent = take_text(&mut given, "user_agent")?;
         let facts = CaseFacts::from_json(&given).map_err(|error| {
             ApiRequestError::Invalid(format!(
                 "the facts are invalid: {}",
@@ -100,7 +119,15 @@ impl ExplainRequest {
             facts: facts.with_default_year(utc_year(Clock::system().wall_time())),
             profile,
             scope,
+            user_agent,
+            lookups,
         })
+    }
+
+    /// Returns the request for the stages; `None` if it does not go through them.
+    fn to_dry_run(&self, crawler: Crawler, profile: Profile) -> Option<DryRunRequest> {
+        let user_agent = self.user_agent.as_deref();
+        DryRunRequest::new(&self.facts, crawler, user_agent, profile, self.lookups)
     }
 
     fn crawler(&self) -> &str {
@@ -108,6 +135,26 @@ impl ExplainRequest {
             .get("crawler")
             .and_then(Json::as_str)
             .unwrap_or(Crawler::ANONYMOUS)
+    }
+}
+
+/// Removes a member that is `true` or `false`; `false` if it is missing.
+fn take_flag(given: &mut Map<String, Json>, key: &str) -> Result<bool, ApiRequestError> {
+    match given.shift_remove(key) {
+        None | Some(Json::Null) => Ok(false),
+        Some(Json::Bool(value)) => Ok(value),
+        Some(_) => Err(ApiRequestError::Invalid(format!(
+            "`{key}` must be true or false"
+        ))),
+    }
+}
+
+/// Removes a member that is text.
+fn take_text(given: &mut Map<String, Json>, key: &str) -> Result<Option<String>, ApiRequestError> {
+    match given.shift_remove(key) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::String(text)) => Ok(Some(text)),
+        Some(_) => Err(ApiRequestError::Invalid(format!("`{key}` must be text"))),
     }
 }
 
@@ -126,7 +173,12 @@ fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
     })
 }
 
-fn explanation_document(policy: &Policy, request: &ExplainRequest, profile: Profile) -> Json {
+fn explanation_document(
+    policy: &Policy,
+    request: &ExplainRequest,
+    crawler: &Crawler,
+    profile: Profile,
+) -> Json {
     let facts = &request.facts;
     let evaluation = OfflineEvaluation::for_explanation(policy, facts, profile, request.scope);
     let answers = ProfileResponses::for_evaluation(&evaluation, facts);
@@ -136,5 +188,10 @@ fn explanation_document(policy: &Policy, request: &ExplainRequest, profile: Prof
         "case": case::to_yaml(&evaluation, &request.given, request.profile),
     });
     response::extend(&mut document, &members);
+    if let Some(user_agent) = &request.user_agent {
+        let agent = evaluation.robots_agent(crawler, user_agent);
+        let agent = explanation::robots_agent_to_json(agent);
+        response::extend(&mut document, &json!({ "robots_agent": agent }));
+    }
     document
 }

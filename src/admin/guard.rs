@@ -2,7 +2,7 @@
 //!
 //! - The target must be in origin-form. The error tells a client that mistook this port for the proxy's.
 //! - `Host` must name this listener. A page whose name an attacker points here (DNS rebinding) sends its own name.
-//! - `Origin` and `Sec-Fetch-Site` must not name another site. Behind a TLS terminator, a page's own origin is `https://`
+//! - `Origin` and `Sec-Fetch-Site` must not name another site, unless a user follows a link to the page. Behind a TLS terminator, a page's own origin is `https://`
 //!   and one of the configured names.
 //! - All paths but those for probes require the token, if one is configured; a listener that is not on loopback must have
 //!   one ([`check_exposure`]). It is sent as a Bearer token, or as the password of Basic credentials. A browser asks its
@@ -26,6 +26,7 @@ use super::response::problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The preferred challenge. Each challenge has a field of its own, since old browsers read only one per field.
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
@@ -118,7 +119,7 @@ impl AdminGuard {
         if !self.is_ours(&host, local) {
             return Err(AdminRefusal::ForeignHost);
         }
-        if !self.is_same_site(headers, &host) {
+        if !self.is_same_site(headers, &host) && !is_link_to_page(request) {
             return Err(AdminRefusal::ForeignSite);
         }
         match (access, &self.token) {
@@ -198,6 +199,17 @@ fn split_port(host: &str) -> (&str, Option<u16>) {
 }
 
 /// Returns the value of a field that occurs exactly once.
+/// Returns `true` if a user follows a link to the page, which may be in a mail or on any site: refusals link to it. The page
+/// itself shows nothing before it asks the API.
+fn is_link_to_page(request: &request::Parts) -> bool {
+    let headers = &request.headers;
+    (request.method == Method::GET || request.method == Method::HEAD)
+        && matches!(request.uri.path(), "/" | "/ui")
+        && single_header(headers, &SEC_FETCH_MODE) == Some("navigate")
+        && single_header(headers, &SEC_FETCH_DEST) == Some("document")
+        && !headers.contains_key(ORIGIN)
+}
+
 fn single_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -433,6 +445,51 @@ mod tests {
                 guard.is_same_site(&headers, host),
                 ours,
                 "{origin} of {host}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_link_from_another_site_leads_to_the_page_and_nowhere_else() {
+        let link = [
+            (HOST, "localhost:3129"),
+            (SEC_FETCH_SITE, "cross-site"),
+            (SEC_FETCH_MODE, "navigate"),
+            (SEC_FETCH_DEST, "document"),
+        ];
+        let guard = AdminGuard::new([], None);
+        let check = |method: Method, path: &str, changed: Option<(HeaderName, &'static str)>| {
+            let mut request = http::Request::builder().method(method).uri(path);
+            for (name, value) in link.clone() {
+                let value = match &changed {
+                    Some((other, new)) if *other == name => *new,
+                    Some(_) | None => value,
+                };
+                request = request.header(name, value);
+            }
+            if let Some((name, value)) = changed.filter(|(name, _)| *name == ORIGIN) {
+                request = request.header(name, value);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let local = "127.0.0.1:3129".parse().unwrap();
+            guard.check(&parts, local, PathAccess::Open).is_ok()
+        };
+        for path in ["/", "/ui", "/ui?x=1"] {
+            assert!(check(Method::GET, path, None), "{path}");
+        }
+        for path in ["/api/v1/status", "/ui/app.js", "/metrics"] {
+            assert!(!check(Method::GET, path, None), "{path}");
+        }
+        assert!(!check(Method::POST, "/ui", None));
+        for changed in [
+            (SEC_FETCH_MODE, "no-cors"),
+            (SEC_FETCH_DEST, "iframe"),
+            (HOST, "evil.example"),
+            (ORIGIN, "http://evil.example"),
+        ] {
+            assert!(
+                !check(Method::GET, "/ui", Some(changed.clone())),
+                "{changed:?}"
             );
         }
     }

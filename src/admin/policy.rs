@@ -89,6 +89,7 @@ pub(super) fn rule_to_json(snapshot: &PolicySnapshot, index: u32) -> Option<Json
         "about": rule.about,
         "mode": mode,
         "kind": kind,
+        "space": space_name(policy, RuleIndex(index)),
         "key": rule.condition_key(),
         "depth": ancestors.count(),
         "parent": rule.parent.and_then(|parent| policy.rule_id(parent)),
@@ -100,6 +101,13 @@ pub(super) fn rule_to_json(snapshot: &PolicySnapshot, index: u32) -> Option<Json
     });
     response::extend(&mut document, &counts_to_json(&snapshot.counters, index));
     Some(document)
+}
+
+/// Returns the name of the space that a rule is part of.
+fn space_name(policy: &Policy, rule: RuleIndex) -> Option<&str> {
+    let spaces = policy.spaces();
+    let space = spaces.get(spaces.for_rule(rule)?)?;
+    Some(space.name.as_str())
 }
 
 /// Returns the counters of a rule. All are `null` for a rule that is not evaluated, and if nothing is counted.

@@ -13,6 +13,7 @@ use crate::diagnostics::problem::Problem;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::{ReloadAttempt, ReloadHandle, ReloadOutcome, ReloadTrigger};
+use crate::pipeline::request::dry_run::DryRunner;
 use crate::pipeline::snapshot::ActivePolicy;
 
 use super::response::{self, problem};
@@ -27,6 +28,8 @@ pub struct PolicyApi {
     pub crawlers: Arc<[Crawler]>,
     /// The profile of crawlers that have none.
     pub default_profile: Profile,
+    /// The stages that a request goes through before it is sent.
+    pub dry_runner: Arc<dyn DryRunner>,
 }
 
 impl PolicyApi {

@@ -16,7 +16,9 @@ use crate::policy::rule::{EnforcementMode, Rule};
 use super::api_request::run_blocking;
 use super::policy::{disposition_to_json, rule_to_json};
 use super::policy_api::PolicyApi;
-use super::query::{DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates};
+use super::query::{
+    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, parse_word, reject_duplicates,
+};
 use super::response;
 
 /// The parameters of `GET /api/v1/policy/rules`.
@@ -195,14 +197,6 @@ fn unix_seconds(at: SystemTime) -> u64 {
 fn parse_offset(text: &str) -> Result<usize, ParameterError> {
     let offset = text.parse().ok().filter(|_| !text.starts_with('+'));
     offset.ok_or_else(|| ParameterError("`offset` is a number from 0".into()))
-}
-
-fn parse_word<T: Copy>(text: &str, key: &str, words: &[(&str, T)]) -> Result<T, ParameterError> {
-    let known = words.iter().find(|(word, _)| *word == text);
-    known.map(|(_, value)| *value).ok_or_else(|| {
-        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        ParameterError(format!("`{key}` is one of: {}", words.join(", ")))
-    })
 }
 
 #[cfg(test)]

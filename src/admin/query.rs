@@ -81,6 +81,19 @@ fn form_decode(text: &str) -> Result<String, ParameterError> {
     percent_decode(&text.replace('+', " "))
 }
 
+/// Parses the value of a key that is one of some words.
+pub(super) fn parse_word<T: Copy>(
+    text: &str,
+    key: &str,
+    words: &[(&str, T)],
+) -> Result<T, ParameterError> {
+    let known = words.iter().find(|(word, _)| *word == text);
+    known.map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        ParameterError(format!("`{key}` is one of: {}", words.join(", ")))
+    })
+}
+
 /// Parses the value of `limit`.
 pub(super) fn parse_limit(text: &str) -> Result<usize, ParameterError> {
     let limit = text

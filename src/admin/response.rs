@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -29,6 +29,15 @@ pub(super) fn text_response(
 /// Returns a JSON document of the API.
 pub(super) fn json(status: StatusCode, document: &Json) -> Response<Full<Bytes>> {
     text_response(status, "application/json", format!("{document}\n"))
+}
+
+/// Returns a 302 response that leads to another path.
+pub(super) fn redirect(path: &'static str) -> Response<Full<Bytes>> {
+    let mut response = text_response(StatusCode::FOUND, TEXT_PLAIN, format!("{path}\n"));
+    response
+        .headers_mut()
+        .insert(LOCATION, HeaderValue::from_static(path));
+    response
 }
 
 /// Returns a problem document. `detail` is a constant, so that it cannot repeat anything of the request.

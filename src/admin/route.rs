@@ -33,6 +33,7 @@ const ROUTES: &[Route] = &[
     Route::fixed("/readyz", Read, Open, Handler::Ready),
     Route::fixed("/ca.pem", Read, Open, Handler::Authorities),
     Route::fixed("/api/v1/status", Read, Token, Handler::Status),
+    Route::fixed("/api/v1/history", Read, Token, Handler::History),
     Route::fixed("/api/v1/policy", Read, Token, Handler::Policy),
     Route::fixed("/api/v1/policy/rules", Read, Token, Handler::PolicyRules),
     Route::fixed("/api/v1/policy/diff", Read, Token, Handler::PolicyDiff),
@@ -66,6 +67,7 @@ const ROUTES: &[Route] = &[
         Handler::ConfirmRemovals,
     ),
     Route::fixed("/api/v1/openapi.json", Read, Token, Handler::OpenApi),
+    Route::fixed("/", Read, Open, Handler::Root),
     Route::fixed("/ui", Read, Token, Handler::Page),
     Route::item("/ui/{file}", Read, Token, |name| {
         Asset::from_name(name).map(Handler::Ui)
@@ -97,6 +99,7 @@ enum Handler<'p> {
     Ready,
     Authorities,
     Status,
+    History,
     Policy,
     PolicyRules,
     PolicyDiff,
@@ -117,6 +120,7 @@ enum Handler<'p> {
     Forget,
     ConfirmRemovals,
     OpenApi,
+    Root,
     Page,
     Ui(Asset),
 }
@@ -249,6 +253,7 @@ impl AdminServer {
             Handler::Ready => health::response(&api.readiness),
             Handler::Authorities => self.show_authorities(),
             Handler::Status => self.show_status(),
+            Handler::History => self.show_history(),
             Handler::Policy => api.policy.show().await,
             Handler::PolicyRules => api.policy.list_rules(query).await,
             Handler::PolicyDiff => api.policy.show_diff().await,
@@ -270,6 +275,7 @@ impl AdminServer {
             Handler::Forget => api.ledger.forget(body).await,
             Handler::ConfirmRemovals => api.ledger.confirm_removals(body).await,
             Handler::OpenApi => text_response(StatusCode::OK, "application/json", OPENAPI.into()),
+            Handler::Root => response::redirect("/ui"),
             Handler::Page => Asset::PAGE.response(&head.headers),
             Handler::Ui(asset) => asset.response(&head.headers),
         };
@@ -335,7 +341,7 @@ mod tests {
             ("/ui/app.js", Some("/ui/{file}")),
             ("/ui/none.js", None),
             ("/uix", None),
-            ("/", None),
+            ("/", Some("/")),
         ] {
             assert_eq!(find(path).map(|(route, _)| route.path), row, "{path}");
         }

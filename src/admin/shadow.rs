@@ -56,11 +56,17 @@ impl PolicyApi {
 fn rule_to_json(snapshot: &PolicySnapshot, root: RuleIndex) -> Json {
     let counters = &snapshot.counters;
     let entry = counters.shadow_stats().tallies(ShadowSource::Rule(root.0));
-    let rule = snapshot.policy.rule(root);
+    let policy = &snapshot.policy;
+    let rule = policy.rule(root);
+    let space = policy.spaces().for_rule(root);
     json!({
         "rule": rule.map(|rule| rule.id.as_str()),
         "about": rule.and_then(|rule| rule.about.as_deref()),
-        "judged": counters.shadow_stats().evaluated(),
+        "space": space.and_then(|space| policy.spaces().get(space)).map(|space| space.name.as_str()),
+        "judged": match space {
+            Some(space) => counters.shadow_stats().evaluated_in_space(space.0),
+            None => counters.shadow_stats().evaluated(),
+        },
         "matched": counters.counts(root.0).map(|counts| counts.matched),
         "would_refuse": tally_to_json(&entry.would_reject, counters),
         "would_admit": tally_to_json(&entry.would_allow, counters),

@@ -1,5 +1,7 @@
 //! `GET /api/v1/status`: the process and its current numbers, cheap enough to be polled.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -9,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::clock::{Clock, Rfc3339};
 use crate::metrics::labels::VerdictLabel;
-use crate::metrics::summary::{LatencyHistogram, MetricsSummary};
+use crate::metrics::summary::{LatencyHistogram, MetricsSummary, TimingSummary};
 
 use super::AdminServer;
 use super::response;
@@ -21,6 +23,37 @@ pub struct ProcessInfo {
     clock: Clock,
     started: Instant,
     started_at: SystemTime,
+    settings: ProcessSettings,
+}
+
+/// The settings of a process that its status shows. Paths are absolute.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessSettings {
+    /// The file or directory of the policy; `None` for the built-in one.
+    pub policy_path: Option<PathBuf>,
+    /// The listeners for crawlers.
+    pub listeners: Vec<ListenerInfo>,
+    /// The interception of TLS; `None` if tunnels are evaluated by host.
+    pub https: Option<HttpsSettings>,
+    /// The destination of the decision log: `auto`, `stderr`, `stdout`, `none`, or a path.
+    pub decision_log: String,
+}
+
+/// A listener for crawlers.
+#[derive(Clone, Debug)]
+pub struct ListenerInfo {
+    pub address: SocketAddr,
+    /// The crawler that every client of this listener is.
+    pub crawler: Option<String>,
+}
+
+/// The files that clients need to trust the proxy.
+#[derive(Clone, Debug)]
+pub struct HttpsSettings {
+    /// The certificates of the authorities, of which the first signs.
+    pub authorities: Vec<PathBuf>,
+    /// The roots of the system and the authorities.
+    pub bundle: PathBuf,
 }
 
 impl ProcessInfo {
@@ -31,15 +64,37 @@ impl ProcessInfo {
             started: clock.now(),
             started_at: clock.wall_time(),
             clock,
+            settings: ProcessSettings::default(),
         }
+    }
+
+    pub(super) fn wall_time(&self) -> SystemTime {
+        self.clock.wall_time()
+    }
+
+    /// Adds the settings.
+    #[must_use]
+    pub fn with_settings(mut self, settings: ProcessSettings) -> Self {
+        self.settings = settings;
+        self
     }
 }
 
+type TimingReader = fn(&TimingSummary) -> &LatencyHistogram;
+
+/// The parts of the time of requests, by their names in the API.
+pub(super) const TIMINGS: [(&str, TimingReader); 3] = [
+    ("origin", |timings| &timings.origin),
+    ("held", |timings| &timings.held),
+    ("decision", |timings| &timings.decision),
+];
+
 impl AdminServer {
-    /// Returns version, uptime and policy; the warnings of `/readyz`; and gauges and counters since the start, which are
-    /// null if metrics are off.
+    /// Returns version, uptime, policy and the settings that its clients need; the warnings of `/readyz`; and gauges and
+    /// counters since the start, which are null if metrics are off.
     pub(super) fn show_status(&self) -> Response<Full<Bytes>> {
         let process = &self.apis.process;
+        let settings = &process.settings;
         let policy = &self.apis.policy.active_policy.load().policy;
         let uptime = process
             .clock
@@ -55,6 +110,11 @@ impl AdminServer {
             "started_at": Rfc3339(process.started_at).to_string(),
             "uptime_ms": u64::try_from(uptime).unwrap_or(u64::MAX),
             "policy": { "name": policy.name(), "revision": policy.revision() },
+            "policy_path": settings.policy_path.as_deref().map(path_to_text),
+            "listeners": listeners_to_json(&settings.listeners),
+            "https": https_to_json(settings.https.as_ref()),
+            "decision_log": settings.decision_log,
+            "stops": self.apis.stops.stops.list().len(),
             "ready": health.ready,
             "warnings": health.warnings,
             "metrics": metrics,
@@ -65,6 +125,31 @@ impl AdminServer {
             &summary.as_ref().map_or_else(empty_summary, summary_to_json),
         );
         response::json(StatusCode::OK, &document)
+    }
+}
+
+fn listeners_to_json(listeners: &[ListenerInfo]) -> Vec<Json> {
+    listeners
+        .iter()
+        .map(|listener| {
+            json!({ "address": listener.address.to_string(), "crawler": listener.crawler })
+        })
+        .collect()
+}
+
+/// Returns the text of a path, which need not be UTF-8.
+fn path_to_text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn https_to_json(https: Option<&HttpsSettings>) -> Json {
+    match https {
+        Some(https) => json!({
+            "intercept": true,
+            "authorities": https.authorities.iter().map(|path| path_to_text(path)).collect::<Vec<_>>(),
+            "bundle": path_to_text(&https.bundle),
+        }),
+        None => json!({ "intercept": false, "authorities": [], "bundle": null }),
     }
 }
 
@@ -85,6 +170,7 @@ fn summary_to_json(summary: &MetricsSummary) -> Json {
             "to_origin": bytes.to_origin,
         },
         "latency": latency_to_json(&summary.latency),
+        "timings": timings_to_json(&summary.timings),
     })
 }
 
@@ -100,6 +186,7 @@ fn empty_summary() -> Json {
         "decisions": null,
         "bytes": null,
         "latency": null,
+        "timings": null,
     })
 }
 
@@ -144,4 +231,26 @@ fn latency_to_json(latency: &LatencyHistogram) -> Json {
         "counts": counts.chain([latency.count]).collect::<Vec<_>>(),
         "sum_ms": (latency.sum * 1e3).round() as u64,
     })
+}
+
+fn timings_to_json(timings: &TimingSummary) -> Json {
+    let parts = TIMINGS.iter().map(|(name, timing)| {
+        let histogram = timing(timings);
+        let counts = histogram.buckets.iter().map(|(_, count)| *count);
+        let part = json!({
+            "le_ms": histogram_bounds(histogram).collect::<Json>(),
+            "counts": counts.chain([histogram.count]).collect::<Vec<_>>(),
+            "sum_ms": histogram.sum * 1e3,
+        });
+        ((*name).to_owned(), part)
+    });
+    Json::Object(parts.collect())
+}
+
+/// Returns the upper bounds of the buckets in milliseconds, which may be fractions; `null` for the last, which has none.
+pub(super) fn histogram_bounds(histogram: &LatencyHistogram) -> impl Iterator<Item = Json> {
+    let bounds = histogram.buckets.iter();
+    // Bounds are given in seconds to the microsecond.
+    let bounds = bounds.map(|(seconds, _)| json!((seconds * 1e6).round() / 1e3));
+    bounds.chain([Json::Null])
 }

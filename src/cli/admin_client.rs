@@ -1,15 +1,20 @@
 //! A client of the admin API of a running proxy, with one connection per request.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::config::settings::AdminConfig;
-
-const TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time without a byte of the response. The proxy answers a reload after 20 s at the latest.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time without a byte of a stream, which has a blank line every 10 s.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_HEAD_BYTES: usize = 16 << 10;
+const NOT_ADMIN_API: &str = "the server there is not crawlgate's admin API";
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// A request to the admin API.
@@ -29,6 +34,14 @@ impl<'a> AdminClientRequest<'a> {
             body: None,
         }
     }
+
+    pub(super) fn post(path: &'a str, body: Option<String>) -> Self {
+        Self {
+            method: "POST",
+            path,
+            body,
+        }
+    }
 }
 
 /// An error of a request to the admin API.
@@ -42,53 +55,118 @@ pub(super) enum AdminClientError {
     Status(u16, String),
 }
 
-/// Sends a request, and returns the JSON document of the response.
+/// A response of the admin API.
+#[derive(Clone, Debug)]
+pub(super) struct AdminResponse {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+impl AdminResponse {
+    /// Returns the JSON document, whatever the status is.
+    ///
+    /// # Errors
+    /// If there is none: the response is not from an admin API.
+    pub(super) fn document(&self) -> Result<Json, AdminClientError> {
+        serde_json::from_str(&self.body)
+            .map_err(|_| AdminClientError::Unavailable(NOT_ADMIN_API.to_owned()))
+    }
+
+    /// Returns the JSON document of a 2xx response.
+    ///
+    /// # Errors
+    /// If the status is another, or there is no document.
+    pub(super) fn into_result(self) -> Result<Json, AdminClientError> {
+        let document = self.document()?;
+        if (200..300).contains(&self.status) {
+            return Ok(document);
+        }
+        let detail = get_str(&document, "detail").to_owned();
+        Err(AdminClientError::Status(self.status, detail))
+    }
+}
+
+/// Sends a request, and returns the response.
 ///
 /// # Errors
-/// If there is no response, or its status is not 2xx.
+/// If there is no response of an HTTP server.
 pub(super) fn send(
-    admin: &AdminConfig,
+    address: SocketAddr,
+    token: Option<&str>,
     request: &AdminClientRequest<'_>,
-) -> Result<Json, AdminClientError> {
-    let address = client_address(admin.listen);
-    let authorization = match &admin.token_file {
-        Some(file) => {
-            let token = fs::read_to_string(file).map_err(|error| {
-                AdminClientError::Unavailable(format!(
-                    "the token file {} (admin.token_file) cannot be read: {error}",
-                    file.display()
-                ))
-            })?;
-            format!("Authorization: Bearer {}\r\n", token.trim())
+) -> Result<AdminResponse, AdminClientError> {
+    let text = format_request(request, address, token, "HTTP/1.1");
+    exchange(address, &text)
+        .map_err(|error| AdminClientError::Unavailable(error.to_string()))
+        .and_then(|response| parse_response(&response))
+}
+
+/// Sends a GET request whose response may be a stream without end, and returns the reader of its body.
+///
+/// # Errors
+/// If there is no response, or its status is not 200.
+pub(super) fn open_stream(
+    address: SocketAddr,
+    token: Option<&str>,
+    path: &str,
+) -> Result<BufReader<TcpStream>, AdminClientError> {
+    // The body of a response to HTTP/1.0 ends with the connection, without chunks.
+    let text = format_request(&AdminClientRequest::get(path), address, token, "HTTP/1.0");
+    let mut stream = begin_exchange(address, &text, STREAM_TIMEOUT)
+        .map(BufReader::new)
+        .map_err(|error| AdminClientError::Unavailable(error.to_string()))?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        match stream.read_line(&mut head) {
+            Ok(1..) if head.len() <= MAX_HEAD_BYTES => {}
+            Ok(_) => return Err(AdminClientError::Unavailable(NOT_ADMIN_API.to_owned())),
+            Err(error) => return Err(AdminClientError::Unavailable(error.to_string())),
         }
-        None => String::new(),
-    };
-    let response =
-        exchange(address, &format_request(request, address, &authorization)).map_err(|error| {
-            AdminClientError::Unavailable(format!(
-                "the proxy does not answer at {address} (admin.listen): {error}"
-            ))
-        })?;
-    parse_response(&response).ok_or_else(|| {
-        AdminClientError::Unavailable(format!(
-            "the server at {address} (admin.listen) is not crawlgate's admin API"
-        ))
-    })?
+    }
+    if parse_response(&head)?.status == 200 {
+        return Ok(stream);
+    }
+    let mut body = String::new();
+    stream
+        .take(MAX_RESPONSE_BYTES)
+        .read_to_string(&mut body)
+        .map_err(|error| AdminClientError::Unavailable(error.to_string()))?;
+    parse_response(&(head + &body))?.into_result()?;
+    Err(AdminClientError::Unavailable(NOT_ADMIN_API.to_owned()))
+}
+
+/// Reads the token of `admin.token_file`, if it is set.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(super) fn read_token(file: Option<&Path>) -> Result<Option<String>, AdminClientError> {
+    let Some(file) = file else { return Ok(None) };
+    match fs::read_to_string(file) {
+        Ok(token) => Ok(Some(token.trim().to_owned())),
+        Err(error) => Err(AdminClientError::Unavailable(format!(
+            "the token file {} (admin.token_file) cannot be read: {error}",
+            file.display()
+        ))),
+    }
 }
 
 fn format_request(
     request: &AdminClientRequest<'_>,
     address: SocketAddr,
-    authorization: &str,
+    token: Option<&str>,
+    version: &str,
 ) -> String {
     let AdminClientRequest { method, path, body } = request;
+    let authorization = token.map_or(String::new(), |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
     let body = body.as_deref().unwrap_or_default();
     let fields = match body.len() {
         0 => String::new(),
         length => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
     };
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{authorization}{fields}Connection: close\r\n\r\n{body}"
+        "{method} {path} {version}\r\nHost: {address}\r\n{authorization}{fields}Connection: close\r\n\r\n{body}"
     )
 }
 
@@ -103,34 +181,36 @@ pub(super) fn client_address(listener: SocketAddr) -> SocketAddr {
 }
 
 fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(request.as_bytes())?;
     let mut response = String::new();
-    stream
+    begin_exchange(address, request, RESPONSE_TIMEOUT)?
         .take(MAX_RESPONSE_BYTES)
         .read_to_string(&mut response)?;
     Ok(response)
 }
 
-/// Returns the document of a 2xx response, or the detail of any other; `None` if the response is not from an admin API.
-fn parse_response(response: &str) -> Option<Result<Json, AdminClientError>> {
-    let (head, body) = response.split_once("\r\n\r\n")?;
-    let status: u16 = head
-        .strip_prefix("HTTP/1.1 ")?
-        .split(' ')
-        .next()?
-        .parse()
-        .ok()?;
-    let document: Json = serde_json::from_str(body).ok()?;
-    if (200..300).contains(&status) {
-        return Some(Ok(document));
-    }
-    let detail = document
-        .get("detail")
-        .and_then(Json::as_str)
-        .unwrap_or_default();
-    Some(Err(AdminClientError::Status(status, detail.to_owned())))
+fn begin_exchange(
+    address: SocketAddr,
+    request: &str,
+    read_timeout: Duration,
+) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+    stream.set_read_timeout(Some(read_timeout))?;
+    stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+    stream.write_all(request.as_bytes())?;
+    Ok(stream)
+}
+
+fn parse_response(response: &str) -> Result<AdminResponse, AdminClientError> {
+    let parse = || {
+        let (head, body) = response.split_once("\r\n\r\n")?;
+        let version = head.strip_prefix("HTTP/1.")?;
+        let status = version.split(' ').nth(1)?.parse().ok()?;
+        Some(AdminResponse {
+            status,
+            body: body.to_owned(),
+        })
+    };
+    parse().ok_or_else(|| AdminClientError::Unavailable(NOT_ADMIN_API.to_owned()))
 }
 
 /// Returns the value of a key, or null if the key does not exist.

@@ -4,6 +4,7 @@ mod admin;
 mod clients;
 mod decisions;
 mod help;
+mod init;
 mod ledger;
 mod policy;
 mod robots;
@@ -13,24 +14,27 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use admin::{ProxyArgs, ShadowArgs, StopArgs};
+pub(crate) use admin::{HealthArgs, ProxyArgs, ReloadArgs, ShadowArgs, StatusArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(in crate::cli) use init::parse_crawler;
+pub(crate) use init::{HttpsMode, InitArgs};
 pub(crate) use ledger::{
     LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs,
     LedgerForgetArgs, LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs,
     LedgerSweepArgs,
 };
 pub(crate) use policy::{
-    CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, FailOn, FindArgs, FoundVerdict,
-    TestArgs, TestFormat,
+    CheckArgs, CheckFormat, DecideArgs, DecideFormat, DiffArgs, DiffFormat, ExplainArgs, FailOn,
+    FindArgs, FoundVerdict, TestArgs, TestFormat,
 };
 pub(crate) use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, FIND_HELP, PASSWORD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP,
-    SHADOW_HELP, STOP_HELP, TARGET_HELP, TEST_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, INIT_HELP, PASSWORD_HELP, RELOAD_HELP,
+    ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP, STOP_HELP, TARGET_HELP,
+    TEST_HELP,
 };
 
 /// The whole command line.
@@ -56,6 +60,9 @@ pub(crate) struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Write a configuration and a policy to start from
+    #[command(after_help = INIT_HELP)]
+    Init(InitArgs),
     /// Run the proxy
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
@@ -95,6 +102,15 @@ pub(crate) enum Command {
     /// Print the environment variables that make a shell's clients use the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),
+    /// Show version, policy, listeners, HTTPS, warnings and stops of a running proxy
+    #[command(after_help = STATUS_HELP)]
+    Status(StatusArgs),
+    /// Ask a running proxy if it is ready, for health checks of containers
+    #[command(after_help = HEALTH_HELP)]
+    Health(HealthArgs),
+    /// Reload the policy of a running proxy, and show what changed
+    #[command(after_help = RELOAD_HELP)]
+    Reload(ReloadArgs),
     /// Show what rules and policies in shadow mode would change in a running proxy
     #[command(after_help = SHADOW_HELP)]
     Shadow(ShadowArgs),
@@ -109,6 +125,9 @@ pub(crate) enum Command {
     /// Print the completion script for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(CompletionsArgs),
+    /// Write a manual page for each command, for packages
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Hash a crawler's password, for `crawlers` in the configuration
     #[command(after_help = PASSWORD_HELP)]
     Password,
@@ -152,6 +171,13 @@ pub(crate) struct CompletionsArgs {
     /// Shell to print the script for
     #[arg(value_enum, value_name = "SHELL")]
     pub shell: CompletionShell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Directory to write the pages into; it must exist
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// The shells with completion scripts.

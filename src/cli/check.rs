@@ -1,5 +1,7 @@
 //! `crawlgate check`: reports all problems of policies and configurations in one run.
 
+mod paths;
+
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::crawler_fit;
 use crate::config::load::{self, Environment, Overrides};
-use crate::config::policy;
+use crate::config::policy::{self, CaseProblems};
 use crate::config::settings::{LedgerMode, PolicyOrigin, Settings};
 use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -23,7 +25,8 @@ use crate::urls::target::HostTarget;
 use crate::yaml::{YamlValue, parse};
 
 use super::Exit;
-use super::args::{CheckArgs, OutputFormat};
+use super::annotation::{Annotation, AnnotationLevel};
+use super::args::{CheckArgs, CheckFormat};
 use super::console::{self, print_problems};
 use super::text::pluralize;
 use crate::console::{ConsoleColors, Tone};
@@ -35,6 +38,10 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
     };
     for path in &args.paths {
         match CheckInputKind::detect(path) {
+            CheckInputKind::Empty => report.problems.push(Problem::error(
+                &SourceLocation::for_file(&path.display().to_string().into()),
+                "the file is empty: it is neither a policy nor a configuration",
+            )),
             CheckInputKind::Policy => report.check_policy(&PolicyOrigin::Path(path.clone())),
             CheckInputKind::Configuration => report.check_configuration(Some(path.clone())),
         }
@@ -45,11 +52,17 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
     report.advise_unconfigured();
     let exit = report.exit(args);
     match args.format {
-        OutputFormat::Text => {
+        CheckFormat::Text => {
             print_problems(&report.problems);
             console::print(&report.summary(ConsoleColors::for_stdout()), exit)
         }
-        OutputFormat::Json => console::print(&format!("{:#}\n", report.to_json()), exit),
+        CheckFormat::Json => {
+            for line in &report.summary_lines {
+                console::note(line);
+            }
+            console::print(&format!("{:#}\n", report.to_json()), exit)
+        }
+        CheckFormat::Github => console::print(&report.annotations(), exit),
     }
 }
 
@@ -58,6 +71,8 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
 enum CheckInputKind {
     Policy,
     Configuration,
+    /// Neither; a proxy would run with it as with no configuration.
+    Empty,
 }
 
 /// Keys that occur only in policies.
@@ -79,8 +94,13 @@ impl CheckInputKind {
         if path.is_dir() {
             return Self::Policy;
         }
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let tree = parse(&Arc::from(""), &text, &mut Problems::new());
+        let Ok(text) = std::fs::read_to_string(path) else {
+            return Self::Configuration;
+        };
+        if text.trim().is_empty() {
+            return Self::Empty;
+        }
+        let tree = parse(&Arc::from(""), text.as_str(), &mut Problems::new());
         let Some(tree) = tree else {
             return Self::Configuration;
         };
@@ -104,6 +124,8 @@ struct CheckReport {
     policies: Vec<CheckedPolicy>,
     /// The answers of the exact analysis; `None` without `--exact`.
     exact: Option<ExactTotals>,
+    /// The answers to the assertions among the cases; `None` if there are none.
+    assertions: Option<ExactTotals>,
 }
 
 /// The numbers of answers of the exact analysis.
@@ -112,6 +134,19 @@ struct ExactTotals {
     proved: usize,
     refuted: usize,
     undecided: usize,
+}
+
+impl ExactTotals {
+    fn render(&self, subject: &str) -> String {
+        format!(
+            "{subject}: {} proved, {} refuted by a URL, {} not decided\n",
+            self.proved, self.refuted, self.undecided
+        )
+    }
+
+    fn to_json(&self) -> Json {
+        json!({ "proved": self.proved, "refuted": self.refuted, "undecided": self.undecided })
+    }
 }
 
 /// A checked policy.
@@ -158,6 +193,8 @@ impl CheckReport {
                 .into_iter()
                 .map(|error| Problem::error(&location, error)),
         );
+        self.problems
+            .extend(paths::find_problems(&loaded.settings, &location));
         let origin = &loaded.settings.policy.origin;
         self.check_policy(origin);
         if let Some(shadow) = &loaded.settings.policy.shadow {
@@ -215,15 +252,14 @@ impl CheckReport {
         let compiled = match policy::open(origin) {
             Ok(mut compiled) => {
                 let policy = &compiled.policy;
-                let mut failures = policy::failing_cases(policy, &compiled.cases);
-                compiled.texts.add_excerpts(&mut failures);
                 self.summary_lines.push(format!(
-                    "{name}: {}@{}, {} rules, {} cases",
+                    "{name}: {}@{}, {}, {}",
                     policy.name(),
                     policy.revision(),
-                    policy.rules().len(),
-                    compiled.cases.len()
+                    pluralize(policy.rules().len(), "rule"),
+                    pluralize(compiled.cases.len(), "case")
                 ));
+                self.check_cases(&compiled);
                 if let Some(totals) = &mut self.exact {
                     let exact = ExactCheck::new(&compiled);
                     totals.proved += exact.proved;
@@ -233,7 +269,6 @@ impl CheckReport {
                 }
                 self.problems.append(&mut compiled.problems);
                 self.problems.extend(compiled.inert_rules.iter().cloned());
-                self.problems.extend(failures);
                 Some(compiled)
             }
             Err(problems) => {
@@ -250,6 +285,22 @@ impl CheckReport {
             compiled,
             in_configuration: false,
         });
+    }
+
+    fn check_cases(&mut self, compiled: &CompiledPolicy) {
+        let cases = CaseProblems::new(compiled);
+        if !compiled.assertions.is_empty() {
+            let totals = self.assertions.get_or_insert_default();
+            totals.proved += cases.proved;
+            totals.refuted += cases.refuted;
+            totals.undecided += cases.undecided.len();
+        }
+        self.problems.extend(cases.failures);
+        let undecided = cases.undecided.into_iter().map(|problem| Problem {
+            severity: Severity::Warning,
+            ..problem
+        });
+        self.problems.extend(undecided);
     }
 
     /// Adds an advice for each policy that leaves every tunnel undecided and that no configuration names.
@@ -286,6 +337,27 @@ impl CheckReport {
         }
     }
 
+    /// Returns a workflow command for each problem, in one line.
+    fn annotations(&self) -> String {
+        let lines = self.problems.iter().map(|problem| {
+            let (level, title) = match problem.severity {
+                Severity::Error => (AnnotationLevel::Error, "error in a policy"),
+                Severity::Warning => (AnnotationLevel::Warning, "warning about a policy"),
+                Severity::Advice => (AnnotationLevel::Notice, "advice about a policy"),
+            };
+            let annotation = Annotation {
+                level,
+                file: &problem.location.file,
+                line: problem.location.line,
+                column: problem.location.column,
+                title,
+                message: &problem.describe(),
+            };
+            format!("{annotation}\n")
+        });
+        lines.collect()
+    }
+
     fn summary(&self, colors: ConsoleColors) -> String {
         let mut text: String = self
             .summary_lines
@@ -294,11 +366,13 @@ impl CheckReport {
             .collect();
         let errors = self.count(Severity::Error);
         let warnings = self.count(Severity::Warning);
-        if let Some(exact) = &self.exact {
-            text.push_str(&format!(
-                "exact analysis: {} proved, {} refuted by a URL, {} not decided\n",
-                exact.proved, exact.refuted, exact.undecided
-            ));
+        for (subject, totals) in [
+            ("assertions", &self.assertions),
+            ("exact analysis", &self.exact),
+        ] {
+            if let Some(totals) = totals {
+                text.push_str(&totals.render(subject));
+            }
         }
         let tone = match (errors, warnings) {
             (0, 0) => Tone::Good,
@@ -321,11 +395,10 @@ impl CheckReport {
             "warnings": self.count(Severity::Warning),
             "problems": self.problems.iter().map(Problem::to_json).collect::<Vec<_>>(),
         });
-        if let (Some(exact), Json::Object(keys)) = (&self.exact, &mut report) {
-            let counts = json!({
-                "proved": exact.proved, "refuted": exact.refuted, "undecided": exact.undecided,
-            });
-            keys.insert("exact".into(), counts);
+        for (key, totals) in [("assertions", &self.assertions), ("exact", &self.exact)] {
+            if let (Some(totals), Json::Object(keys)) = (totals, &mut report) {
+                keys.insert(key.into(), totals.to_json());
+            }
         }
         report
     }

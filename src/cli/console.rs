@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-pub(super) use crate::console::{print_problems, warn};
+pub(super) use crate::console::{note, print_problems, warn};
 
 use super::Exit;
 

@@ -1,33 +1,35 @@
 //! `crawlgate decisions`: shows, follows, filters and summarizes the decision log.
 //!
-//! The command reads a log of any size in one pass and in bounded memory. `docs/decision-log.md` describes the fields of
+//! The command reads a log of any size in one pass and in bounded memory, or the latest decisions of the running proxy. `docs/decision-log.md` describes the fields of
 //! a line.
 
 mod follow;
+pub(in crate::cli) mod last;
 mod line_reader;
 mod log_files;
 mod lost;
 mod lost_report;
-mod reader;
+pub(in crate::cli) mod reader;
 pub(in crate::cli) mod since;
 mod summary;
-mod writers;
+pub(in crate::cli) mod writers;
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::clock::Clock;
-use crate::config::load::Overrides;
-use crate::metrics::log::{LogDestination, LogLineFormat, SampleRate};
+use crate::metrics::log::filter::LogFilter;
+use crate::metrics::log::{LogDestination, LogLineFormat, LogSettings, SampleRate};
 
 use super::Exit;
-use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
-use super::console::{self, report_invalid, warn};
-use super::inputs;
+use super::args::{DecisionsArgs, OutputFormat, RowLimit, SummaryBy};
+use super::console::{self, note, report_invalid, warn};
 use super::ledger::source::LedgerSource;
+use super::running_proxy::RunningProxy;
 use crate::console::ConsoleColors;
 use follow::{FollowStart, FollowUntil};
+use last::LastDecisions;
 use line_reader::LogLineReader;
 use log_files::LogInput;
 use lost::LostRequests;
@@ -38,6 +40,8 @@ use writers::{DecisionLineWriter, DecisionTextWriter};
 
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
+/// The rows of a summary, unless `--limit` is given.
+const DEFAULT_SUMMARY_ROWS: RowLimit = RowLimit(20);
 
 pub(super) fn run(args: &DecisionsArgs) -> Exit {
     let input = match log_input(args) {
@@ -49,22 +53,23 @@ pub(super) fn run(args: &DecisionsArgs) -> Exit {
     {
         return report_invalid(&missing_log_message(path, &error));
     }
+    let filters = args.all_filters();
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     if args.lost {
-        return list_lost(args, &input);
+        return list_lost(args, &filters, input);
     }
     match (args.summary, args.format) {
-        (Some(by), format) => summarize(args, &input, by, format),
-        (None, OutputFormat::Text) => show(
-            args,
-            &input,
-            DecisionTextWriter::new(output, ConsoleColors::for_stdout()),
-        ),
-        (None, OutputFormat::Json) => show(args, &input, DecisionLineWriter(output)),
+        (Some(by), format) => summarize(args, &filters, input, by, format),
+        (None, OutputFormat::Text) => {
+            let writer = DecisionTextWriter::new(output, ConsoleColors::for_stdout());
+            show(args, &filters, input, writer)
+        }
+        (None, OutputFormat::Json) => show(args, &filters, input, DecisionLineWriter(output)),
     }
 }
 
-/// Returns the log of `--log`, or else of the configuration.
+/// Returns the log of `--log`; else the file of the configuration, if there is one; else the latest decisions of the
+/// running proxy, which is the only source if `--admin` names it.
 fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
     if let Some(path) = &args.log {
         if path != Path::new("-") {
@@ -77,23 +82,49 @@ fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
         }
         return Ok(LogInput::Stdin);
     }
-    let logs = inputs::load_config(args.config.as_deref())?.logs;
-    let problem = match (logs.destination, logs.format) {
-        (LogDestination::Path(path), LogLineFormat::Json) => return Ok(LogInput::File(path)),
-        (LogDestination::Path(path), LogLineFormat::Squid) => {
-            return Err(report_invalid(&format!(
-                "logs.format is squid, which lacks fields that this command shows: set it to json, or name a log with \
-                 --log FILE ({} is for tools that read Squid's access.log)",
-                path.display()
-            )));
+    let (proxy, settings) = RunningProxy::find_with_settings(&args.proxy)?;
+    let file = match (&settings.logs.destination, settings.logs.format) {
+        (LogDestination::Path(path), LogLineFormat::Json) if args.proxy.admin.is_none() => {
+            Some(path)
         }
-        (LogDestination::Stderr, _) => "logs.decisions is stderr, which cannot be read",
-        (LogDestination::Stdout, _) => "logs.decisions is stdout, which cannot be read",
-        (LogDestination::None, _) => "logs.decisions is none, so there is no log",
+        (_, LogLineFormat::Json | LogLineFormat::Squid) => None,
     };
-    Err(report_invalid(&format!(
-        "{problem}: set it to a file, or name a log with --log FILE (--log - is standard input)"
-    )))
+    if let Some(path) = file.filter(|path| path.exists()) {
+        return Ok(LogInput::File(path.clone()));
+    }
+    match proxy.open_stream(&recent_decisions_path(args)) {
+        Ok(stream) => {
+            note(&format!("the latest decisions of {proxy}"));
+            Ok(LogInput::Proxy(stream))
+        }
+        Err(error) => Err(report_invalid(&match file {
+            Some(path) => missing_log_message(path, &error),
+            None => no_file_message(&settings.logs, &error),
+        })),
+    }
+}
+
+/// Returns the path of the decisions that the proxy has in memory, at most 10,000.
+fn recent_decisions_path(args: &DecisionsArgs) -> String {
+    let recent = match args.follow && args.since.is_none() && !args.all {
+        true => 10,
+        false => 10_000,
+    };
+    format!("/api/v1/decisions?recent={recent}&follow={}", args.follow)
+}
+
+fn no_file_message(logs: &LogSettings, error: &dyn Display) -> String {
+    let reason = match (&logs.destination, logs.format) {
+        (LogDestination::Path(path), LogLineFormat::Squid) => format!(
+            "logs.format is squid, which lacks fields that this command shows ({} is for tools that read Squid's \
+             access.log)",
+            path.display()
+        ),
+        (destination, LogLineFormat::Json | LogLineFormat::Squid) => {
+            format!("logs.decisions is {destination:?}, which cannot be read")
+        }
+    };
+    format!("{reason}, and {error}; --log FILE names a log, --log - is standard input")
 }
 
 fn missing_log_message(path: &Path, error: &dyn Display) -> String {
@@ -104,16 +135,36 @@ fn missing_log_message(path: &Path, error: &dyn Display) -> String {
     )
 }
 
-fn show<S: DecisionConsumer>(args: &DecisionsArgs, input: &LogInput, consumer: S) -> Exit {
-    let mut reader = new_reader(args, consumer);
-    let result = read_log(args, input, &mut reader).and_then(|()| reader.consumer.flush());
-    exit_after(&reader, result)
+fn show<S: DecisionConsumer>(
+    args: &DecisionsArgs,
+    filters: &[LogFilter],
+    input: LogInput,
+    consumer: S,
+) -> Exit {
+    match args.limit {
+        Some(limit) if limit != RowLimit::ALL => {
+            let mut reader = new_reader(args, filters, LastDecisions::new(consumer, limit.0));
+            let result = read_log(args, input, &mut reader).and_then(|()| reader.consumer.finish());
+            exit_after(&reader, result)
+        }
+        Some(_) | None => {
+            let mut reader = new_reader(args, filters, consumer);
+            let result = read_log(args, input, &mut reader).and_then(|()| reader.consumer.flush());
+            exit_after(&reader, result)
+        }
+    }
 }
 
-fn summarize(args: &DecisionsArgs, input: &LogInput, by: SummaryBy, format: OutputFormat) -> Exit {
-    let mut reader = new_reader(args, DecisionSummary::new(by));
+fn summarize(
+    args: &DecisionsArgs,
+    filters: &[LogFilter],
+    input: LogInput,
+    by: SummaryBy,
+    format: OutputFormat,
+) -> Exit {
+    let mut reader = new_reader(args, filters, DecisionSummary::new(by));
     let result = read_log(args, input, &mut reader).and_then(|()| {
-        let limit = args.limit.0;
+        let limit = args.limit.unwrap_or(DEFAULT_SUMMARY_ROWS).0;
         let text = match format {
             OutputFormat::Text => reader.consumer.to_text(limit, ConsoleColors::for_stdout()),
             OutputFormat::Json => format!("{:#}\n", reader.consumer.to_json(limit)),
@@ -123,24 +174,20 @@ fn summarize(args: &DecisionsArgs, input: &LogInput, by: SummaryBy, format: Outp
     exit_after(&reader, result)
 }
 
-fn list_lost(args: &DecisionsArgs, input: &LogInput) -> Exit {
+fn list_lost(args: &DecisionsArgs, filters: &[LogFilter], input: LogInput) -> Exit {
     let now = Clock::system().wall_time();
     let since = args.since.map(|since| since.to_timestamp(now));
     // A filter must not hide a later answer.
-    let mut reader = DecisionLogReader::new(LostRequests::new(&args.filters), &[], since);
+    let mut reader = DecisionLogReader::new(LostRequests::new(filters), &[], since);
     let result = read_log(args, input, &mut reader);
     let mut ledger = None;
     let mut logs_all = true;
     if result.is_ok() && args.log.is_none() && !reader.consumer.is_empty() {
-        let overrides = Overrides {
-            config: args.config.clone(),
-            ..Overrides::default()
-        };
-        let settings = inputs::load_settings_quietly(&overrides).ok();
-        logs_all = settings
+        let found = RunningProxy::find_with_settings(&args.proxy).ok();
+        logs_all = found
             .as_ref()
-            .is_none_or(|settings| settings.logs.allow_sample == SampleRate::ALL);
-        ledger = settings.as_ref().and_then(LedgerSource::find);
+            .is_none_or(|(_, settings)| settings.logs.allow_sample == SampleRate::ALL);
+        ledger = found.and_then(|(proxy, settings)| LedgerSource::find(&proxy, &settings));
         if let Some(ledger) = &ledger {
             reader.consumer.remove_answered(ledger);
         }
@@ -157,20 +204,21 @@ fn list_lost(args: &DecisionsArgs, input: &LogInput) -> Exit {
 }
 
 fn new_reader<'a, S: DecisionConsumer>(
-    args: &'a DecisionsArgs,
+    args: &DecisionsArgs,
+    filters: &'a [LogFilter],
     consumer: S,
 ) -> DecisionLogReader<'a, S> {
     let now = Clock::system().wall_time();
     DecisionLogReader::new(
         consumer,
-        &args.filters,
+        filters,
         args.since.map(|since| since.to_timestamp(now)),
     )
 }
 
 fn read_log<S: DecisionConsumer>(
     args: &DecisionsArgs,
-    input: &LogInput,
+    input: LogInput,
     reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
     let path = match input {
@@ -180,6 +228,13 @@ fn read_log<S: DecisionConsumer>(
                 &mut LogLineReader::new(io::stdin().lock()),
                 LogInputEnd::Final,
             );
+        }
+        LogInput::Proxy(stream) => {
+            reader.begin_file("the proxy");
+            if args.follow {
+                reader.set_endless();
+            }
+            return reader.read_rest(&mut LogLineReader::new(stream), LogInputEnd::Final);
         }
         LogInput::File(path) => path,
     };
@@ -193,7 +248,20 @@ fn read_log<S: DecisionConsumer>(
         FollowUntil::Forever if args.since.is_none() => FollowStart::Tail,
         FollowUntil::Forever | FollowUntil::End => FollowStart::Beginning,
     };
-    follow::read(path, start, end, reader)
+    follow::read(&path, start, end, reader)
+}
+
+/// Reads the rotated files of a log, the oldest first, then the log itself; `-` is standard input.
+pub(in crate::cli) fn read_whole_log<S: DecisionConsumer>(
+    path: &Path,
+    reader: &mut DecisionLogReader<'_, S>,
+) -> io::Result<()> {
+    if path == Path::new("-") {
+        reader.begin_file("standard input");
+        let mut lines = LogLineReader::new(io::stdin().lock());
+        return reader.read_rest(&mut lines, LogInputEnd::Final);
+    }
+    follow::read(path, FollowStart::Oldest, FollowUntil::End, reader)
 }
 
 /// Returns the exit code. A line that cannot be read makes the result negative, as for `decide`.

@@ -97,6 +97,8 @@ fn demo_settings(site: &site::DemoSite) -> Settings {
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
     settings.logs.destination = LogDestination::None;
     settings.store.path = None;
+    // The demo crawls http only, and leaves no certificate authority behind.
+    settings.tls.intercept = false;
     settings.egress.allow_loopback = true;
     settings.egress.ports = [site.port, site.closed_port, 80]
         .into_iter()

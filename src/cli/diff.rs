@@ -2,6 +2,8 @@
 
 mod change;
 mod json_report;
+mod logged;
+mod markdown_report;
 mod requests;
 mod summary;
 mod text_report;
@@ -18,11 +20,13 @@ use crate::policy::compile::CompiledPolicy;
 use crate::policy::exact::ExactDifference;
 
 use super::Exit;
-use super::args::{DiffArgs, FailOn, OutputFormat};
+use super::args::{DiffArgs, DiffFormat, FailOn};
 use super::console;
-use super::{inputs, text};
+use super::inputs;
+use super::text::{self, group_digits, pluralize};
 use crate::console::ConsoleColors;
 use change::{ChangeGroupKey, DecisionChange, DecisionChangeKind, OptionPairs};
+use logged::LeftOutLines;
 use requests::{DiffRequests, InvalidDiffLine};
 use summary::DiffSummary;
 
@@ -36,6 +40,7 @@ pub(super) fn run(args: &DiffArgs) -> Exit {
             requests::read_requests(path).map_err(|error| console::report_invalid(&error))
         }
         None if args.ledger => requests::from_ledger(&args.source),
+        None if args.reads_log() => logged::from_log(args),
         None => Ok(requests::from_cases(&old.cases, &new.cases)),
     };
     let requests = match requests {
@@ -44,13 +49,15 @@ pub(super) fn run(args: &DiffArgs) -> Exit {
     };
     let report = DiffReport::new(args, &old.policy, &new.policy, &requests);
     let text = match args.format {
-        OutputFormat::Text => text_report::render(
+        DiffFormat::Text => text_report::render(
             &report,
             args.examples,
             ConsoleColors::for_stdout(),
             text::output_width(),
         ),
-        OutputFormat::Json => format!("{:#}\n", json_report::to_json(&report, args.examples)),
+        DiffFormat::Json => format!("{:#}\n", json_report::to_json(&report, args.examples)),
+        DiffFormat::Markdown => markdown_report::render(&report, args.examples),
+        DiffFormat::Github => markdown_report::render_annotations(&report),
     };
     console::print(&text, report.exit())
 }
@@ -63,13 +70,18 @@ fn compile_policy(path: &Path) -> Result<CompiledPolicy, Exit> {
 struct DiffReport<'a> {
     old: DiffSide<'a>,
     new: DiffSide<'a>,
+    /// The number of different requests that are compared.
+    url_count: usize,
+    /// The number of times that they were made.
     request_count: usize,
+    /// The lines of the log that are not compared; `None` without a log.
+    left_out: Option<LeftOutLines>,
     invalid_lines: &'a [InvalidDiffLine],
     changes: Vec<DecisionChange<'a, 'a>>,
     summary: DiffSummary<'a>,
-    /// The differences between the rules, options and lists; `None` with `--urls` or `--ledger`.
+    /// The differences between the rules, options and lists; `None` if the user names the requests.
     structure: Option<PolicyDiff>,
-    /// The differences between the decisions about all URLs; `None` with `--urls` or `--ledger`.
+    /// The differences between the decisions about all URLs; `None` if the user names the requests.
     exact: Option<ExactDifference<ChangeGroupKey<'a>>>,
     fail_on: &'a [FailOn],
 }
@@ -119,11 +131,17 @@ impl<'a> DiffReport<'a> {
             options: OptionPairs::new(old, new),
         };
         let changes: Vec<DecisionChange<'_, '_>> = requests
-            .facts
+            .requests
             .iter()
-            .filter_map(|(facts, profile)| policies.compare(facts, profile.unwrap_or(args.profile)))
+            .filter_map(|request| {
+                let profile = request.profile.unwrap_or(args.profile);
+                Some(DecisionChange {
+                    count: request.count,
+                    ..policies.compare(&request.facts, profile)?
+                })
+            })
             .collect();
-        let compares_all = args.urls.is_none() && !args.ledger;
+        let compares_all = args.urls.is_none() && !args.ledger && !args.reads_log();
         let exact = compares_all.then(|| {
             ExactDifference::between(old, new, &|facts| {
                 Some(policies.compare(facts, args.profile)?.group_key())
@@ -138,7 +156,9 @@ impl<'a> DiffReport<'a> {
                 policy: new,
                 path: &args.new,
             },
-            request_count: requests.facts.len(),
+            url_count: requests.requests.len(),
+            request_count: requests.requests.iter().map(|request| request.count).sum(),
+            left_out: requests.left_out,
             invalid_lines: &requests.invalid_lines,
             summary: DiffSummary::from_changes(&changes),
             changes,
@@ -146,6 +166,51 @@ impl<'a> DiffReport<'a> {
             exact,
             fail_on: &args.fail_on,
         }
+    }
+
+    /// Returns the numbers of compared requests and of changed decisions, as a sentence.
+    fn headline(&self) -> String {
+        let noun = if self.structure.is_some() {
+            "case"
+        } else {
+            "URL"
+        };
+        let mut compared = pluralize(self.url_count, noun);
+        if self.left_out.is_some() {
+            compared = format!("{compared} in {}", pluralize(self.request_count, "request"));
+        }
+        let changes = match (self.url_count, self.changes.len()) {
+            (0, _) => return format!("no {noun}s to compare"),
+            (_, 0) => "no decision changes".to_owned(),
+            (_, 1) => "1 decision changes".to_owned(),
+            (_, n) => format!("{} decisions change", group_digits(n)),
+        };
+        match self.left_out {
+            Some(_) if !self.changes.is_empty() => {
+                let requests = pluralize(self.summary.request_count(), "request");
+                format!("{compared}: {changes}, about {requests}")
+            }
+            Some(_) | None => format!("{compared}: {changes}"),
+        }
+    }
+
+    /// Returns sentences about lines of the log that are not compared.
+    fn left_out_notes(&self) -> Vec<String> {
+        let Some(left_out) = self.left_out else {
+            return Vec::new();
+        };
+        let mut notes = Vec::new();
+        if left_out.without_url > 0 {
+            let lines = pluralize(left_out.without_url, "line");
+            notes.push(format!("{lines} without a URL left out: tunnels, and URLs that `record` or `logs.query` hides"));
+        }
+        if left_out.beyond_limit > 0 {
+            let lines = pluralize(left_out.beyond_limit, "line");
+            notes.push(format!(
+                "{lines} left out: the log has too many different URLs; choose a later --since"
+            ));
+        }
+        notes
     }
 
     /// Returns `true` if a change of a verdict is known, or not ruled out.

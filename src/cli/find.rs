@@ -2,8 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::policy::exact::{VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict};
-use crate::policy::rule::RuleIndex;
+use crate::policy::exact::{
+    VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict, is_url_beginning,
+};
 
 use super::Exit;
 use super::args::{FindArgs, FoundVerdict, OutputFormat};
@@ -17,14 +18,13 @@ pub(super) fn run(args: &FindArgs) -> Exit {
     };
     let mut rule = None;
     if let Some(id) = &args.rule {
-        let at = policy
-            .rules()
-            .iter()
-            .position(|rule| rule.id.as_str() == id);
-        rule = at.and_then(|at| u32::try_from(at).ok()).map(RuleIndex);
+        rule = policy.rule_index(id);
         if rule.is_none() {
             return report_invalid(&format!("no rule `{id}`"));
         }
+    }
+    if let Some(under) = args.under.as_ref().filter(|under| !is_url_beginning(under)) {
+        return report_invalid(&format!("no URL begins with `{under}`"));
     }
     let answer = find_verdict(
         &policy,

@@ -1,4 +1,4 @@
-//! `crawlgate schema` and `crawlgate completions`: generated files for editors and shells.
+//! `crawlgate schema`, `crawlgate completions` and `crawlgate man`: generated files for editors, shells and packages.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -7,7 +7,7 @@ use crate::config::file;
 use crate::policy::source;
 
 use super::Exit;
-use super::args::{Arguments, CompletionShell, CompletionsArgs, SchemaArgs, SchemaKind};
+use super::args::{Arguments, CompletionShell, CompletionsArgs, ManArgs, SchemaArgs, SchemaKind};
 use super::console;
 
 /// Prints the JSON Schema of policies or configurations.
@@ -30,4 +30,12 @@ pub(super) fn print_completions(args: &CompletionsArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "crawlgate", &mut script);
     console::print(&String::from_utf8_lossy(&script), Exit::Success)
+}
+
+/// Writes `crawlgate.1`, and `crawlgate-COMMAND.1` for each command, into a directory.
+pub(super) fn write_manual(args: &ManArgs) -> Exit {
+    match clap_mangen::generate_to(Arguments::command(), &args.directory) {
+        Ok(()) => Exit::Success,
+        Err(error) => console::report_cannot_run(&format!("{}: {error}", args.directory.display())),
+    }
 }

@@ -12,7 +12,8 @@ use crate::policy::compile::CompiledPolicy;
 
 use super::Exit;
 use super::args::RunArgs;
-use super::console::{print_problems, report_invalid};
+use super::console::{note, print_problems, report_invalid};
+use super::text::sanitize_text;
 
 impl From<&RunArgs> for Overrides {
     fn from(args: &RunArgs) -> Self {
@@ -38,9 +39,21 @@ pub(super) fn load_policy(named: Option<&Path>) -> Result<Policy, Exit> {
     compile_policy(&policy_origin(named)?).map(|compiled| compiled.policy)
 }
 
-/// Compiles a policy, and its cases without running them.
+/// Compiles a policy, and its cases without running them. Names the policy on standard error, so that nobody takes it for
+/// that of another directory or of the running proxy.
 pub(super) fn compile_policy(origin: &PolicyOrigin) -> Result<CompiledPolicy, Exit> {
-    policy::open(origin).map_err(|problems| report_errors(&problems))
+    let compiled = policy::open(origin).map_err(|problems| report_errors(&problems))?;
+    let policy = &compiled.policy;
+    let source = match origin {
+        PolicyOrigin::Path(path) => sanitize_text(&path.display().to_string()).into_owned(),
+        PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
+    };
+    note(&format!(
+        "policy {}@{} ({source})",
+        policy.name(),
+        policy.revision()
+    ));
+    Ok(compiled)
 }
 
 /// Loads the configuration, and reports its errors and warnings.
@@ -61,11 +74,8 @@ pub(super) fn load_config(named: Option<&Path>) -> Result<Settings, Exit> {
 }
 
 /// Loads the configuration, and reports its errors only: warnings matter to the proxy, not to its clients.
-pub(super) fn load_settings_quietly(overrides: &Overrides) -> Result<Settings, Exit> {
-    let loaded = load::load(overrides, &Environment::from_process());
-    loaded
-        .map(|loaded| loaded.settings)
-        .map_err(|problems| report_errors(&problems))
+pub(super) fn load_quietly(overrides: &Overrides) -> Result<LoadedConfig, Exit> {
+    load::load(overrides, &Environment::from_process()).map_err(|problems| report_errors(&problems))
 }
 
 /// Calls a function for each URL, or for each line of `stdin` without its end if there are no URLs.

@@ -1,8 +1,9 @@
 //! `crawlgate run`: runs the proxy until it receives a signal to stop.
 
 mod signals;
+mod terminal_log;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +13,21 @@ use tokio::sync::mpsc;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
-use crate::config::settings::{PolicyOrigin, Settings, WorkerCount};
+use crate::config::settings::{PolicyOrigin, Settings, TlsConfig, WorkerCount};
+use crate::console::ConsoleColors;
+use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
-use crate::server::{Server, systemd};
+use crate::server::{Server, StartError, systemd};
 
 use super::Exit;
+use super::admin_client::client_address;
 use super::args::RunArgs;
 use super::console::{print_problems, report_cannot_run, report_invalid};
 use super::inputs;
 use super::logging;
 use signals::{FinalFlush, ProcessSignal};
+use terminal_log::TerminalLog;
 
 /// The time for which a blocked thread (a disk that hangs, a scan of the store) may delay the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -124,7 +129,7 @@ async fn serve(
         loaded.policy.name(),
         loaded.policy.revision()
     );
-    let server = match Server::start(settings, loaded) {
+    let server = match start_server(settings, loaded) {
         Ok(server) => server,
         Err(error) => return report_cannot_run(&error),
     };
@@ -134,12 +139,40 @@ async fn serve(
         eprintln!("proxy listening on {address}");
     }
     eprintln!("admin listening on {}", server.admin);
+    eprintln!("page: http://{}/ui", client_address(server.admin));
+    eprintln!("{}", https_line(&settings.tls));
     tracing::info!("{policy}");
     systemd::notify_ready(&policy);
     let watchdog = tokio::spawn(systemd::run_watchdog());
     let exit = run_until_stopped(server, signals, settings).await;
     watchdog.abort();
     exit
+}
+
+fn start_server(settings: &Settings, loaded: LoadedPolicy) -> Result<Server, StartError> {
+    let logs = &settings.logs;
+    let for_people = logs.destination == LogDestination::Auto
+        && logs.format == LogLineFormat::Json
+        && io::stderr().is_terminal();
+    if for_people {
+        let log = TerminalLog::new(io::stderr(), ConsoleColors::for_stderr());
+        Server::start_with_log_writer(settings, loaded, Box::new(log))
+    } else {
+        Server::start(settings, loaded)
+    }
+}
+
+/// Describes how requests over HTTPS are evaluated.
+fn https_line(tls: &TlsConfig) -> String {
+    match tls.authorities.first().filter(|_| tls.intercept) {
+        Some(authority) => format!(
+            "HTTPS: evaluated by URL; clients must trust {} (`crawlgate env` sets that up)",
+            std::fs::canonicalize(&authority.cert)
+                .unwrap_or_else(|_| authority.cert.clone())
+                .display()
+        ),
+        None => "HTTPS: evaluated by host only, since tls.intercept is false".to_owned(),
+    }
 }
 
 async fn run_until_stopped(

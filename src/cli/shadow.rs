@@ -5,23 +5,21 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::Exit;
-use super::admin_client::{self, AdminClientRequest, get_array, get_or_null, get_str, get_u64};
+use super::admin_client::{get_array, get_or_null, get_str, get_u64};
 use super::args::{OutputFormat, ShadowArgs};
 use super::console::{self, report_cannot_run};
-use super::inputs;
+use super::running_proxy::RunningProxy;
 use crate::console::{ConsoleColors, Tone};
 
 /// The maximum number of examples for each change.
 const MAX_EXAMPLES: usize = 5;
 
 pub(super) fn run(args: &ShadowArgs) -> Exit {
-    let overrides = args.proxy.overrides();
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let proxy = match RunningProxy::find(&args.proxy) {
+        Ok(proxy) => proxy,
         Err(exit) => return exit,
     };
-    let request = AdminClientRequest::get("/api/v1/shadow");
-    let document = match admin_client::send(&settings.admin, &request) {
+    let document = match proxy.get("/api/v1/shadow") {
         Ok(document) => document,
         Err(error) => return report_cannot_run(&error),
     };

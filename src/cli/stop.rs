@@ -4,18 +4,15 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use crate::config::settings::AdminConfig;
 use crate::model::units::format_duration;
 use crate::pacing::stops::stop::{MAX_STOP_DURATION, parse_stop_duration};
 use crate::pacing::stops::{StopId, StopReason, StopTarget};
 
 use super::Exit;
-use super::admin_client::{
-    self, AdminClientError, AdminClientRequest, get_array, get_or_null, get_str,
-};
+use super::admin_client::{AdminClientError, AdminClientRequest, get_array, get_or_null, get_str};
 use super::args::{OutputFormat, StopArgs};
 use super::console::{self, report_cannot_run, report_invalid, warn};
-use super::inputs;
+use super::running_proxy::RunningProxy;
 
 const PATH: &str = "/api/v1/stops";
 
@@ -33,11 +30,11 @@ pub(super) fn run(args: &StopArgs) -> Exit {
         Ok(action) => action,
         Err(error) => return report_invalid(&error),
     };
-    let settings = match inputs::load_settings_quietly(&args.proxy.overrides()) {
-        Ok(settings) => settings,
+    let proxy = match RunningProxy::find(&args.proxy) {
+        Ok(proxy) => proxy,
         Err(exit) => return exit,
     };
-    match send(&settings.admin, &action) {
+    match send(&proxy, &action) {
         Ok(document) => print_result(&action, &document, args.format),
         Err(error) => report_error(&error),
     }
@@ -72,24 +69,16 @@ fn parse_action(args: &StopArgs) -> Result<StopAction, String> {
     })))
 }
 
-fn send(admin: &AdminConfig, action: &StopAction) -> Result<Json, AdminClientError> {
+fn send(proxy: &RunningProxy, action: &StopAction) -> Result<Json, AdminClientError> {
     match action {
-        StopAction::List => admin_client::send(admin, &AdminClientRequest::get(PATH)),
-        StopAction::Lift(id) => admin_client::send(
-            admin,
-            &AdminClientRequest {
-                method: "DELETE",
-                ..AdminClientRequest::get(&format!("{PATH}/{id}"))
-            },
-        ),
-        StopAction::Create(body) => admin_client::send(
-            admin,
-            &AdminClientRequest {
-                method: "POST",
-                body: Some(body.to_string()),
-                ..AdminClientRequest::get(PATH)
-            },
-        ),
+        StopAction::List => proxy.get(PATH),
+        StopAction::Lift(id) => proxy.send(&AdminClientRequest {
+            method: "DELETE",
+            ..AdminClientRequest::get(&format!("{PATH}/{id}"))
+        }),
+        StopAction::Create(body) => {
+            proxy.send(&AdminClientRequest::post(PATH, Some(body.to_string())))
+        }
     }
 }
 

@@ -4,14 +4,16 @@ mod junit;
 mod plan;
 mod report;
 
+use crate::config::policy::check_assertions;
 use crate::config::settings::PolicyOrigin;
 use crate::diagnostics::problem::SourceLocation;
 use crate::diagnostics::problems::Problems;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
-use crate::policy::cases::{Case, Mismatch};
+use crate::policy::cases::{Case, CaseAssertion, Mismatch};
 use crate::policy::compile;
 use crate::policy::coverage::{Coverage, CoverageRatio};
+use crate::policy::exact::VerdictAnswer;
 
 use super::Exit;
 use super::args::{TestArgs, TestFormat};
@@ -38,7 +40,7 @@ pub(super) fn run(args: &TestArgs) -> Exit {
     };
     let passed = runs
         .iter()
-        .all(|run| run.failed_count() == 0 && !coverage.is_missed_by(run));
+        .all(|run| run.is_passed(args.strict) && !coverage.is_missed_by(run));
     let exit = if passed {
         Exit::Success
     } else {
@@ -47,7 +49,7 @@ pub(super) fn run(args: &TestArgs) -> Exit {
     let text = match args.format {
         TestFormat::Text => report::render_text(&runs, coverage, ConsoleColors::for_stdout()),
         TestFormat::Json => format!("{:#}\n", report::to_json(&runs, coverage)),
-        TestFormat::Junit => junit::render(&runs, coverage),
+        TestFormat::Junit => junit::render(&runs, coverage, args.strict),
     };
     console::print(&text, exit)
 }
@@ -76,6 +78,8 @@ struct PolicyTestRun {
     places: Vec<SourceLocation>,
     /// The cases, each with its mismatches.
     cases: Vec<(Case, Vec<Mismatch>)>,
+    /// The assertions, each with its answer.
+    assertions: Vec<(CaseAssertion, VerdictAnswer)>,
     coverage: Coverage,
 }
 
@@ -83,14 +87,15 @@ impl PolicyTestRun {
     fn execute(suite: TestSuite) -> Result<Self, Exit> {
         let compiled = inputs::compile_policy(&suite.origin)?;
         let policy = compiled.policy;
-        let mut cases = match suite.own_cases {
-            OwnCases::Run => compiled.cases,
-            OwnCases::Skip => Vec::new(),
+        let (mut cases, mut assertions) = match suite.own_cases {
+            OwnCases::Run => (compiled.cases, compiled.assertions),
+            OwnCases::Skip => (Vec::new(), Vec::new()),
         };
         let mut problems = Problems::new();
         for file in suite.files {
-            compile::check_cases(&policy, &file.cases, &mut problems);
+            compile::check_cases(&policy, &file, &mut problems);
             cases.extend(file.cases);
+            assertions.extend(file.assertions);
         }
         if problems.has_errors() {
             return Err(inputs::report_errors(&problems.into_vec()));
@@ -108,6 +113,10 @@ impl PolicyTestRun {
             );
             results.push((case, mismatches));
         }
+        let assertions = check_assertions(&policy, &assertions)
+            .into_iter()
+            .map(|(assertion, answer)| (assertion.clone(), answer))
+            .collect();
         let location = match suite.origin {
             PolicyOrigin::Path(path) => path.display().to_string(),
             PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
@@ -116,16 +125,35 @@ impl PolicyTestRun {
             location,
             places: compiled.rule_places,
             cases: results,
+            assertions,
             coverage,
             policy,
         })
     }
 
+    /// The number of cases that fail, and of assertions that are refuted.
     fn failed_count(&self) -> usize {
-        self.cases
-            .iter()
-            .filter(|(_, mismatches)| !mismatches.is_empty())
-            .count()
+        let cases = self.cases.iter();
+        let failed = cases.filter(|(_, mismatches)| !mismatches.is_empty());
+        let refuted = self.count_answers(|answer| matches!(answer, VerdictAnswer::Found(_)));
+        failed.count() + refuted
+    }
+
+    fn undecided_count(&self) -> usize {
+        self.count_answers(|answer| matches!(answer, VerdictAnswer::Undecided(_)))
+    }
+
+    fn passed_count(&self) -> usize {
+        self.cases.len() + self.assertions.len() - self.failed_count() - self.undecided_count()
+    }
+
+    fn count_answers(&self, is_counted: fn(&VerdictAnswer) -> bool) -> usize {
+        let answers = self.assertions.iter();
+        answers.filter(|(_, answer)| is_counted(answer)).count()
+    }
+
+    fn is_passed(&self, strict: bool) -> bool {
+        self.failed_count() == 0 && !(strict && self.undecided_count() > 0)
     }
 
     fn name(&self) -> String {

@@ -89,9 +89,9 @@ pub(super) fn is_harmful(character: char) -> bool {
     )
 }
 
-/// Replaces each control character with a space, so that neither a policy nor a URL can control the terminal.
+/// Replaces each harmful character with a space, so that neither a policy nor a URL can control the terminal.
 pub(super) fn replace_controls(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(is_harmful, " ")
 }
 
 /// Cuts a text to a number of columns, with `…` at the end if it was longer.

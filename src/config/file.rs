@@ -32,8 +32,8 @@ use crawlers::ClaimedIdentities;
 pub use json_schema::json_schema;
 use json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema, variable_schema};
 use key::{
-    AcceptedValue, ConfigKey, CustomValue, KeyGroup, PathOrNoneValue, PathValue, SwitchValue,
-    UnsupportedValue, parse_scalar, parse_scalars, read_word, set_if_some,
+    AcceptedValue, ConfigKey, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue, PathValue,
+    SwitchValue, UnsupportedValue, parse_scalar, parse_scalars, read_word, set_if_some,
 };
 pub use variables::VariableLookup;
 
@@ -92,7 +92,7 @@ impl ConfigFile {
             return config;
         };
         variables::substitute_all(&mut tree, variables, problems);
-        let Some(map) = MapReader::open(&tree, "the configuration", problems) else {
+        let Some(map) = MapReader::open_document(&tree, "the configuration", problems) else {
             return config;
         };
         let mut context = ReadContext {
@@ -224,6 +224,15 @@ const ADMIN_KEYS: &[ConfigKey<Settings>] = &[
             schema: |_| one_or_many_schema(&text_schema()),
         },
     ),
+    ConfigKey::new(
+        "public_url",
+        "The URL at which people reach the admin page: refusals link to their decision there; or none.",
+        &ParsedValue {
+            parse: |text| parse_unless_none(text, values::parse_public_url),
+            store: |s: &mut Settings, url| s.admin.public_url = url,
+            schema: |_| text_schema(),
+        },
+    ),
 ];
 
 const POLICY_KEYS: &[ConfigKey<Settings>] = &[
@@ -248,6 +257,15 @@ const POLICY_KEYS: &[ConfigKey<Settings>] = &[
                 context.shadow =
                     named_policy(node, context.problems).filter(|named| named.path != "none");
             },
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "contact",
+        "Who answers questions about the policy, a mail address or a URL: refusals name it; or none.",
+        &ParsedValue {
+            parse: |text| parse_unless_none(text, values::parse_contact),
+            store: |s: &mut Settings, contact| s.policy.contact = contact,
             schema: |_| text_schema(),
         },
     ),
@@ -312,6 +330,17 @@ fn read_admin_address(node: &Node, settings: &mut Settings, context: &mut ReadCo
 fn read_admin_names(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
     if !node.is_null() {
         settings.admin.names = parse_scalars(node, values::parse_host_field, context.problems);
+    }
+}
+
+/// Parses a value that may be `none`.
+fn parse_unless_none(
+    text: &str,
+    parse: fn(&str) -> Result<Box<str>, String>,
+) -> Result<Option<Box<str>>, String> {
+    match text {
+        "none" => Ok(None),
+        _ => parse(text).map(Some),
     }
 }
 

@@ -5,8 +5,9 @@ use crate::model::crawler::Crawler;
 use crate::pipeline::crawlers::CrawlerRegistration;
 use crate::pipeline::offline_evaluation::{CaseFailure, run_case};
 use crate::policy::Policy;
-use crate::policy::cases::{Case, Mismatch};
+use crate::policy::cases::{CaseAssertion, Mismatch};
 use crate::policy::compile::{self, CompiledPolicy};
+use crate::policy::exact::{VerdictAnswer, VerdictFinder};
 use crate::policy::source::tree::LocatedText;
 
 use super::policy_files::PolicyFiles;
@@ -36,13 +37,13 @@ pub fn open_and_test(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Proble
 
 /// Runs the cases. A policy with a failing case is refused.
 fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Problem>> {
-    let mut failures = failing_cases(&compiled.policy, &compiled.cases);
-    compiled.texts.add_excerpts(&mut failures);
-    if failures.is_empty() {
-        return Ok(compiled);
+    let mut cases = CaseProblems::new(&compiled);
+    if !cases.failures.is_empty() {
+        compiled.problems.append(&mut cases.failures);
+        return Err(compiled.problems);
     }
-    compiled.problems.extend(failures);
-    Err(compiled.problems)
+    compiled.problems.append(&mut cases.undecided);
+    Ok(compiled)
 }
 
 /// Opens a policy like [`open_and_test`], for a running proxy: only from regular files, and with a time limit. Takes
@@ -100,10 +101,86 @@ fn unknown_crawler(name: &LocatedText, known: &[&str]) -> Problem {
     Problem { help, ..problem }
 }
 
-/// Runs the cases, and returns an error for each that fails.
-pub fn failing_cases(policy: &Policy, cases: &[Case]) -> Vec<Problem> {
-    let failures = cases.iter().filter_map(|case| run_case(policy, case).err());
-    failures.map(|failure| case_problem(&failure)).collect()
+/// The problems of the cases of a policy.
+pub struct CaseProblems {
+    /// An error for each case that fails, and for each assertion that is refuted.
+    pub failures: Vec<Problem>,
+    /// A warning for each assertion that is not decided: the limits of the analysis must not prevent an urgent change.
+    pub undecided: Vec<Problem>,
+    /// The number of assertions that are proved.
+    pub proved: usize,
+    /// The number of assertions that are refuted.
+    pub refuted: usize,
+}
+
+impl CaseProblems {
+    /// Runs the cases and checks the assertions of a policy.
+    pub fn new(compiled: &CompiledPolicy) -> Self {
+        let policy = &compiled.policy;
+        let failures = compiled.cases.iter();
+        let failures = failures.filter_map(|case| run_case(policy, case).err());
+        let mut problems = Self {
+            failures: failures.map(|failure| case_problem(&failure)).collect(),
+            undecided: Vec::new(),
+            proved: 0,
+            refuted: 0,
+        };
+        for (assertion, answer) in check_assertions(policy, &compiled.assertions) {
+            match &answer {
+                VerdictAnswer::Never => problems.proved += 1,
+                VerdictAnswer::Found(_) => {
+                    problems.refuted += 1;
+                    let problem = assertion_problem(assertion, &answer);
+                    problems.failures.push(problem);
+                }
+                VerdictAnswer::Undecided(_) => {
+                    problems.undecided.push(Problem {
+                        severity: Severity::Warning,
+                        ..assertion_problem(assertion, &answer).with_help(UNDECIDED_HELP)
+                    });
+                }
+            }
+        }
+        compiled.texts.add_excerpts(&mut problems.failures);
+        compiled.texts.add_excerpts(&mut problems.undecided);
+        problems
+    }
+}
+
+const UNDECIDED_HELP: &str = "assert less, or test single URLs; --strict makes this an error";
+
+/// Checks assertions. [`VerdictAnswer::Never`] proves one, [`VerdictAnswer::Found`] refutes it.
+pub fn check_assertions<'a>(
+    policy: &Policy,
+    assertions: &'a [CaseAssertion],
+) -> Vec<(&'a CaseAssertion, VerdictAnswer)> {
+    if assertions.is_empty() {
+        return Vec::new();
+    }
+    let mut finder = VerdictFinder::new(policy);
+    let answers = assertions
+        .iter()
+        .map(|assertion| (assertion, finder.find(&assertion.query(policy))));
+    answers.collect()
+}
+
+fn assertion_problem(assertion: &CaseAssertion, answer: &VerdictAnswer) -> Problem {
+    let message = format!(
+        "the assertion \"{assertion}\" is {}",
+        describe_answer(answer)
+    );
+    Problem::error(&assertion.place, message)
+}
+
+/// Formats the answer to an assertion: `refuted by http://intra.example/a`.
+pub fn describe_answer(answer: &VerdictAnswer) -> String {
+    match answer {
+        VerdictAnswer::Never => "proved".to_owned(),
+        VerdictAnswer::Found(example) => {
+            format!("refuted by {}{}", example.url, example.describe_details())
+        }
+        VerdictAnswer::Undecided(reason) => format!("not decided: {reason}"),
+    }
 }
 
 fn case_problem(failure: &CaseFailure<'_>) -> Problem {

@@ -99,6 +99,8 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
     /// Values of `Host` to accept besides the address: `NAME` with any port, or `NAME:PORT`.
     pub names: Vec<String>,
+    /// The URL at which people reach the listener, without a slash at its end: refusals link to it.
+    pub public_url: Option<Box<str>>,
 }
 
 /// The policy, and whether it is watched.
@@ -110,6 +112,8 @@ pub struct PolicyConfig {
     pub watch: bool,
     /// The shadow policy, which is evaluated, counted and logged, but has no effect.
     pub shadow: Option<PathBuf>,
+    /// The contact for questions about the policy: refusals name it.
+    pub contact: Option<Box<str>>,
 }
 
 /// The source of a policy.
@@ -181,6 +185,7 @@ impl Settings {
                 origin: PolicyOrigin::BuiltIn,
                 watch: true,
                 shadow: None,
+                contact: None,
             },
             profile: ProfileSelection::ByUserAgent,
             tls: TlsConfig::in_directory(directory),
@@ -311,6 +316,7 @@ impl Default for AdminConfig {
             listen: SocketAddr::new(LOOPBACK, 3129),
             token_file: None,
             names: Vec::new(),
+            public_url: None,
         }
     }
 }

@@ -212,11 +212,12 @@ impl RequestRecord {
 
     fn count_shadows(&self, result: &FinalResult, ended: Instant) {
         let Some(shadows) = &self.shadows else { return };
-        for policy in [self.policy.as_ref(), shadows.policy_metrics.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            policy.shadow_stats().record_evaluation();
+        if let Some(live) = &self.policy {
+            live.shadow_stats().record_evaluation(shadows.space);
+        }
+        if let Some(shadow) = &shadows.policy_metrics {
+            // It is counted as a whole, and its spaces are others.
+            shadow.shadow_stats().record_evaluation(None);
         }
         for difference in &shadows.notes {
             let Some(policy) = shadows.metrics_for(difference.source, self.policy.as_ref()) else {

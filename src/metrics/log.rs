@@ -33,19 +33,23 @@ use tap::{LogTap, TapBounds};
 /// The destination of the lines.
 #[derive(Clone, PartialEq, Eq)]
 pub enum LogDestination {
+    /// Standard error. On a terminal, `run` shows the lines as text for people.
+    Auto,
     /// No destination. Lines are built only for the tap: those of refusals, and the others while the tap is followed.
     None,
-    /// Standard error.
+    /// Standard error, in the format of the log.
     Stderr,
     /// Standard output.
     Stdout,
-    /// A file, which is appended to; created if it does not exist, readable by its owner and group.
+    /// A file, which is appended to. It is created if it does not exist, readable by its owner and group, and so is its
+    /// directory.
     Path(PathBuf),
 }
 
 impl fmt::Debug for LogDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
             Self::Stderr => f.write_str("stderr"),
             Self::Stdout => f.write_str("stdout"),
@@ -146,7 +150,7 @@ impl Default for LogSettings {
     /// Returns the defaults of the configuration: everything is logged to standard error.
     fn default() -> Self {
         Self {
-            destination: LogDestination::Stderr,
+            destination: LogDestination::Auto,
             format: LogLineFormat::Json,
             rotate: Some(LogFileRotation::DEFAULT),
             allow_sample: SampleRate::ALL,
@@ -225,10 +229,14 @@ impl DecisionLog {
                 sample_rate = None;
                 Box::new(io::sink())
             }
-            LogDestination::Stderr => Box::new(io::stderr()),
+            LogDestination::Auto | LogDestination::Stderr => Box::new(io::stderr()),
             LogDestination::Stdout => Box::new(io::stdout()),
             LogDestination::Path(path) => {
-                let file = LogFile::open(path.clone(), settings.rotate, clock.clone())?;
+                let file =
+                    LogFile::open_with_directory(path.clone(), settings.rotate, clock.clone())
+                        .map_err(|error| {
+                            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                        })?;
                 rotation_failure = file.rotation_failure();
                 Box::new(file)
             }

@@ -4,8 +4,8 @@
 //! request's record and are counted when it ends.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ const MAX_NAMED: usize = 8;
 pub struct ShadowNotes {
     /// The counters of the shadow policy, if there is one.
     pub policy_metrics: Option<Arc<PolicyMetrics>>,
+    /// The crawler's space in the active policy, by index.
+    pub space: Option<u16>,
     /// A note for each shadow that has a result.
     pub notes: SmallVec<[ShadowNote; 2]>,
 }
@@ -119,6 +121,8 @@ impl ShadowNotes {
 #[derive(Debug, Default)]
 pub struct ShadowStats {
     evaluated: AtomicU64,
+    /// The requests of each space, by its index.
+    evaluated_in_space: OnceLock<Box<[AtomicU64]>>,
     tallies: Mutex<BTreeMap<ShadowSource, ShadowTallies>>,
 }
 
@@ -169,14 +173,33 @@ impl ShadowStats {
         self.evaluated.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of those of the crawlers of a space.
+    pub fn evaluated_in_space(&self, space: u16) -> u64 {
+        self.space_counter(space)
+            .map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Begins to count the requests of each of this number of spaces.
+    pub(crate) fn set_spaces(&self, spaces: usize) {
+        self.evaluated_in_space
+            .get_or_init(|| (0..spaces).map(|_| AtomicU64::new(0)).collect());
+    }
+
+    fn space_counter(&self, space: u16) -> Option<&AtomicU64> {
+        self.evaluated_in_space.get()?.get(usize::from(space))
+    }
+
     /// Returns the differences that a shadow would have made so far.
     pub fn tallies(&self, source: ShadowSource) -> ShadowTallies {
         let tallies = self.tallies.lock();
         tallies.get(&source).cloned().unwrap_or_default()
     }
 
-    pub(super) fn record_evaluation(&self) {
+    pub(super) fn record_evaluation(&self, space: Option<u16>) {
         self.evaluated.fetch_add(1, Ordering::Relaxed);
+        if let Some(counter) = space.and_then(|space| self.space_counter(space)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn record_difference(&self, note: &ShadowNote, example: ShadowExample) {

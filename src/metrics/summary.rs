@@ -23,6 +23,7 @@ pub struct MetricsSummary {
     pub bytes: ByteCounts,
     /// The duration of requests, over all sources.
     pub latency: LatencyHistogram,
+    pub timings: TimingSummary,
     /// The number of open client connections.
     pub connections: u64,
     /// The number of open tunnels.
@@ -68,6 +69,17 @@ pub struct ByteCounts {
     pub from_origin: u64,
     /// Sent to origins.
     pub to_origin: u64,
+}
+
+/// The parts of the time that requests take.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimingSummary {
+    /// From sending a request to the head of the origin's response.
+    pub origin: LatencyHistogram,
+    /// The waits of requests that had to wait for their host's turn.
+    pub held: LatencyHistogram,
+    /// The evaluation of the policy.
+    pub decision: LatencyHistogram,
 }
 
 /// A histogram of durations.
@@ -123,6 +135,11 @@ impl Metrics {
                 to_origin: byte_count(families, ByteDirection::Sent, ConnectionSide::Origin),
             },
             latency: merged_latency(families.request_duration.iter()),
+            timings: TimingSummary {
+                origin: merged_latency([&families.upstream_ttfb].into_iter()),
+                held: merged_latency([&families.hold_time].into_iter()),
+                decision: merged_latency([&families.decision_duration].into_iter()),
+            },
             connections: gauge_count(&families.connections),
             tunnels: gauge_count(&families.tunnels),
             inflight: gauge_count(&families.inflight),

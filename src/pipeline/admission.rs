@@ -14,6 +14,7 @@
 //! - A *position* (`QueuePosition`) is the entry of a waiting request in its host's queue.
 //! - A request has had its *turn* when, as the head of its queue, it got a slot.
 
+mod forecast;
 mod host_and_address;
 pub mod host_status;
 mod queue;
@@ -43,6 +44,7 @@ use crate::robots::agent::RobotsTokenSource;
 use crate::store::{HostStore, LimiterKey};
 use crate::urls::target::UrlTarget;
 
+pub use forecast::TurnForecast;
 pub use queue::AdmissionLimits;
 use queue::{HostQueues, QueuePosition};
 use redirects::RecentRedirects;

@@ -29,6 +29,11 @@ pub trait DestinationResolver {
         None
     }
 
+    /// Checks the addresses of a target that are known without a lookup; `None` if they are not. Nothing is counted.
+    fn vet_known(&self, _target: &UrlTarget) -> Option<Result<Self::Addresses, DestinationError>> {
+        None
+    }
+
     /// Resolves the host of a tunnel and checks its addresses.
     fn vet_host(
         &self,
@@ -81,8 +86,12 @@ pub enum RemainingAddresses {
 /// The cause if there is no address to dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DestinationError {
-    /// All addresses are in ranges that must not be dialled; the name of the first one's range.
-    Prohibited(&'static str),
+    /// All addresses are in ranges that must not be dialled.
+    Prohibited(ProhibitedAddress),
+    /// The name means this machine, which must not be dialled.
+    LoopbackName,
+    /// The name is not looked up, since it has no address in the public DNS.
+    LocalName,
     /// The port is not one of `egress.ports`.
     PortDenied,
     /// There is no such name; it is looked up again after this time, if at all.
@@ -95,14 +104,46 @@ pub enum DestinationError {
     ConnectionRefused(Duration),
 }
 
+/// The range of an address that must not be dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProhibitedAddress {
+    /// The name of the range.
+    pub range: &'static str,
+    /// The setting that would allow it, if any does.
+    pub allowed_by: Option<&'static str>,
+}
+
+impl ProhibitedAddress {
+    fn to_detail(self) -> String {
+        let Self { range, allowed_by } = self;
+        let hint = allowed_by.map_or(String::new(), |setting| {
+            format!(" ({setting} in the configuration can allow it)")
+        });
+        format!("every address of the host is prohibited: {range}{hint}")
+    }
+}
+
 impl From<DestinationError> for Refusal {
     fn from(error: DestinationError) -> Self {
         let dns = Self::new(Reason::UpstreamDns, Stage::Destination);
         match error {
-            DestinationError::Prohibited(range) => {
+            DestinationError::Prohibited(address) => {
                 Self::new(Reason::IpProhibited, Stage::Destination)
-                    .with_detail(format!("every address of the host is prohibited: {range}"))
+                    .with_detail(address.to_detail())
             }
+            DestinationError::LoopbackName => Self::new(Reason::IpProhibited, Stage::Destination)
+                .with_detail(
+                    "the name means this machine, and loopback addresses are prohibited (egress.allow_loopback in the \
+                     configuration can allow them)",
+                ),
+            DestinationError::LocalName => Self {
+                failure: Some(FailureKind::Permanent),
+                ..dns
+            }
+            .with_detail(
+                "a name without a dot, or of a local domain, is not looked up (egress.allow_private or egress.hosts in the \
+                 configuration can allow it)",
+            ),
             DestinationError::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
             DestinationError::NoSuchName(retry_after) => {
                 let dns = Self {

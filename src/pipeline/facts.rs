@@ -132,6 +132,27 @@ impl RequestFacts {
         }
     }
 
+    /// Returns the facts of a request that was written down; `None` if its method is not valid.
+    pub(crate) fn from_given(
+        target: UrlTarget,
+        crawler: Crawler,
+        given: &Facts<'_>,
+    ) -> Option<Self> {
+        let depth = given
+            .depth
+            .map(|depth| u32::try_from(depth).unwrap_or(u32::MAX));
+        let referer = Some(given.referer).filter(|referer| !referer.is_empty());
+        Some(Self {
+            method: Method::from_bytes(given.method.as_bytes()).ok()?,
+            referer: referer.and_then(|referer| HeaderValue::from_str(referer).ok()),
+            dest: given.dest,
+            stated_depth: depth,
+            depth,
+            in_ledger: given.in_ledger,
+            ..Self::without_fields(target, crawler)
+        })
+    }
+
     /// Sets the `User-Agent`.
     #[must_use]
     pub(crate) fn with_user_agent(self, user_agent: Option<&str>) -> Self {

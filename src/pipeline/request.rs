@@ -4,6 +4,9 @@
 //! pace → permit`. Cheap and certain stages come first, shared state last: a URL that the policy rejects costs no
 //! name lookup and no slot of its host.
 
+pub mod dry_run;
+mod incoming;
+
 use std::sync::Arc;
 
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
@@ -13,7 +16,6 @@ use super::evaluation_loop::{
     PipelineResult, PipelineStages, ReadyToSend, StagesResult, run_until_permitted,
 };
 use super::facts::RequestFacts;
-use super::permit::BodyTimeouts;
 use super::refusal::Refusal;
 use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
@@ -21,63 +23,9 @@ use super::stage::pace::{RequestPacing, WaitContext};
 use super::stage::request::PolicyVerdict;
 use super::stage::robots::{RobotsAllowance, RobotsVerdict};
 use super::stage::{budget, destination, ledger, pace, request, robots, stop};
-use crate::model::crawler::Crawler;
-use crate::model::profile::Profile;
-use crate::robots::state::RobotsState;
 pub use crate::store::ledger::Ledger;
-use crate::urls::target::UrlTarget;
 
-/// A request as it arrives. The proxy provides the data of the connection, in the order in which the pipeline needs it.
-pub trait IncomingRequest: Send + Sync {
-    /// Finds out which crawler sends the request.
-    fn identify(&mut self) -> impl Future<Output = Result<Crawler, Box<Refusal>>> + Send;
-    /// Reads the URL that the request is for.
-    ///
-    /// # Errors
-    /// The refusal of a request that the proxy cannot forward.
-    fn target(&mut self) -> Result<UrlTarget, Box<Refusal>>;
-    /// Reads the facts of the request.
-    fn facts(&self, target: UrlTarget, crawler: Crawler) -> RequestFacts;
-    /// Returns the profile of the crawler, needed only for requests that have to wait.
-    fn profile(&self) -> Profile;
-}
-
-/// The body of a request.
-pub trait IncomingBody: Send {
-    /// Reads the beginning of the body, with these timeouts, before the request takes a slot of its
-    /// host: a client that sends slowly must not hold one meanwhile. May be called more than once.
-    ///
-    /// # Errors
-    /// The refusal, if no valid body arrives in time.
-    fn read_ahead(
-        &mut self,
-        timeouts: BodyTimeouts,
-    ) -> impl Future<Output = Result<(), NotForwarded>> + Send;
-}
-
-/// A request without a body.
-impl IncomingBody for () {
-    async fn read_ahead(&mut self, _timeouts: BodyTimeouts) -> Result<(), NotForwarded> {
-        Ok(())
-    }
-}
-
-/// The cause if a request is not sent to its origin.
-#[derive(Debug)]
-pub enum NotForwarded {
-    /// The proxy responds with its copy of the host's robots.txt.
-    ServeRobots(Arc<RobotsState>),
-    /// The proxy refuses it.
-    Refuse(Box<Refusal>),
-    /// The client has left in the middle of its body.
-    ClientLeft,
-}
-
-impl From<Box<Refusal>> for NotForwarded {
-    fn from(refusal: Box<Refusal>) -> Self {
-        Self::Refuse(refusal)
-    }
-}
+pub use incoming::{IncomingBody, IncomingRequest, NotForwarded};
 
 /// A request that has been through the stages before the origin.
 pub type RequestResult<V> = PipelineResult<RequestFacts, V, NotForwarded>;
@@ -151,6 +99,41 @@ impl<B, D: DestinationResolver, R: RobotsProvider> RequestStages<'_, B, D, R> {
         }
         evaluation
     }
+
+    /// Runs the stages before the host's addresses are needed.
+    fn check_before_addresses(&self, evaluation: &mut Evaluation) -> Result<(), Box<Refusal>> {
+        let RequestServices {
+            robots, admission, ..
+        } = *self.services;
+        match request::check(evaluation)? {
+            PolicyVerdict::Admitted => {}
+            PolicyVerdict::RobotsTxtExempt => evaluation.exempt_robots_txt(),
+            PolicyVerdict::HostRefused(refusal, intent) => {
+                let refusal = robots::refuse_whole_host(evaluation, robots, *refusal, intent);
+                return Err(Box::new(refusal));
+            }
+        }
+        budget::check_remaining(evaluation, admission)?;
+        ledger::check_recrawl_interval(evaluation, admission)
+    }
+
+    /// Runs the stage on the host's addresses, of which those that the policy rejects are dropped.
+    fn check_addresses(
+        &self,
+        evaluation: &mut Evaluation,
+        addresses: &mut D::Addresses,
+    ) -> Result<(), Box<Refusal>> {
+        evaluation.add_lookup_time(addresses.lookup_time());
+        if evaluation.has_address_shadows() {
+            evaluation.evaluate_address_shadows(&destination::all_addresses(addresses));
+        }
+        if let Some(decision) = destination::evaluate(evaluation, addresses) {
+            evaluation.set_decision(decision);
+            evaluation.ensure_admitted()?;
+        }
+        evaluation.add_address(addresses.first());
+        destination::check_reachable(evaluation, self.services.destinations, addresses)
+    }
 }
 
 impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
@@ -200,27 +183,9 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             // Not in variables: these would make each request's future larger.
             Box::pin(ledger.wait_if_full()).await;
         }
-        match request::check(evaluation)? {
-            PolicyVerdict::Admitted => {}
-            PolicyVerdict::RobotsTxtExempt => evaluation.exempt_robots_txt(),
-            PolicyVerdict::HostRefused(refusal, intent) => {
-                let refusal = robots::refuse_whole_host(evaluation, robots, *refusal, intent);
-                return Err(NotForwarded::Refuse(Box::new(refusal)));
-            }
-        }
-        budget::check_remaining(evaluation, admission)?;
-        ledger::check_recrawl_interval(evaluation, admission)?;
+        self.check_before_addresses(evaluation)?;
         let mut addresses = destination::resolve(evaluation, destinations).await?;
-        evaluation.add_lookup_time(addresses.lookup_time());
-        if evaluation.has_address_shadows() {
-            evaluation.evaluate_address_shadows(&destination::all_addresses(&mut addresses));
-        }
-        if let Some(decision) = destination::evaluate(evaluation, &mut addresses) {
-            evaluation.set_decision(decision);
-            evaluation.ensure_admitted()?;
-        }
-        evaluation.add_address(addresses.first());
-        destination::check_reachable(evaluation, destinations, &addresses)?;
+        self.check_addresses(evaluation, &mut addresses)?;
         if let Some(known) = stop::robots_txt_while_stopped(evaluation, robots, admission) {
             return Err(NotForwarded::ServeRobots(known));
         }

@@ -280,6 +280,7 @@ impl ShadowEvaluation {
             .map(|other| Arc::clone(&other.shadow.counters));
         Box::new(ShadowNotes {
             policy_metrics: other,
+            space: trail.space().map(|space| space.0),
             notes,
         })
     }

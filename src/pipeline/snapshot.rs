@@ -66,6 +66,9 @@ impl PolicySnapshot {
     /// Prepares a policy for evaluation.
     pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
         let policy = policy.into();
+        counters
+            .shadow_stats()
+            .set_spaces(policy.spaces().all().len());
         let version = PolicyVersion {
             policy: Arc::clone(&policy),
             active: Arc::new(ArcSwap::new(Arc::clone(&policy))),

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::clock::TimeSpan;
 use crate::metrics::Metrics;
 use crate::pipeline::destination::{
-    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+    AddressList, DestinationError, DestinationResolver, ProhibitedAddress, RemainingAddresses,
 };
 use crate::urls::address::{AddressClass, classify, effective_address, to_unmapped};
 use crate::urls::target::{HostTarget, UrlTarget};
@@ -89,6 +89,10 @@ pub struct AddressVetter {
 /// Names that never belong to a public host: they resolve only if the configuration names them.
 const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "onion"];
 
+/// The settings that allow addresses in special ranges.
+const ALLOW_LOOPBACK: &str = "egress.allow_loopback";
+const ALLOW_PRIVATE: &str = "egress.allow_private";
+
 impl AddressVetter {
     /// Creates a vetter that applies `egress` to the resolver's results.
     pub fn new(resolver: DnsResolver, egress: EgressRules, metrics: Metrics) -> Self {
@@ -128,52 +132,103 @@ impl AddressVetter {
         literal: Option<IpAddr>,
         port: u16,
     ) -> Result<VettedAddresses, DestinationError> {
-        if !self.egress.ports.iter().any(|range| range.contains(&port)) {
-            return Err(DestinationError::PortDenied);
-        }
+        self.check_port(port)?;
+        let count = |class: AddressClass| self.metrics.record_refused_address(class.as_str());
         if let Some(literal) = literal {
-            return self.vet_all(host, &[literal], port);
+            return self.vet_all(host, &[literal], port, count);
         }
-        if self.is_local_name(host) {
-            return Err(DestinationError::NoSuchName(None));
+        self.check_name(host)?;
+        let resolution = self.resolver.resolve(host).await;
+        self.vet_resolution(host, port, resolution, count)
+    }
+
+    /// Returns the result for a host whose addresses are known without a lookup. Nothing is counted.
+    fn resolve_known(
+        &self,
+        host: &str,
+        literal: Option<IpAddr>,
+        port: u16,
+    ) -> Option<Result<VettedAddresses, DestinationError>> {
+        let checked = self
+            .check_port(port)
+            .and_then(|()| literal.map_or_else(|| self.check_name(host), |_| Ok(())));
+        if let Err(error) = checked {
+            return Some(Err(error));
         }
+        Some(match literal {
+            Some(literal) => self.vet_all(host, &[literal], port, |_| {}),
+            None => self.vet_resolution(host, port, self.resolver.known(host)?, |_| {}),
+        })
+    }
+
+    fn check_port(&self, port: u16) -> Result<(), DestinationError> {
+        match self.egress.ports.iter().any(|range| range.contains(&port)) {
+            true => Ok(()),
+            false => Err(DestinationError::PortDenied),
+        }
+    }
+
+    /// Refuses names that have no address in the public DNS.
+    fn check_name(&self, host: &str) -> Result<(), DestinationError> {
+        if !self.is_local_name(host) {
+            Ok(())
+        } else if is_loopback_name(host) {
+            Err(DestinationError::LoopbackName)
+        } else {
+            Err(DestinationError::LocalName)
+        }
+    }
+
+    fn vet_resolution(
+        &self,
+        host: &str,
+        port: u16,
+        resolution: Resolution,
+        count: impl Fn(AddressClass),
+    ) -> Result<VettedAddresses, DestinationError> {
         let Resolution {
             addresses,
             resolved_in,
             retry_in,
-        } = self.resolver.resolve(host).await;
+        } = resolution;
         let addresses = addresses.map_err(|error| match error {
             ResolveError::NoSuchName => DestinationError::NoSuchName(retry_in),
             ResolveError::Failed => DestinationError::LookupFailed(retry_in),
             ResolveError::Timeout => DestinationError::LookupTimeout(retry_in),
         })?;
-        self.vet_all(host, &addresses, port)
+        self.vet_all(host, &addresses, port, count)
             .map(|vetted| VettedAddresses {
                 resolved_in,
                 ..vetted
             })
     }
 
-    /// Drops the addresses that must not be dialled.
+    /// Drops the addresses that must not be dialled, and calls `count` with the class of each.
     fn vet_all(
         &self,
         host: &str,
         addresses: &[IpAddr],
         port: u16,
+        count: impl Fn(AddressClass),
     ) -> Result<VettedAddresses, DestinationError> {
         let mut refused = None;
         let mut vetted = SmallVec::new();
         for address in addresses {
-            match self.refused_class(host, *address, port) {
+            match self.address_refusal(host, *address, port) {
                 None => vetted.push(SocketAddr::new(*address, port)),
-                Some(class) => {
-                    self.metrics.record_refused_address(class.as_str());
-                    refused.get_or_insert(class);
+                Some(refusal) => {
+                    count(refusal.class);
+                    refused.get_or_insert(refusal);
                 }
             }
         }
         match refused {
-            Some(class) if vetted.is_empty() => Err(DestinationError::Prohibited(class.as_str())),
+            Some(refusal) if vetted.is_empty() => {
+                Err(DestinationError::Prohibited(ProhibitedAddress {
+                    range: refusal.class.as_str(),
+                    allowed_by: refusal.allowed_by,
+                }))
+            }
             _ if vetted.is_empty() => Err(DestinationError::NoSuchName(None)),
             _ => Ok(VettedAddresses {
                 addresses: vetted,
@@ -182,20 +237,23 @@ impl AddressVetter {
         }
     }
 
-    /// Returns the class of an address that is refused: for its class, or because this process listens there.
-    fn refused_class(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
+    /// Returns the cause if an address is refused: its class, or because this process listens there.
+    fn address_refusal(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressRefusal> {
         let class = classify(address);
         let plain = to_unmapped(address);
         if self
             .egress
             .is_own_listener(effective_address(address), port)
         {
-            return Some(class);
+            return Some(AddressRefusal {
+                class,
+                allowed_by: None,
+            });
         }
-        let allowed = match class {
-            AddressClass::Public => true,
-            AddressClass::Loopback => self.egress.allow_loopback,
-            AddressClass::LinkLocal | AddressClass::Unspecified => false,
+        let (allowed, allowed_by) = match class {
+            AddressClass::Public => (true, None),
+            AddressClass::Loopback => (self.egress.allow_loopback, Some(ALLOW_LOOPBACK)),
+            AddressClass::LinkLocal | AddressClass::Unspecified => (false, None),
             AddressClass::Private
             | AddressClass::SharedSpace
             | AddressClass::ThisNetwork
@@ -208,9 +266,12 @@ impl AddressVetter {
             | AddressClass::Reserved
             | AddressClass::Translated
             | AddressClass::Nat64
-            | AddressClass::CloudService => self.egress.allows_private(host, plain),
+            | AddressClass::CloudService => {
+                let allowed = self.egress.allows_private(host, plain);
+                (allowed, Some(ALLOW_PRIVATE))
+            }
         };
-        (!allowed).then_some(class)
+        (!allowed).then_some(AddressRefusal { class, allowed_by })
     }
 
     fn is_local_name(&self, host: &str) -> bool {
@@ -219,16 +280,24 @@ impl AddressVetter {
                 host.strip_suffix(name)
                     .is_some_and(|h| h.is_empty() || h.ends_with('.'))
             });
-        local
-            && !self.resolver.is_fixed(host)
-            && !self.egress.names_host(host)
-            && !self.is_loopback_name(host)
+        let is_configured = self.resolver.is_fixed(host)
+            || self.egress.names_host(host)
+            || self.egress.allow_loopback && is_loopback_name(host);
+        local && !is_configured
     }
+}
 
-    fn is_loopback_name(&self, host: &str) -> bool {
-        let localhost = host == "localhost" || host.ends_with(".localhost");
-        localhost && self.egress.allow_loopback
-    }
+/// The cause if an address is not dialled.
+#[derive(Clone, Copy)]
+struct AddressRefusal {
+    class: AddressClass,
+    /// The setting that would allow it, if any does.
+    allowed_by: Option<&'static str>,
+}
+
+/// Returns `true` for the names that mean this machine (RFC 6761 section 6.3).
+fn is_loopback_name(host: &str) -> bool {
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 impl DestinationResolver for AddressVetter {
@@ -237,6 +306,10 @@ impl DestinationResolver for AddressVetter {
     async fn vet(&self, target: &UrlTarget) -> Result<VettedAddresses, DestinationError> {
         self.resolve(target.host(), target.ip(), target.port())
             .await
+    }
+
+    fn vet_known(&self, target: &UrlTarget) -> Option<Result<VettedAddresses, DestinationError>> {
+        self.resolve_known(target.host(), target.ip(), target.port())
     }
 
     fn connect_backoff(&self, vetted: &VettedAddresses) -> Option<Duration> {

@@ -44,7 +44,7 @@ use super::document::{self, OutgoingBody};
 use super::head::ServiceGuard;
 use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName};
 use super::intercept::Interceptor;
-use super::local_reply::{self, ProfileSelection, ReplyPreferences};
+use super::local_reply::{self, ProfileSelection, RefusalContacts, ReplyPreferences};
 use super::request_target::{self, EnclosingTunnel, ForwardMode, RequestTarget};
 use super::robots::RobotsFileCache;
 use super::robots_tag;
@@ -75,6 +75,8 @@ pub struct ProxyService {
     pub via: ViaName,
     /// The profile that determines the form of refusals.
     pub profile: ProfileSelection,
+    /// The contact and the page that refusals name.
+    pub contacts: RefusalContacts,
     /// The limiter of open tunnels.
     pub tunnels: TunnelLimiter,
     /// The TLS interceptor, if a certificate authority is configured.
@@ -104,7 +106,7 @@ struct PendingResponse {
 pub(crate) type BoxedRefusal = Box<Refusal>;
 
 impl ProxyService {
-    fn request_services(&self) -> RequestServices<'_, AddressVetter, RobotsFileCache> {
+    pub(super) fn request_services(&self) -> RequestServices<'_, AddressVetter, RobotsFileCache> {
         RequestServices {
             destinations: &self.address_vetter,
             robots: &self.robots,
@@ -152,6 +154,7 @@ impl ProxyService {
         let policy_label = local_reply::PolicyLabel {
             name: snapshot.policy.name(),
             revision: snapshot.policy.revision(),
+            contacts: &self.contacts,
         };
         let mut response = match refusal.substitute_robots() {
             None => local_reply::refusal_response(
@@ -764,7 +767,7 @@ mod tests {
     #[test]
     fn the_future_of_a_request_is_small_enough_to_move() {
         assert!(
-            size(ProxyService::handle_request) <= 2_816,
+            size(ProxyService::handle_request) <= 2_832,
             "{}",
             size(ProxyService::handle_request)
         );

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, LINK, PROXY_AUTHENTICATE,
     RETRY_AFTER,
 };
 use http::{HeaderValue, Response, StatusCode};
@@ -36,6 +36,8 @@ pub const CRAWL_RULE: HeaderName = HeaderName::from_static("crawl-rule");
 pub const CRAWL_POLICY: HeaderName = HeaderName::from_static("crawl-policy");
 /// `Crawl-Decision`: the ID that the log, the trace and the problem document share.
 pub const CRAWL_DECISION: HeaderName = HeaderName::from_static("crawl-decision");
+/// `Crawl-Contact`: who answers questions about the policy.
+pub const CRAWL_CONTACT: HeaderName = HeaderName::from_static("crawl-contact");
 /// `Crawl-Retry`: the advice on repeating the request.
 pub const CRAWL_RETRY: HeaderName = HeaderName::from_static("crawl-retry");
 /// `Crawl-Code`: an OmniFind-style code, if there is one.
@@ -84,6 +86,30 @@ pub enum RefusalFormat {
 pub struct PolicyLabel<'a> {
     pub name: &'a str,
     pub revision: &'a str,
+    pub contacts: &'a RefusalContacts,
+}
+
+/// The people and pages that a refusal names (`policy.contact`, `admin.public_url`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusalContacts {
+    /// The contact for questions about the policy: an address or a URL.
+    pub contact: Option<Box<str>>,
+    /// The URL of the admin listener, without a slash at its end.
+    pub public_url: Option<Box<str>>,
+}
+
+/// No contact and no page.
+pub static NO_CONTACTS: RefusalContacts = RefusalContacts {
+    contact: None,
+    public_url: None,
+};
+
+impl RefusalContacts {
+    /// Returns the URL at which the admin page explains a decision.
+    fn decision_page(&self, decision: &str) -> Option<String> {
+        let base = self.public_url.as_deref()?;
+        Some(format!("{base}/ui#/try?decision={decision}"))
+    }
 }
 
 /// The configured choice of the profile (`profile`).
@@ -395,6 +421,12 @@ fn insert_reason_headers(
         &format!("{}@{}", policy.name, policy.revision),
     );
     insert(headers, CRAWL_DECISION, decision);
+    if let Some(contact) = &policy.contacts.contact {
+        insert(headers, CRAWL_CONTACT, contact);
+    }
+    if let Some(page) = policy.contacts.decision_page(decision) {
+        insert(headers, LINK, &format!("<{page}>; rel=\"help\""));
+    }
     headers.insert(CRAWL_RETRY, HeaderValue::from_static(row.retry.as_str()));
     if let Some(code) = refusal.code.or(row.code) {
         headers.insert(CRAWL_CODE, HeaderValue::from(code));
@@ -451,14 +483,22 @@ fn refusal_body(
         .detail
         .as_deref()
         .map_or_else(|| row.title.to_owned(), to_single_line);
+    let page = policy.contacts.decision_page(decision);
+    let contact = policy.contacts.contact.as_deref();
     if style.format == RefusalFormat::Text {
         let rule = refusal
             .rule
             .as_ref()
             .map_or(String::new(), |rule| format!(" rule={rule}"));
-        return format!("{} ({}{rule}; {decision}): {detail}\n", row.title, row.name).into();
+        let page = page.map_or(String::new(), |page| format!("; see {page}"));
+        let contact = contact.map_or(String::new(), |contact| format!("; contact: {contact}"));
+        return format!(
+            "{} ({}{rule}; {decision}): {detail}{page}{contact}\n",
+            row.title, row.name
+        )
+        .into();
     }
-    let problem = json!({
+    let mut problem = json!({
         "type": format!("urn:crawlgate:reason:{}", row.name),
         "title": row.title,
         "status": status.as_u16(),
@@ -470,6 +510,11 @@ fn refusal_body(
         "revision": policy.revision,
         "stage": refusal.stage.as_str(),
     });
+    for (member, value) in [("page", page.as_deref()), ("contact", contact)] {
+        if let (Some(value), Some(members)) = (value, problem.as_object_mut()) {
+            members.insert(member.to_owned(), value.into());
+        }
+    }
     let mut text = problem.to_string();
     text.push('\n');
     text.into()
@@ -490,11 +535,21 @@ mod tests {
     use crate::model::stage::Stage;
 
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
+        answered_with(&NO_CONTACTS, refusal, profile, accept)
+    }
+
+    fn answered_with(
+        contacts: &RefusalContacts,
+        refusal: &Refusal,
+        profile: Profile,
+        accept: &str,
+    ) -> Response<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::ACCEPT, HeaderValue::from_str(accept).unwrap());
         let policy = PolicyLabel {
             name: "acme",
             revision: "3f9c2a1b",
+            contacts,
         };
         refusal_response(
             refusal,
@@ -536,6 +591,35 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_names_the_contact_and_the_page_of_its_decision() {
+        let contacts = RefusalContacts {
+            contact: Some("crawl-team@corp.example".into()),
+            public_url: Some("https://gate.corp.example".into()),
+        };
+        let page = "https://gate.corp.example/ui#/try?decision=a1-1";
+        let response = answered_with(&contacts, &by_rule(), Profile::Generic, "*/*");
+        let header = |name: HeaderName| response.headers()[name].to_str().unwrap();
+        assert_eq!(header(CRAWL_CONTACT), "crawl-team@corp.example");
+        assert_eq!(header(LINK), format!("<{page}>; rel=\"help\""));
+        let problem: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(
+            (&problem["page"], &problem["contact"]),
+            (&page.into(), &"crawl-team@corp.example".into())
+        );
+        let text = answered_with(&contacts, &by_rule(), Profile::Generic, "text/plain");
+        let text = String::from_utf8(text.body().to_vec()).unwrap();
+        let end = format!("; see {page}; contact: crawl-team@corp.example\n");
+        assert!(text.ends_with(&end), "{text}");
+
+        let plain = answered(&by_rule(), Profile::Generic, "*/*");
+        assert!(
+            !plain.headers().contains_key(LINK) && !plain.headers().contains_key(CRAWL_CONTACT)
+        );
+        let problem: serde_json::Value = serde_json::from_slice(plain.body()).unwrap();
+        assert!(problem.get("page").is_none() && problem.get("contact").is_none());
+    }
+
+    #[test]
     fn text_is_used_only_if_preferred() {
         for (accept, text) in [
             ("text/plain", true),
@@ -570,7 +654,8 @@ mod tests {
                 style,
                 PolicyLabel {
                     name: "p",
-                    revision: "0"
+                    revision: "0",
+                    contacts: &NO_CONTACTS,
                 },
                 "d"
             )

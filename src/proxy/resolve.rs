@@ -145,21 +145,27 @@ impl DnsResolver {
     /// Resolves a canonical host name. The addresses are in the order of the name servers'
     /// response.
     pub async fn resolve(&self, host: &str) -> Resolution {
-        if let Some(result) = self.cache.get(host) {
-            return self.to_resolution(result, None);
-        }
-        if let Some(fixed) = self.hosts.get(host) {
-            return Resolution {
-                addresses: Ok(fixed.as_slice().into()),
-                resolved_in: None,
-                retry_in: None,
-            };
+        if let Some(known) = self.known(host) {
+            return known;
         }
         let began = self.clock.now();
         // Boxed so that the future of a cached result stays small.
         let result = Box::pin(self.lookup_shared(host)).await;
         let resolved_in = Some(TimeSpan::between(began, self.clock.now()));
         self.to_resolution(result, resolved_in)
+    }
+
+    /// Returns the result for a canonical host name that is known without a lookup.
+    pub fn known(&self, host: &str) -> Option<Resolution> {
+        if let Some(result) = self.cache.get(host) {
+            return Some(self.to_resolution(result, None));
+        }
+        let fixed = self.hosts.get(host)?;
+        Some(Resolution {
+            addresses: Ok(fixed.as_slice().into()),
+            resolved_in: None,
+            retry_in: None,
+        })
     }
 
     /// Returns the addresses of a canonical host name that are known without a lookup.

@@ -11,6 +11,7 @@ use crate::policy::options::OptionSetter;
 use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, RuleBody};
 
 use crate::model::profile::Profile;
+use crate::robots::agent::RobotsAgent;
 
 use super::decision;
 use super::response::{PredictedResponse, ProfileResponses};
@@ -65,6 +66,8 @@ fn rule_json(
         "key": line.rule.condition_key(),
         "condition": evaluation.policy.describe_condition(line.rule),
         "status": line.status.as_str(),
+        "space": line.space.map(|space| space.name.as_str()),
+        "other_space": line.is_foreign,
         "stage": line.rule.stage.as_str(),
         "waits_for": line.pending_stage().map(|stage| stage.as_str()),
         "because": tests.iter().map(test_json).collect::<Vec<_>>(),
@@ -126,6 +129,15 @@ pub fn set_by<'p>(evaluation: &OfflineEvaluation<'p>, line: &OptionExplanation<'
         OptionSetter::Space(space) => evaluation.policy.space_options_path(space),
         OptionSetter::Rule(rule) => evaluation.policy.rule_id(rule).unwrap_or(""),
     }
+}
+
+/// Returns the product token that is looked up in robots.txt, and its source.
+pub fn robots_agent_to_json(agent: RobotsAgent<'_>) -> Json {
+    json!({
+        "token": agent.token(),
+        "first_product": agent.first_product(),
+        "source": agent.source().as_str(),
+    })
 }
 
 fn answer_json(answers: &ProfileResponses<'_>, profile: Profile) -> Json {

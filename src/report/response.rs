@@ -11,7 +11,9 @@ use crate::pipeline::header_effects::{HeaderEffects, RequestEffects};
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::cases::{CaseFacts, CaseTarget};
-use crate::proxy::local_reply::{self, CRAWL_DECISION, PolicyLabel, RefusalFormat, RefusalStyle};
+use crate::proxy::local_reply::{
+    self, CRAWL_DECISION, NO_CONTACTS, PolicyLabel, RefusalFormat, RefusalStyle,
+};
 use crate::proxy::robots_tag;
 
 use super::decision::crawl_status;
@@ -55,6 +57,7 @@ impl<'t> ProfileResponses<'t> {
                 PolicyLabel {
                     name: policy.name(),
                     revision: policy.revision(),
+                    contacts: &NO_CONTACTS,
                 },
             ),
             (None, CaseTarget::Tunnel(..)) => Self::Forwarded(PredictedResponse::Tunnel),

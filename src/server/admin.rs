@@ -1,6 +1,7 @@
 //! Composes the admin listener of a proxy: the parts that it shows, its access control, and the readiness checks.
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,14 +15,15 @@ use crate::admin::health::{CheckState, HealthCheck, Readiness};
 use crate::admin::hosts::HostsApi;
 use crate::admin::ledger::LedgerApi;
 use crate::admin::policy_api::PolicyApi;
-use crate::admin::status::ProcessInfo;
+use crate::admin::status::{HttpsSettings, ListenerInfo, ProcessInfo, ProcessSettings};
 use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
-use crate::config::settings::Settings;
-use crate::metrics::log::DecisionLog;
+use crate::config::settings::{PolicyOrigin, Settings};
+use crate::metrics::log::{DecisionLog, LogDestination};
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
+use crate::pipeline::request::dry_run::DryRunner;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
@@ -34,6 +36,8 @@ use super::reload;
 
 /// The parts of a proxy that the admin listener shows.
 pub(super) struct AdminParts {
+    /// The addresses of the listeners for crawlers, in the order of the settings.
+    pub(super) proxy_addresses: Vec<SocketAddr>,
     pub(super) active_policy: Arc<ActivePolicy>,
     pub(super) reloads: ReloadHandle,
     pub(super) exchange: Arc<ProxyService>,
@@ -71,7 +75,8 @@ impl AdminParts {
             .ok_or_else(|| StartError::Other("the decision log is closed".into()))?;
         let apis = AdminApis {
             metrics: recorder.metrics().clone(),
-            process: ProcessInfo::new(recorder.instance(), recorder.clock().clone()),
+            process: ProcessInfo::new(recorder.instance(), recorder.clock().clone())
+                .with_settings(process_settings(settings, &self.proxy_addresses)),
             authorities: self.pem,
             decisions: DecisionsApi::new(tap),
             ledger: LedgerApi::new(
@@ -116,6 +121,7 @@ impl AdminParts {
                 ProfileSelection::ByUserAgent => Profile::Generic,
                 ProfileSelection::Always(profile) => profile,
             },
+            dry_runner: Arc::clone(&self.exchange) as Arc<dyn DryRunner>,
         };
         (policy, stops)
     }
@@ -141,6 +147,50 @@ impl AdminTask {
         }));
         Self { stop, connections }
     }
+}
+
+/// Returns the settings that `/api/v1/status` shows, with absolute paths, since its readers run elsewhere.
+fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> ProcessSettings {
+    let tls = &settings.tls;
+    ProcessSettings {
+        policy_path: match &settings.policy.origin {
+            PolicyOrigin::Path(path) => Some(absolute_path(path)),
+            PolicyOrigin::BuiltIn => None,
+        },
+        listeners: proxy_addresses
+            .iter()
+            .zip(&settings.listen)
+            .map(|(address, listener)| ListenerInfo {
+                address: *address,
+                crawler: listener
+                    .crawler
+                    .as_ref()
+                    .map(|name| name.as_str().to_owned()),
+            })
+            .collect(),
+        https: tls.intercept.then(|| HttpsSettings {
+            authorities: tls
+                .authorities
+                .iter()
+                .map(|files| absolute_path(&files.cert))
+                .collect(),
+            bundle: absolute_path(&tls.bundle),
+        }),
+        decision_log: match &settings.logs.destination {
+            LogDestination::Path(path) => absolute_path(path).display().to_string(),
+            other @ (LogDestination::Auto
+            | LogDestination::None
+            | LogDestination::Stderr
+            | LogDestination::Stdout) => format!("{other:?}"),
+        },
+    }
+}
+
+/// Returns the path from the root, with symbolic links resolved if it exists.
+fn absolute_path(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path)
+        .or_else(|_| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_owned())
 }
 
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {

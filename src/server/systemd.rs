@@ -1,4 +1,4 @@
-//! Notifies systemd of the state of the service (`Type=notify-reload`): ready, reloading, stopping, alive. Without
+//! Notifies systemd of the state of the service (`Type=notify` or `notify-reload`): ready, reloading, stopping, alive. Without
 //! systemd it does nothing.
 
 use std::env;

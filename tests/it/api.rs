@@ -33,6 +33,7 @@ use http::Method;
 use serde_json::Value as Json;
 
 use crate::support::admin::{TestAdmin, apis};
+use crate::support::pipeline::dry_runner;
 use crate::support::policy::compile_policy;
 
 /// The token of servers that require one.
@@ -123,6 +124,7 @@ impl ApiBench {
             crawlers: Arc::clone(&crawlers),
         };
         let policy = PolicyApi {
+            dry_runner: dry_runner(&active_policy),
             active_policy,
             reloads: ReloadHandle::new(clock.clone()).0,
             crawlers,

@@ -63,15 +63,18 @@ fn check_reports_which_rules_apply_to_tunnels() {
     let intercepted =
         "tunnels to port 443: intercepted (tls.intercept): robots.txt and rules on URLs apply";
     for (config, options, summary, warned) in [
-        ("{}", "", Some(blind), true),
-        ("{}", ", tunnel_undecided: allow", Some(blind), false),
+        ("tls: { intercept: false }", "", Some(blind), true),
+        (
+            "tls: { intercept: false }",
+            ", tunnel_undecided: allow",
+            Some(blind),
+            false,
+        ),
         ("egress: { connect_ports: [80] }", "", None, false),
         ("tls: { intercept: true }", "", Some(intercepted), false),
+        ("", "", Some(intercepted), false),
     ] {
-        folder.write(
-            "c.yaml",
-            format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")),
-        );
+        folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\n{}", config));
         folder.write("p.yaml", policy(options));
         let output = crawlgate(folder.path(), "check c.yaml --strict", "");
         assert_eq!(output.code, i32::from(warned), "{output:?}");
@@ -99,7 +102,10 @@ fn check_reports_which_rules_apply_to_tunnels() {
         "p.yaml",
         policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"),
     );
-    folder.write("c.yaml", "policy: { path: p.yaml }\n");
+    folder.write(
+        "c.yaml",
+        "policy: { path: p.yaml }\ntls: { intercept: false }\n",
+    );
     let output = crawlgate(folder.path(), "check c.yaml --strict", "");
     assert!(output.code == 0, "{output:?}");
     assert!(output.stderr.contains(advice), "{output:?}");
@@ -303,7 +309,11 @@ fn decide_writes_every_key_of_the_contract() {
         &["decide", "--policy", "p.yaml"],
         "http://INTRA.example.com:80/gone/x\n",
     );
-    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(
+        output.stderr.starts_with("note: policy acme@") && output.stderr.ends_with(" (p.yaml)\n"),
+        "{output:?}"
+    );
     let mut line = lines(&output).remove(0);
     let options = line["options"].take();
     assert_eq!(options["disposition"], "allow");
@@ -455,7 +465,7 @@ fn decide_goes_on_after_a_line_that_cannot_be_read() {
     let input = b"http://intra.example.com/a\nhttp://a:99999/\n\n{\"url\": 1}\n{\"url\": \"http://a/\", \"dept\": 1}\n{\n\
                   http://a/\xe9\r\nftp://a/\nhttp://other.example/";
     let output = crawlgate(folder().path(), "decide --policy p.yaml", input);
-    assert_eq!((output.code, output.stderr.as_str()), (1, ""));
+    assert_eq!(output.code, 1, "{output:?}");
     let lines = lines(&output);
     let errors: Vec<&str> = lines
         .iter()
@@ -503,7 +513,7 @@ fn explain_shows_the_outcome_of_every_rule() {
         &["explain", url, "--policy", "p.yaml", "--status", "200"],
         "",
     );
-    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    assert_eq!(output.code, 0, "{output:?}");
     let rules = "\
 Rules
   intranet      matched            host intra.example.com is in intra.example.com
@@ -545,8 +555,8 @@ Rules
     assert!(!output.stdout.contains("html_only"), "{output:?}");
     assert!(output.stdout.contains("(--all shows them)"), "{output:?}");
     assert!(
-        output.stdout.ends_with(
-            "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n"
+        output.stdout.contains(
+            "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n\nNot asked: budgets,"
         ),
         "{output:?}"
     );
@@ -652,6 +662,10 @@ fn explain_as_json_is_complete() {
     assert_eq!(answer["status_line"], "HTTP/1.1 404 Not Found");
     assert_eq!(answer["headers"]["crawl-rule"], "gone");
     assert_eq!(answer["headers"]["crawl-retry"], "policy-change");
+    assert_eq!(
+        (&all["wire"], all["not_asked"].as_array().unwrap().len()),
+        (&Json::Null, 6)
+    );
 }
 
 #[test]
@@ -701,8 +715,8 @@ fn explain_reports_the_verdict_by_its_exit_code() {
             output.stdout, output.stderr
         );
         assert_eq!(
-            output.stderr.is_empty(),
-            code != 2,
+            output.stderr.contains("error: "),
+            code == 2,
             "{arguments:?}: {output:?}"
         );
     }
@@ -1048,7 +1062,7 @@ fn explain_shows_the_headers_added_to_a_response() {
     let text = String::from_utf8(output.stdout).unwrap();
     let answer = "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n  crawl-source: ours\n  \
                   crawl-meta-team: news\n  x-robots-tag: nofollow\n";
-    assert!(text.ends_with(answer), "{text}");
+    assert!(text.contains(answer), "{text}");
 }
 
 /// In 60 columns, reasons are shown below the rules, and no line is longer.
@@ -1125,5 +1139,6 @@ fn a_closed_pipe_is_not_an_error() {
     let output = child.wait_with_output().unwrap();
     let _ = written.join().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(String::from_utf8(output.stderr).unwrap().as_str(), "");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains("error: "), "{stderr}");
 }

@@ -45,7 +45,7 @@ profile: by-user-agent               # or one profile for all
 crawlers: []
 anonymous: allow                     # or deny: 407.
 tls:
-  intercept: false                   # the shipped config/crawlgate.yaml turns it on and says what to trust
+  intercept: true
   intercept_to_reject: true
   ca: { cert: ../certs/ca.pem, key: ../certs/ca.key, create: true }     # or a list: the first signs, all are exported
   bundle: ../certs/bundle.pem        # system roots + CA, for clients whose variable replaces the roots
@@ -69,7 +69,7 @@ limits: { connections: 10000, per_client: 1000, head: 32KiB, fields: 100, target
 timeouts: { head: 10s, idle: 60s, tls: 10s, dns: 5s, connect: 5s, connect_total: 10s, response_head: 60s, body_idle: 60s, write_stall: 60s, request: 10m, tunnel_idle: 5m, tunnel: 1h, drain: 30s, drain_delay: 0s }
 runtime: { workers: auto }           # 1 = one thread
 logs:
-  decisions: stderr                  # or stdout, none, or a path
+  decisions: auto                    # or stderr, stdout, none, or a path
   format: json                       # or squid
   allows: 1.0                        # share of allowed requests that is logged
   on_full: drop                      # or wait
@@ -161,8 +161,8 @@ fn the_defaults_are_those_of_the_contract() {
 /// Each key of this version has a different value, so that no key is read in place of another.
 const EVERY_KEY: &str = r#"
 listen: [127.0.0.1:1, { addr: "[::1]:2", crawler: news-bot }]
-admin: { listen: 127.0.0.1:3, token_file: secret/token, names: [Gate.Corp.Example, "crawlgate:3129"] }
-policy: { path: rules, watch: false }
+admin: { listen: 127.0.0.1:3, token_file: secret/token, names: [Gate.Corp.Example, "crawlgate:3129"], public_url: "https://gate.corp.example:3129/" }
+policy: { path: rules, watch: false, contact: crawl-team@corp.example }
 profile: heritrix
 anonymous: deny
 crawlers:
@@ -227,6 +227,7 @@ fn every_key_of_admin(etc: &Path) -> AdminConfig {
         listen: "127.0.0.1:3".parse().unwrap(),
         token_file: Some(etc.join("secret/token")),
         names: vec!["gate.corp.example".into(), "crawlgate:3129".into()],
+        public_url: Some("https://gate.corp.example:3129".into()),
     }
 }
 
@@ -278,6 +279,10 @@ fn every_key_reaches_its_setting() {
         PolicyOrigin::Path(etc.join("rules"))
     );
     assert!(!settings.policy.watch);
+    assert_eq!(
+        settings.policy.contact.as_deref(),
+        Some("crawl-team@corp.example")
+    );
     assert_eq!(
         settings.profile,
         ProfileSelection::Always(Profile::Heritrix)
@@ -450,7 +455,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 }
 
 /// One error per row, with the whole message.
-const BROKEN: [(&str, &str); 58] = [
+const BROKEN: [(&str, &str); 60] = [
     (
         "lisen: 1",
         "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
@@ -674,6 +679,14 @@ const BROKEN: [(&str, &str); 58] = [
     (
         "admin: { names: \"gate:0\" }",
         "c.yaml:1:17: error: write a name, such as crawlgate or gate.corp.example:3129; found `gate:0`",
+    ),
+    (
+        "admin: { public_url: gate.corp.example }",
+        "c.yaml:1:22: error: write the URL of the admin listener, such as https://gate.corp.example:3129; found `gate.corp.example`",
+    ),
+    (
+        "policy: { contact: \"\" }",
+        "c.yaml:1:20: error: write a mail address or a URL, in ASCII and of at most 200 characters; found ``",
     ),
     (
         "telemetry: { otlp: \"http://o:4317\" }",

@@ -142,6 +142,13 @@ fn decisions_that_do_not_match_are_left_out() {
             &[5],
         ),
         (&["--since", "1s"], &[]),
+        (&["-n", "2"], &[5, 6]),
+        (&["--limit", "1", "--filter", "reason=rule"], &[5]),
+        (&["--limit", "all"], &[0, 1, 2, 3, 4, 5, 6]),
+        (&["--crawler", "news-bot"], &[0]),
+        (&["--crawler", "nobody"], &[]),
+        (&["--host", "*.example.com", "-n", "1"], &[6]),
+        (&["--url", "*/nothing"], &[]),
     ] {
         let output = run(arguments, log());
         assert_eq!(output.code, 0, "{arguments:?}");
@@ -298,14 +305,19 @@ fn errors_contain_the_remedy() {
             "",
             &[][..],
             2,
-            "logs.decisions is stderr, which cannot be read: set it to a file",
+            "logs.decisions is auto, which cannot be read, and the proxy does not answer at 127.0.0.1:1",
         ),
-        ("logs: { decisions: none }", &[], 2, "there is no log"),
+        (
+            "logs: { decisions: none }",
+            &[],
+            2,
+            "logs.decisions is none",
+        ),
         (
             "logs: { decisions: d.jsonl }",
             &[],
             2,
-            "d.jsonl cannot be read: No such file",
+            "d.jsonl cannot be read: the proxy does not answer",
         ),
         (
             "logs: { decisions: d.log, format: squid }",
@@ -327,7 +339,7 @@ fn errors_contain_the_remedy() {
             2,
             "cannot be used with",
         ),
-        ("", &["--limit", "5"], 2, "--summary"),
+        ("", &["--limit", "5", "--follow"], 2, "cannot be used with"),
         (
             "",
             &["--summary", "rule", "--limit", "0"],
@@ -344,7 +356,7 @@ fn errors_contain_the_remedy() {
     ] {
         folder.write(
             "c.yaml",
-            format!("policy: {{ path: policy.yaml }}\n{logs}\n"),
+            format!("policy: {{ path: policy.yaml }}\nadmin: {{ listen: 127.0.0.1:1 }}\n{logs}\n"),
         );
         let config: &[&str] = if arguments.contains(&"--log") {
             &[]

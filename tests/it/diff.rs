@@ -81,7 +81,8 @@ Hosts
         1  c.example     the same by another rule 1
         1  slow.example  allowed with other options 1
 ";
-    assert_eq!((output.code, output.stderr.as_str()), (1, ""));
+    assert_eq!(output.code, 1, "{output:?}");
+    assert_eq!(output.stderr.lines().count(), 2, "the policies: {output:?}");
     assert!(output.stdout.starts_with("old  acme@"), "{output:?}");
     assert!(output.stdout.contains("  (new.yaml)\n"), "{output:?}");
     assert!(output.stdout.ends_with(expected), "{}", output.stdout);
@@ -319,4 +320,187 @@ fn ten_thousand_urls_are_compared_quickly() {
         "{output:?}"
     );
     assert!(output.stdout.contains("and 90 more hosts"), "{output:?}");
+}
+
+/// Returns a line of the decision log, with these fields besides those that every line has.
+fn line(minute: u32, crawler: &str, verdict: &str, more: &str) -> String {
+    format!(
+        "{{\"ts\":\"2026-11-22T10:{minute:02}:00.000Z\",\"decision\":\"0000000a-{minute}\",\"crawler\":\"{crawler}\",\
+         \"method\":\"GET\",\"verdict\":\"{verdict}\"{more}}}\n"
+    )
+}
+
+fn log() -> String {
+    [
+        line(
+            1,
+            "news",
+            "allow",
+            r#","url":"http://a.example/x.zip","origin_status":200"#,
+        ),
+        line(
+            2,
+            "news",
+            "allow",
+            r#","url":"http://a.example/x.zip","origin_status":200"#,
+        ),
+        line(
+            3,
+            "shop",
+            "allow",
+            r#","url":"http://b.example/y.ZIP","origin_status":200"#,
+        ),
+        line(
+            4,
+            "news",
+            "reject",
+            r#","url":"http://a.example/cgi-bin/x""#,
+        ),
+        line(
+            5,
+            "news",
+            "reject",
+            r#","url":null,"repeat":true,"repeat_of":"0000000a-4""#,
+        ),
+        line(6, "news", "allow", r#","url":null,"host":"tunnel.example""#),
+        line(
+            7,
+            "shop",
+            "reject",
+            r#","url":"http://a.example/?redacted""#,
+        ),
+        line(
+            8,
+            "shop",
+            "allow",
+            r#","url":"http://a.example/","origin_status":200"#,
+        ),
+    ]
+    .concat()
+}
+
+#[test]
+fn the_requests_of_a_log_are_weighed() {
+    let folder = folder();
+    folder.write("decisions.jsonl", log());
+    let arguments = ["diff", "old.yaml", "new.yaml", "--log", "decisions.jsonl"];
+    let output = crawlgate(folder.path(), &arguments, "");
+    let expected = "\
+4 URLs in 6 requests: 3 decisions change, about 5 requests
+
+allow -> reject  3
+        3  (default) -> archives
+             http://a.example/x.zip (2 requests)
+             http://b.example/y.ZIP
+
+refused otherwise  2
+        2  by cgi
+           status: 451 -> 410
+           intent: deny -> gone
+             http://a.example/cgi-bin/x (2 requests)
+
+Hosts
+        4  a.example  allow -> reject 2, refused otherwise 2
+        1  b.example  allow -> reject 1
+
+Crawlers
+        4  news  allow -> reject 2, refused otherwise 2
+        1  shop  allow -> reject 1
+2 lines without a URL left out: tunnels, and URLs that `record` or `logs.query` hides
+";
+    assert_eq!(output.code, 1, "{output:?}");
+    assert_eq!(output.stderr.lines().count(), 2, "the policies: {output:?}");
+    assert!(output.stdout.ends_with(expected), "{}", output.stdout);
+
+    let since = [
+        &arguments[..],
+        &["--since", "2026-11-22T10:03:00Z", "--format", "json"],
+    ]
+    .concat();
+    let output = crawlgate(folder.path(), &since, "");
+    let json: Json = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&json["urls"], &json["requests"]), (&json!(3), &json!(4)));
+    assert_eq!(
+        (&json["changed"], &json["changed_requests"]),
+        (&json!(2), &json!(3))
+    );
+    assert_eq!(
+        json["left_out"],
+        json!({ "without_url": 2, "beyond_limit": 0 })
+    );
+    assert_eq!(json["by_crawler"][0]["crawler"], "news");
+    assert_eq!(json["by_crawler"][0]["count"], 2);
+}
+
+#[test]
+fn the_log_of_the_configuration_is_read_with_its_rotated_files() {
+    let folder = folder();
+    let all = log();
+    let (older, newer) = all.split_at(all.find("{\"ts\":\"2026-11-22T10:03").unwrap());
+    folder.write("log.jsonl.1", older);
+    folder.write("log.jsonl", newer);
+    folder.write("crawlgate.yaml", "logs: { decisions: log.jsonl }\n");
+    let arguments = [
+        "diff",
+        "old.yaml",
+        "new.yaml",
+        "--config",
+        "crawlgate.yaml",
+        "--log",
+    ];
+    let output = crawlgate(folder.path(), &arguments, "");
+    assert!(output.stdout.contains("4 URLs in 6 requests"), "{output:?}");
+
+    folder.write("crawlgate.yaml", "logs: { decisions: stdout }\n");
+    let output = crawlgate(folder.path(), &arguments, "");
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.stderr.contains("--log FILE"), "{output:?}");
+}
+
+#[test]
+fn markdown_has_tables_and_escapes_what_could_break_them() {
+    let output = diff(
+        &["--format", "markdown", "--urls"],
+        "http://a.example/a|b.zip\n",
+    );
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(
+        output.stdout.starts_with("### Policy: `acme@"),
+        "{output:?}"
+    );
+    let row =
+        "| **allow -&gt; reject** | 1 | `(default)` | `archives` | `http://a.example/a\\|b.zip` |";
+    let row = row.replace("-&gt;", "->");
+    assert!(output.stdout.contains(&row), "{}", output.stdout);
+    assert!(
+        output
+            .stdout
+            .contains("\n| host | requests | changes |\n|---|---|---|\n")
+    );
+
+    let hostile = "http://a.example/x.zip?q=``-![x](//evil.example/p.png)-@octo/team\n";
+    let output = diff(&["--format", "markdown", "--urls"], hostile);
+    let code = "``` http://a.example/x.zip?q=``-![x](//evil.example/p.png)-@octo/team ```";
+    assert!(output.stdout.contains(code), "{}", output.stdout);
+
+    let output = diff(&["--format", "markdown"], "");
+    for expected in ["#### Rules", "| added | `archives` |", "#### All URLs"] {
+        assert!(output.stdout.contains(expected), "{}", output.stdout);
+    }
+}
+
+#[test]
+fn a_github_workflow_gets_annotations_in_one_line_each() {
+    let output = diff(&["--format", "github", "--urls"], URLS);
+    assert_eq!(output.code, 1, "{output:?}");
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(
+        lines[0],
+        "::warning file=new.yaml,title=allow -> reject::2 by archives (before: (default)), such as http://a.example/x.zip"
+    );
+    assert_eq!(
+        lines.last(),
+        Some(&"::notice file=new.yaml,title=crawlgate diff::7 URLs: 6 decisions change")
+    );
+    assert!(lines.iter().all(|line| line.starts_with("::")), "{lines:?}");
 }

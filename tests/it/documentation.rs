@@ -1,7 +1,12 @@
-//! Tables of the documentation that the program knows, too.
+//! The documentation names what exists: tables that the program knows, too, links, commands, settings and metrics.
+
+mod first_crawl;
+mod links;
+mod metrics;
+mod names;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crawlgate::model::reason::Reason;
 
@@ -38,4 +43,31 @@ fn every_command_is_documented() {
             "docs/commands.md does not name `{name}`"
         );
     }
+}
+
+/// The Markdown files of the repository.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![];
+    let mut folders = vec![PathBuf::from(".")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let is_built = ["target", "node_modules", "var"].contains(&name);
+            if path.is_dir() && !name.starts_with('.') && !is_built {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path.strip_prefix(".").unwrap().to_owned());
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The pages that a user of the program reads.
+fn user_pages() -> Vec<PathBuf> {
+    let mut pages = pages();
+    pages.retain(|page| page.starts_with("docs") || page == Path::new("README.md"));
+    pages
 }

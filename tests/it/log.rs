@@ -25,6 +25,8 @@ use crawlgate::urls::target::{HostTarget, UrlTarget};
 use http::{HeaderValue, Method};
 use serde_json::Value;
 
+use crate::support::temp_dir::TempDir;
+
 const LONG: Duration = Duration::from_secs(20);
 
 /// A destination that blocks, fails, or takes only a number of bytes, as a test requires.
@@ -526,6 +528,7 @@ fn allows_are_sampled_and_rejections_never() {
         bench.reject("http://h.example/");
         let mut record = bench.begin();
         record.set_shadows(Some(Box::new(ShadowNotes {
+            space: None,
             policy_metrics: None,
             notes: [note.clone()].into_iter().collect(),
         })));
@@ -713,16 +716,16 @@ fn a_file_is_appended_to() {
 fn a_file_that_cannot_be_opened_is_an_error() {
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let destination = LogDestination::Path("/nowhere/at/all/log.jsonl".into());
+    let folder = TempDir::new();
+    let in_the_way = folder.write("file", "");
+    let path = in_the_way.join("log.jsonl");
+    let settings = LogSettings {
+        destination: LogDestination::Path(path.clone()),
+        ..LogSettings::default()
+    };
+    let error = DecisionLog::open(settings, &metrics, &clock).unwrap_err();
     assert!(
-        DecisionLog::open(
-            LogSettings {
-                destination,
-                ..LogSettings::default()
-            },
-            &metrics,
-            &clock
-        )
-        .is_err()
+        error.to_string().starts_with(path.to_str().unwrap()),
+        "{error}"
     );
 }

@@ -23,6 +23,7 @@ mod compile;
 mod conditions;
 mod config;
 mod conformance;
+mod contrib;
 mod dashboards;
 mod decisions;
 mod dependencies;
@@ -34,6 +35,7 @@ mod documents;
 mod drain;
 mod effects;
 mod examples;
+mod explain_wire;
 mod feed;
 mod fuzz;
 mod head;
@@ -50,10 +52,12 @@ mod memory;
 mod metrics;
 mod names;
 mod observed;
+mod operating;
 mod order;
 mod origin_tls;
 mod pace;
 mod pacing;
+mod packaging;
 /// The generator of the property tests of `crates/policy`.
 #[allow(
     dead_code,

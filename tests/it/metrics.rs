@@ -390,6 +390,7 @@ fn noted(stage: Stage) -> Option<Box<ShadowNotes>> {
         stage,
     };
     Some(Box::new(ShadowNotes {
+        space: None,
         policy_metrics: None,
         notes: [note].into_iter().collect(),
     }))

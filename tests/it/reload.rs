@@ -92,6 +92,54 @@ fn a_signal_reloads_and_a_broken_policy_has_no_effect() {
 }
 
 #[test]
+fn a_refuted_assertion_refuses_a_reload_and_an_undecided_one_does_not() {
+    let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
+    let active = || gate.admin("GET /api/v1/policy").json()["name"].clone();
+    for (assertion, status, answer, name) in [
+        (
+            "under: 'http://h.example/ref'",
+            422,
+            "refuted by http://h.example/ref",
+            "one",
+        ),
+        (
+            "under: 'http://h.example/norm'",
+            200,
+            "not decided: ",
+            "two",
+        ),
+    ] {
+        let rules = "rules: [{ id: a, forbid: { path: { prefix: /norm, norm: true } } }, ";
+        let text = policy("two", "deny").replace("rules: [", rules);
+        let case = format!("cases: [{{ assert: never, verdict: allow, {assertion} }}]\n");
+        gate.write("policy.yaml", &(text + &case));
+        let reload = gate.admin("POST /api/v1/reload");
+        assert_eq!(reload.status, status, "{}", reload.body);
+        assert!(reload.body.contains(answer), "{}", reload.body);
+        assert_eq!(active(), name);
+    }
+    let case = "cases: [{ assert: never, verdict: allow, under: 'http://h.example/refused', crawler: x }]\n";
+    let text = policy("three", "deny").replace("path: [/refused, /three]", "host: h.example");
+    gate.write("policy.yaml", &(text + case));
+    let reload = gate.admin("POST /api/v1/reload");
+    assert_eq!(reload.status, 200, "{}", reload.body);
+    assert_eq!(active(), "three");
+}
+
+#[test]
+fn an_assertion_that_is_not_decided_is_a_warning_at_a_start() {
+    let case = "cases: [{ assert: never, verdict: allow, under: 'http://h.example/norm' }]\n";
+    let text = policy("one", "deny").replace(
+        "path: [/refused, /one]",
+        "path: { prefix: /norm, norm: true }",
+    );
+    let gate = TestProxy::start(CONFIG, &(text + case));
+    let warning =
+        "warning: the assertion \"never allow under http://h.example/norm\" is not decided: ";
+    wait_until("the start warns", || gate.stderr().contains(warning));
+}
+
+#[test]
 fn a_failing_case_refuses_a_reload_and_the_api_names_it() {
     let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
     let case = "cases: [{ url: 'http://h.example/refused', expect: allow }]\n";

@@ -251,6 +251,15 @@ fn common_mistakes_are_caught() {
             "cases: [{ url: 'http://a/', expect: reject, reason: rul }]",
             false,
         ),
+        (
+            "cases: [{ assert: never, verdict: allow, rule: x, under: 'http://a/', crawler: y }]",
+            true,
+        ),
+        ("cases: [{ assert: always, verdict: undecided }]", false),
+        (
+            "cases: [{ assert: never, verdict: allow, url: 'http://a/' }]",
+            false,
+        ),
         ("rule: []", false),
     ] {
         let mistake = schema.mistake(&format!("{head}{text}\n"));

@@ -91,7 +91,7 @@ pub(super) fn find_decision(recent: &RecentLines, id: &DecisionLookupKey) -> Res
 }
 
 /// Returns the facts of a request, or null if the line does not have its whole URL.
-fn request_facts(line: &Map<String, Json>) -> Json {
+pub fn request_facts(line: &Map<String, Json>) -> Json {
     let keys = [
         ("url", "url"),
         ("method", "method"),

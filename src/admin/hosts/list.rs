@@ -8,7 +8,7 @@ use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
 use crate::admin::query::{
-    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates,
+    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, parse_word, reject_duplicates,
 };
 use crate::admin::response;
 use crate::pipeline::admission::AdmissionQueue;
@@ -71,7 +71,7 @@ impl HostListQuery {
         };
         for (key, value) in reject_duplicates(parse_query(query)?, &KEYS)? {
             match key.as_str() {
-                "sort" => parsed.sort = parse_sort(&value)?,
+                "sort" => parsed.sort = parse_word(&value, "sort", &SORT_KEYS)?,
                 "limit" => parsed.limit = parse_limit(&value)?,
                 "q" => parsed.substring = value.to_lowercase(),
                 _ => return Err(ParameterError::unknown(&KEYS)),
@@ -91,13 +91,6 @@ impl HostListQuery {
         let rows: Vec<Json> = hosts.iter().map(row_to_json).collect();
         response::json(StatusCode::OK, &json!({ "total": total, "hosts": rows }))
     }
-}
-
-fn parse_sort(word: &str) -> Result<HostSort, ParameterError> {
-    let known = SORT_KEYS.into_iter().find(|(name, _)| *name == word);
-    known
-        .map(|(_, sort)| sort)
-        .ok_or_else(|| ParameterError("`sort` is waiting, next, rest or name".into()))
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ async function request(method, path, options = {}) {
 
 export const api = {
   status: () => request("GET", "/status"),
+  history: () => request("GET", "/history"),
   policy: () => request("GET", "/policy"),
   policyRules: (query) => request("GET", "/policy/rules", { query }),
   policyDiff: () => request("GET", "/policy/diff"),

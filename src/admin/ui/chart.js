@@ -1,6 +1,6 @@
-// Line charts of the last ten minutes, drawn by uPlot (vendor/). The tiles and tables show the same in text.
+// Line charts of the last hour, drawn by uPlot (vendor/). The tiles and tables show the same in text.
 
-const LONGEST_S = 600;
+const LONGEST_S = 3600;
 const SHORTEST_S = 60;
 const HEIGHT = 150;
 

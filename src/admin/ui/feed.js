@@ -1,12 +1,15 @@
-// The data that all views share: the status of the proxy, polled every two seconds and kept for ten minutes, and the
-// policy, requested when the status shows that it changed. Nothing is requested while the page is hidden.
+// The data that all views share: the status of the proxy, polled every two seconds; the samples that the proxy has kept
+// of the last hour; and the policy, requested when the status shows that it changed. Nothing is requested while the page
+// is hidden.
 
 import { api } from "./api.js";
 
 const EVERY_MS = 2000;
 // The status does not show a reload without changes, so the policy is polled too.
 const POLICY_EVERY_MS = 60_000;
-const HISTORY_MS = 600_000;
+const HISTORY_MS = 3_600_000;
+// After a longer time without a status, the proxy's samples are requested again: the page was hidden.
+const HIDDEN_MS = 30_000;
 // Quantiles are computed over the last minute, since over two seconds they would jump.
 const QUANTILE_MS = 60_000;
 
@@ -53,8 +56,10 @@ export const feed = {
   policyFailure: null,
   /** The time of the last response, in ms. */
   answered: 0,
-  /** Samples `{ at, allow, reject, counts }`, oldest first. */
+  /** Samples `{ at, allow, reject, reasons, timings }`, oldest first. */
   history: [],
+  /** The `started_at` of the process whose samples are in `history`. */
+  process: null,
   listeners: new Set(),
 
   start() {
@@ -85,7 +90,9 @@ export const feed = {
       this.failure = null;
       this.answered = Date.now();
       this.status = status;
-      this.addSample(status, before);
+      const hidden = Date.now() - (this.history.at(-1)?.at ?? 0) > HIDDEN_MS;
+      if (this.process !== status.started_at || hidden) await this.askHistory(status);
+      this.addSample(status);
       const changed = before && policyKey(before) !== policyKey(status);
       if (changed || this.policyFailure) this.policyPolling?.now();
     } catch (error) {
@@ -104,12 +111,37 @@ export const feed = {
     this.notify();
   },
 
-  addSample(status, before) {
-    if (before && before.started_at !== status.started_at) this.history.length = 0;
-    const at = Date.now();
+  /** Starts with the samples that the proxy has kept, after a restart of it or a gap. */
+  async askHistory(status) {
+    this.history.length = 0;
+    this.process = status.started_at;
+    // The clocks of the proxy and of the browser may differ.
+    const ahead = Date.parse(status.started_at) + status.uptime_ms - Date.now();
+    try {
+      const { samples } = await api.history();
+      for (const { at, reasons, ...sample } of samples) {
+        this.history.push({ ...sample, at: Date.parse(at) - ahead, reasons: new Map(Object.entries(reasons)) });
+      }
+    } catch (error) {
+      // The charts begin now, until the next gap.
+      console.error(error);
+    }
+  },
+
+  addSample(status) {
     const { allow = 0, reject = 0, shadow_reject = 0, by_reason = [] } = status.decisions ?? {};
-    const reasons = new Map(by_reason.map((row) => [reasonKey(row), row.count]));
-    this.history.push({ at, allow: allow + shadow_reject, reject, counts: status.latency?.counts ?? [], reasons });
+    const reasons = new Map();
+    for (const row of by_reason) {
+      if (row.verdict === "reject") reasons.set(row.reason, (reasons.get(row.reason) ?? 0) + row.count);
+    }
+    const timings = Object.fromEntries(
+      Object.entries(status.timings ?? {}).map(([name, timing]) => [name, timing.counts]),
+    );
+    const rows = new Map(by_reason.map((row) => [reasonKey(row), row.count]));
+    const at = Date.now();
+    // The last of the proxy's samples may be milliseconds ahead.
+    while (this.history.length && this.history.at(-1).at >= at) this.history.pop();
+    this.history.push({ at, allow: allow + shadow_reject, reject, reasons, timings, rows });
     while (this.history.length > 2 && at - this.history[0].at > HISTORY_MS) this.history.shift();
   },
 };
@@ -157,13 +189,12 @@ export function quantile(bounds, before, after, q) {
   return lower + ((upper - lower) * (rank - below)) / Math.max(1, counts[at] - below);
 }
 
-/** Returns p50 and p95 of the minute that ends with sample `at`. */
-export function latencies(history, bounds, at = history.length - 1) {
-  const last = history[at];
-  if (!last || !bounds) return { p50: null, p95: null };
+/** Returns the quantile `q` of a timing over the minute that ends with sample `at`. */
+export function timing(history, bounds, name, q, at = history.length - 1) {
+  const last = history[at]?.timings[name];
+  if (!last || !bounds) return null;
   let from = at;
-  while (from > 0 && last.at - history[from - 1].at <= QUANTILE_MS) from -= 1;
-  if (from === at) return { p50: null, p95: null };
-  const before = history[from].counts;
-  return { p50: quantile(bounds, before, last.counts, 0.5), p95: quantile(bounds, before, last.counts, 0.95) };
+  while (from > 0 && history[at].at - history[from - 1].at <= QUANTILE_MS) from -= 1;
+  if (from === at) return null;
+  return quantile(bounds, history[from].timings[name], last, q);
 }

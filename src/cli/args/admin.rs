@@ -1,4 +1,4 @@
-//! Arguments of the commands that query a running proxy: `shadow` and `stop`.
+//! Arguments of the commands that query a running proxy: `health`, `reload`, `shadow`, `status` and `stop`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use super::OutputFormat;
 /// The running proxy to query.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProxyArgs {
-    /// Configuration file [default: the one that `run` would use]
+    /// Configuration file that names the proxy [default: $CRAWLGATE_CONFIG, else config/crawlgate.yaml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address and port of the proxy's admin API [default: `admin.listen` of the configuration]
+    /// Address and port of the proxy's admin API [default: `admin.listen` of the configuration, else 127.0.0.1:3129]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
 }
@@ -29,6 +29,36 @@ impl ProxyArgs {
             ..Overrides::default()
         }
     }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HealthArgs {
+    /// The proxy to query.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// Ask only if the process answers (/healthz), not if it is ready for requests (/readyz)
+    #[arg(long)]
+    pub live: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReloadArgs {
+    /// The proxy to query.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// Format of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: OutputFormat,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// The proxy to query.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// Format of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: OutputFormat,
 }
 
 #[derive(Args, Debug)]

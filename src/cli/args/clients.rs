@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::ProxyArgs;
+
 #[derive(Args, Debug)]
 pub(crate) struct CaArgs {
     /// The command to run.
@@ -46,9 +48,9 @@ pub(crate) enum CaFormat {
 
 #[derive(Args, Debug)]
 pub(crate) struct EnvArgs {
-    /// Configuration file [default: the one that `run` would use]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// The proxy to use.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
     /// Shell syntax to print [default: the shell in $SHELL, else sh]
     #[arg(long, value_enum)]
     pub shell: Option<Shell>,

@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::decisions::since::Since;
+use crate::metrics::log::entry::LogField;
 use crate::metrics::log::filter::{LogFilter, LogFilterError};
 
-use super::OutputFormat;
+use super::{OutputFormat, ProxyArgs};
 
 #[derive(Args, Debug)]
 pub(crate) struct DecisionsArgs {
     /// Decision log to read, `-` for standard input [default: `logs.decisions` of the configuration]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "admin"])]
     pub log: Option<PathBuf>,
-    /// Configuration file [default: the one that `run` would use]
-    #[arg(long, value_name = "FILE", conflicts_with = "log")]
-    pub config: Option<PathBuf>,
+    /// The proxy to query.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
     /// Also read the rotated files (FILE.1, FILE.2.gz and so on), oldest first
     #[arg(long)]
     pub all: bool,
@@ -26,6 +27,15 @@ pub(crate) struct DecisionsArgs {
     /// Show only decisions that match this filter, such as verdict=reject; if repeated, all filters must match
     #[arg(long = "filter", value_name = "K=V", value_parser = parse_filter)]
     pub filters: Vec<LogFilter>,
+    /// Show only decisions about a host, `*` matches anything: the same as --filter host=HOST
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Show only decisions about a URL, `*` matches anything: the same as --filter url=URL
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Show only decisions of a crawler: the same as --filter crawler=NAME
+    #[arg(long, value_name = "NAME")]
+    pub crawler: Option<String>,
     /// Show only decisions since a time (2026-11-21T08:30:00Z, UTC if it has no zone) or for a duration (10m, 24h)
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,
@@ -35,9 +45,9 @@ pub(crate) struct DecisionsArgs {
     /// Count decisions by rule, host, crawler or reason instead of showing them
     #[arg(long, value_enum, value_name = "BY")]
     pub summary: Option<SummaryBy>,
-    /// Maximum number of rows of a summary, or `all`
-    #[arg(long, value_name = "N", requires = "summary", default_value = "20", value_parser = parse_limit)]
-    pub limit: RowLimit,
+    /// Show the last N decisions that match, or all; of a summary, the first N rows [default: all decisions, 20 rows]
+    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["follow", "lost"], value_parser = parse_limit)]
+    pub limit: Option<RowLimit>,
     /// Format of the output; in JSON, a decision is printed as the line of the log
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
@@ -46,6 +56,11 @@ pub(crate) struct DecisionsArgs {
 /// The maximum number of rows to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowLimit(pub usize);
+
+impl RowLimit {
+    /// No limit: `all`.
+    pub(crate) const ALL: Self = Self(usize::MAX);
+}
 
 /// The field that a summary groups decisions by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,6 +73,21 @@ pub(crate) enum SummaryBy {
     Crawler,
     /// By reason.
     Reason,
+}
+
+impl DecisionsArgs {
+    /// Returns the filters, with those that have options of their own.
+    pub(crate) fn all_filters(&self) -> Vec<LogFilter> {
+        let shorthands = [
+            (LogField::Host, &self.host),
+            (LogField::Url, &self.url),
+            (LogField::Crawler, &self.crawler),
+        ];
+        let given = shorthands
+            .into_iter()
+            .filter_map(|(field, text)| Some(LogFilter::equals(field, text.as_deref()?)));
+        self.filters.iter().cloned().chain(given).collect()
+    }
 }
 
 fn parse_filter(text: &str) -> Result<LogFilter, LogFilterError> {

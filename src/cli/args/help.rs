@@ -1,5 +1,48 @@
 //! The texts that `crawlgate help COMMAND` shows below the options: examples, details and exit codes.
 
+pub(super) const INIT_HELP: &str = "\
+Example:
+  crawlgate init
+  crawlgate init /srv/crawl --crawler news-bot --from 10.1.0.0/16 --yes
+
+Writes config/crawlgate.yaml, config/policy.yaml, the lists and the JSON Schemas that they name, and
+the directory var/ below DIR. On a terminal, it asks for what the options do not give: the name of
+the crawler, the networks that it connects from, and how HTTPS is evaluated. It overwrites nothing
+without --force, and never a certificate authority, a log or a ledger.
+
+Exit codes: 0 written, 2 wrong usage, or a file exists, 3 a file cannot be written.";
+
+pub(super) const STATUS_HELP: &str = "\
+Example:
+  crawlgate status
+  crawlgate status --format json | jq .listeners
+
+The running proxy is the one at --admin, else at `admin.listen` of the configuration (--config, else
+$CRAWLGATE_CONFIG, else config/crawlgate.yaml), else at 127.0.0.1:3129.
+
+Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be queried.";
+
+pub(super) const HEALTH_HELP: &str = "\
+Example:
+  crawlgate health
+  HEALTHCHECK CMD [\"crawlgate\", \"health\"]
+
+Prints the checks of /readyz, one line each. The proxy is not ready while it shuts down. A warning,
+such as a policy that could not be reloaded, does not make it unready. With --live, a proxy that
+answers is healthy in any state. No token is needed.
+
+Exit codes: 0 ready, 1 not ready, or no answer, 2 wrong usage or configuration.";
+
+pub(super) const RELOAD_HELP: &str = "\
+Example:
+  crawlgate reload
+
+Prints which rules, options and lists have changed; or the errors, as `check` does, in which case
+the previous policy stays active. A change of the configuration takes effect after a restart.
+
+Exit codes: 0 loaded, or unchanged, 2 wrong usage or configuration, or errors in the policy, 3 the
+proxy cannot be queried, or the reload takes longer than 20 seconds.";
+
 pub(super) const SHADOW_HELP: &str = "\
 Example:
   crawlgate shadow
@@ -166,13 +209,17 @@ Example:
   crawlgate env --shell fish | source
   crawlgate env --shell powershell | Out-String | Invoke-Expression
 
+The variables are those of the running proxy; if none answers, those of the configuration file. So
+the command works in any directory if the proxy listens at the default address, or if --admin,
+--config or $CRAWLGATE_CONFIG names it. Standard error says which proxy or file it was.
+
 Sets the proxy for http and https. If the proxy intercepts TLS (`tls.intercept`), also sets the
 certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
 the system, and the certificate of the authority for Node.js, which adds it to its roots. For
 clients that read none of these variables (wget, aria2, Java, Chromium), see docs/crawlers/README.md.
 
-Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 the variables cannot be
-printed.";
+Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 something that clients need is
+unknown or does not exist, so that nothing is printed.";
 
 pub(super) const CHECK_HELP: &str = "\
 Example:
@@ -189,7 +236,7 @@ ten requests fit into a hold, and if `reject: later` makes a crawler give a page
 --exact asks for every rule whether it can ever decide, and for the policy whether it allows any URL.
 Each answer is proved, refuted by a URL that the evaluator has confirmed, or not decided, with the
 reason. The last line has the number of each; a question that is not decided is an error with
---strict. It takes seconds for 1,000 rules.
+--strict. It takes seconds for 1,000 rules. Assertions among the cases are checked without --exact, too.
 
 With --format json, each problem has file, line, column, end (the column after the last
 character, in the same line), severity, rule, message, found, help and near; fields without a
@@ -201,6 +248,7 @@ pub(super) const EXPLAIN_HELP: &str = "\
 Example:
   crawlgate explain http://intra.example.com/cgi-bin/x --policy config/policy.yaml
   crawlgate explain http://a.example/film --content-type video/mp4
+  crawlgate explain http://a.example/ --crawler news-bot --fetch
   crawlgate explain --decision 9f3c01ab-1f
 
 The options decide which stages run: --address the destination stage; --status, --content-type,
@@ -211,9 +259,14 @@ The explanation shows each rule with its outcome and the values that decided, ea
 the rule that set it last, the decision, and the response that the proxy would send. Text is
 formatted for the width in $COLUMNS, else that of the terminal.
 
---decision queries the admin API of the running proxy, which keeps about the latest 10,000
-decisions with their whole URLs: it shows what was decided, with causes other than the policy
-(robots.txt, pace, failures), and then what the policy says of the request.
+Without --policy the running proxy explains the policy in force, and then what it would do with the
+request now: budgets, ledger, addresses, robots.txt, stops and pace, by what is in its caches.
+What was not asked is listed. --fetch resolves the name and fetches robots.txt. If no proxy
+answers, the policy of the configuration is explained.
+
+--decision shows what was decided, with causes other than the policy (robots.txt, pace, failures),
+from the memory of the running proxy, which keeps about the latest 10,000 decisions, or from the
+decision log. Then it explains the request under the policy in force.
 
 Exit codes: 0 explained, 1 rejected or undecided with --exit-code, or no such decision, 2 wrong
 usage, URL, configuration or policy, 3 the proxy does not answer.";
@@ -233,6 +286,7 @@ Exit codes: 0 every line was evaluated, 1 a line could not be read, 2 wrong usag
 pub(super) const DECISIONS_HELP: &str = "\
 Example:
   crawlgate decisions --follow --filter verdict=reject --filter 'host=*.example.com'
+  crawlgate decisions --host www.example.com --crawler news-bot -n 20
   crawlgate decisions --all --since 24h --summary rule
   crawlgate decisions --lost --since 24h
   zcat old.gz | crawlgate decisions --log - --filter 'status>=500' --format json
@@ -244,6 +298,9 @@ a rule or policy in shadow mode would refuse.
 A filter names any field of the log: K=V and K!=V (`*` matches any text; an empty V matches a
 missing value), K~REGEX and K!~REGEX, K>N K>=N K<N K<=N. `status` means sent_status, `held`
 means held_ms.
+
+The log is the file of `logs.decisions`; if that is no file, or --admin names a proxy, the command
+shows the latest decisions of the running proxy, at most 10,000, in which refusals have their URLs.
 
 --follow starts with the last 10 lines; with --since or --all it starts at the beginning. A
 summary counts the lines of the log; `logs.allows` may leave out allowed requests. A summary
@@ -268,14 +325,18 @@ Cases are part of the policy, or of separate files that name it:
   policy: ../policy.yaml
   cases:
     - { url: \"http://a.example/cgi-bin/x\", expect: reject, rule: no-cgi }
+    - { assert: never, verdict: allow, under: \"http://intra.example/\" }
+
+A case with `assert` is about all URLs of a set. It is proved, or refuted by a URL that the evaluator
+has confirmed, or not decided; with --strict, one that is not decided fails the run.
 
 Such a file is run if the command names it or a directory above it. A directory whose files form
 one policy is that policy. Each rule has two branches: a group applied or not, a filter hit or
 passed, a rule of `match: first` was taken or not. Rules that can have no effect are not
 counted.
 
-Exit codes: 0 every case passed, 1 a case failed or the threshold was not reached, 2 wrong
-usage, policy or cases.";
+Exit codes: 0 every case passed, 1 a case failed, an assertion is not decided with --strict, or the
+threshold was not reached, 2 wrong usage, policy or cases.";
 
 pub(super) const DIFF_HELP: &str = "\
 Example:
@@ -283,13 +344,14 @@ Example:
   crawlgate diff old.yaml new.yaml --urls crawled.txt
   cut -f1 crawl.log | crawlgate diff old.yaml new.yaml --urls
   crawlgate diff old.yaml new.yaml --ledger
+  crawlgate diff old.yaml new.yaml --log --since 24h --format markdown
 
 A line of --urls is a URL or a JSON object with facts, as for `decide`. A decision has changed
 if its verdict, reason, rule or response differs, or an option of a URL that both policies
 allow. --ledger compares the decisions for the URLs that were fetched at least once, of the
-running proxy or of its files. Without --urls and --ledger, the command compares the decisions
-for the cases of both policies, and also shows the rules, options and lists that were added,
-removed or changed.
+running proxy or of its files. --log compares the decisions for the requests of the decision log;
+each counts as often as it was made. Without these, the command compares the decisions for the cases
+of both policies, and also shows the rules, options and lists that were added, removed or changed.
 
 It also analyses all URLs: `proved equivalent` means that no URL is decided differently; otherwise
 it shows up to three URLs for each kind of change and each pair of deciding rules, all confirmed by
@@ -298,7 +360,7 @@ texts of `about` and rules in shadow mode are not compared.
 
 With --fail-on new-access, the exit code is 1 if a URL is found that the new policy allows and the
 old one refuses, or if that is not ruled out, and otherwise 0; --fail-on new-refusal is the reverse.
-With --urls or --ledger, only those URLs count.
+With --urls, --ledger or --log, only those URLs count.
 
 Exit codes: 0 no changes, 1 changes, 2 wrong usage or policy, or a line that could not be read.";
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::decisions::since::Since;
 use crate::model::profile::Profile;
 
 use super::{LedgerSourceArgs, OutputFormat, ProxyArgs};
@@ -14,7 +15,7 @@ pub(crate) struct CheckArgs {
     /// Policies and configurations [default: the configuration that `run` would use, and its policy]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Exit with 1 if there are warnings, or questions that --exact does not decide
+    /// Exit with 1 if there are warnings, or questions that are not decided
     #[arg(long)]
     pub strict: bool,
     /// Prove by automata which rules can never decide, and give an example for each that nearly never does
@@ -22,7 +23,18 @@ pub(crate) struct CheckArgs {
     pub exact: bool,
     /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: OutputFormat,
+    pub format: CheckFormat,
+}
+
+/// A format of the report of `check`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// Text for a terminal.
+    Text,
+    /// JSON for programs.
+    Json,
+    /// Annotations of a GitHub workflow.
+    Github,
 }
 
 #[derive(Args, Debug)]
@@ -30,15 +42,18 @@ pub(crate) struct ExplainArgs {
     /// URL, as a crawler would request it
     #[arg(value_name = "URL", required_unless_present = "decision")]
     pub url: Option<String>,
-    /// Explain a decision that the running proxy still has in memory: the value of Crawl-Decision, or a trace id
+    /// Explain a decision of the running proxy or of its log: the value of Crawl-Decision, or a trace id
     #[arg(long, value_name = "ID", conflicts_with = "url")]
     pub decision: Option<String>,
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
-    /// Policy: a file, or a directory of *.yaml files [default: the policy that `run` would use]
+    /// Policy: a file, or a directory of *.yaml files; no proxy is asked [default: the policy of the running proxy]
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
+    /// Let the proxy resolve the name and fetch robots.txt if they are not in its caches
+    #[arg(long, conflicts_with = "policy")]
+    pub fetch: bool,
     /// Profile of the response [default: the profile of the crawler, else generic]
     #[arg(long, value_parser = parse_profile)]
     pub profile: Option<Profile>,
@@ -140,6 +155,9 @@ pub(crate) struct TestArgs {
     /// Exit with 1 if the cases cover less than this share of the branches (0 to 100); implies --coverage
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub threshold: Option<f64>,
+    /// Exit with 1 if an assertion about a set of URLs is not decided
+    #[arg(long)]
+    pub strict: bool,
     /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: TestFormat,
@@ -171,6 +189,13 @@ pub(crate) struct DiffArgs {
     /// Compare the decisions for the URLs that the ledger knows
     #[arg(long, conflicts_with = "urls")]
     pub ledger: bool,
+    /// Compare the decisions for the requests in a decision log and its rotated files [default FILE: `logs.decisions` of
+    /// the configuration]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "ledger"])]
+    pub log: Option<Option<PathBuf>>,
+    /// Only the requests of the log since a time (2026-11-21T08:30:00Z) or for a duration (24h); implies --log
+    #[arg(long, value_name = "TIME", value_parser = Since::parse, conflicts_with_all = ["urls", "ledger"])]
+    pub since: Option<Since>,
     /// Exit with 1 only if the new policy may allow a URL that the old one refuses, or the reverse; may be repeated
     #[arg(long, value_enum, value_name = "KIND")]
     pub fail_on: Vec<FailOn>,
@@ -182,10 +207,30 @@ pub(crate) struct DiffArgs {
     pub examples: usize,
     /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: OutputFormat,
+    pub format: DiffFormat,
     /// The ledger to read.
     #[command(flatten)]
     pub source: LedgerSourceArgs,
+}
+
+impl DiffArgs {
+    /// Returns `true` if the requests are those of a decision log.
+    pub(crate) fn reads_log(&self) -> bool {
+        self.log.is_some() || self.since.is_some()
+    }
+}
+
+/// A format of the report of `diff`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffFormat {
+    /// Text for a terminal.
+    Text,
+    /// JSON for programs.
+    Json,
+    /// Markdown for a comment on a pull request.
+    Markdown,
+    /// Annotations of a GitHub workflow.
+    Github,
 }
 
 /// The differences that `diff --fail-on` reports by its exit code.

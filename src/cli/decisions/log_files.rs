@@ -1,17 +1,20 @@
-//! The files of the log: the current file, the rotated files, or standard input.
+//! The input: the current file of the log, the rotated files, standard input, or the running proxy.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
 /// The input of the command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum LogInput {
     Stdin,
     File(PathBuf),
+    /// The response of the running proxy, which has its latest decisions.
+    Proxy(BufReader<TcpStream>),
 }
 
 /// An open file, whose errors contain its path.

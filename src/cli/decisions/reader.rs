@@ -8,7 +8,7 @@ use crate::metrics::log::entry::{LogEntry, LogField, LogFieldSet};
 use crate::metrics::log::filter::LogFilter;
 
 /// A consumer of the decisions that match the filters.
-pub(super) trait DecisionConsumer {
+pub(in crate::cli) trait DecisionConsumer {
     /// Returns the fields that the consumer needs.
     fn fields(&self) -> Vec<LogField>;
 
@@ -24,8 +24,8 @@ pub(super) trait DecisionConsumer {
 
 /// A reader of one or several log files.
 #[derive(Debug)]
-pub(super) struct DecisionLogReader<'f, S> {
-    pub(super) consumer: S,
+pub(in crate::cli) struct DecisionLogReader<'f, S> {
+    pub(in crate::cli) consumer: S,
     filters: &'f [LogFilter],
     since: Option<String>,
     wanted_fields: LogFieldSet,
@@ -57,7 +57,11 @@ pub(super) enum LogInputEnd {
 
 impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
     /// Creates a reader of the decisions that are not older than `since` and match all filters.
-    pub(super) fn new(consumer: S, filters: &'f [LogFilter], since: Option<String>) -> Self {
+    pub(in crate::cli) fn new(
+        consumer: S,
+        filters: &'f [LogFilter],
+        since: Option<String>,
+    ) -> Self {
         let wanted_fields = LogFieldSet::from_fields(
             consumer
                 .fields()
@@ -113,7 +117,7 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
     }
 
     /// Returns a summary of the lines that cannot be read, or `None` if there are none.
-    pub(super) fn unreadable_summary(&self) -> Option<String> {
+    pub(in crate::cli) fn unreadable_summary(&self) -> Option<String> {
         let first = self.first_unreadable.as_ref()?;
         Some(format!(
             "{} of {} lines cannot be read; the first is {first}",
@@ -131,6 +135,12 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
     fn read_line(&mut self, line: &[u8]) -> io::Result<()> {
         if line.trim_ascii().is_empty() {
             self.count_line();
+            return Ok(());
+        }
+        if let Some(lost) = lost_lines(line) {
+            warn(&format!(
+                "{lost} decisions are missing here: this reader is too slow"
+            ));
             return Ok(());
         }
         let entry = match LogEntry::parse(line, self.wanted_fields) {
@@ -173,4 +183,10 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         }
         self.first_unreadable = Some(first);
     }
+}
+
+/// Returns the number in `{"lost":7}`, by which the admin API reports lines that it could not send.
+fn lost_lines(line: &[u8]) -> Option<&str> {
+    let number = line.strip_prefix(b"{\"lost\":")?.strip_suffix(b"}")?;
+    std::str::from_utf8(number).ok()
 }

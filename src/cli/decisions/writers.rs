@@ -16,7 +16,7 @@ const MAX_COLUMN_WIDTH: usize = 24;
 
 /// A writer of decisions as text.
 #[derive(Debug)]
-pub(super) struct DecisionTextWriter<W> {
+pub(in crate::cli) struct DecisionTextWriter<W> {
     output: W,
     colors: ConsoleColors,
     /// The widths of the columns crawler, reason and rule.
@@ -25,13 +25,17 @@ pub(super) struct DecisionTextWriter<W> {
 }
 
 impl<W: Write> DecisionTextWriter<W> {
-    pub(super) fn new(output: W, colors: ConsoleColors) -> Self {
+    pub(in crate::cli) fn new(output: W, colors: ConsoleColors) -> Self {
         Self {
             output,
             colors,
             widths: [9, 10, 10],
             line: String::new(),
         }
+    }
+
+    pub(in crate::cli) fn output_mut(&mut self) -> &mut W {
+        &mut self.output
     }
 
     fn push_faint(&mut self, text: &str) {

@@ -10,6 +10,8 @@ use crate::report::decision;
 /// The decisions of two policies for one request, which differ.
 pub(super) struct DecisionChange<'f, 'p> {
     pub(super) facts: &'f CaseFacts,
+    /// The number of times that the request was made.
+    pub(super) count: usize,
     pub(super) old: DiffOutcome<'p>,
     pub(super) new: DiffOutcome<'p>,
     pub(super) kind: DecisionChangeKind,
@@ -89,6 +91,7 @@ impl<'f, 'p> DecisionChange<'f, 'p> {
         let kind = classify_change(&old_outcome, &new_outcome, &differences)?;
         Some(Self {
             facts,
+            count: 1,
             old: old_outcome,
             new: new_outcome,
             kind,

@@ -7,7 +7,7 @@ use crate::policy::exact::ExactDifference;
 
 use super::DiffReport;
 use super::change::{ChangeGroupKey, DecisionChange, DiffOutcome, Difference};
-use super::summary::{ChangeGroup, DiffHostSummary};
+use super::summary::{ChangeGroup, DiffSubjectSummary};
 
 /// Converts a report, with all changed URLs.
 pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
@@ -24,11 +24,18 @@ pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
     json!({
         "old": report.old.name(),
         "new": report.new.name(),
-        "urls": report.request_count,
+        "urls": report.url_count,
+        "requests": report.request_count,
         "changed": report.changes.len(),
+        "changed_requests": report.summary.request_count(),
+        "left_out": report.left_out.map(|left_out| json!({
+            "without_url": left_out.without_url,
+            "beyond_limit": left_out.beyond_limit,
+        })),
         "unread": invalid_lines.collect::<Vec<_>>(),
         "by_rule": by_rule.collect::<Vec<_>>(),
-        "by_host": report.summary.hosts.iter().map(host_json).collect::<Vec<_>>(),
+        "by_host": report.summary.hosts.iter().map(|host| subject_json("host", host)).collect::<Vec<_>>(),
+        "by_crawler": report.summary.crawlers.iter().map(|crawler| subject_json("crawler", crawler)).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change_json).collect::<Vec<_>>(),
         "structure": report.structure.as_ref().map(structure_json),
         "exact": report.exact.as_ref().map(|exact| exact_json(exact, examples)),
@@ -70,7 +77,7 @@ fn group_json(group: &ChangeGroup<'_>, examples: usize) -> Map<String, Json> {
     let mut json = key_json(&group.key);
     let urls = group.urls.iter().take(examples);
     json.insert("count".to_owned(), group.count.into());
-    json.insert("examples".to_owned(), urls.copied().collect());
+    json.insert("examples".to_owned(), urls.map(|(url, _)| *url).collect());
     json
 }
 
@@ -87,18 +94,20 @@ fn key_json(key: &ChangeGroupKey<'_>) -> Map<String, Json> {
         .collect()
 }
 
-fn host_json(host: &DiffHostSummary<'_>) -> Json {
-    let kinds: Map<String, Json> = host
+fn subject_json(key: &str, subject: &DiffSubjectSummary<'_>) -> Json {
+    let kinds: Map<String, Json> = subject
         .kinds
         .iter()
         .map(|(kind, count)| (kind.headline(), (*count).into()))
         .collect();
-    json!({ "host": host.host, "count": host.count, "changes": kinds })
+    json!({ key: subject.name, "count": subject.count, "changes": kinds })
 }
 
 fn change_json(change: &DecisionChange<'_, '_>) -> Json {
     json!({
         "url": change.facts.url(),
+        "crawler": change.facts.crawler(),
+        "requests": change.count,
         "change": change.kind.headline(),
         "old": outcome_json(&change.old),
         "new": outcome_json(&change.new),

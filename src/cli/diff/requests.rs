@@ -15,13 +15,34 @@ use crate::model::profile::Profile;
 use crate::policy::cases::{Case, CaseFacts};
 
 use super::super::decide;
+use super::logged::LeftOutLines;
 
 /// The requests to compare.
 #[derive(Default)]
 pub(super) struct DiffRequests {
-    /// The facts of the requests, each with its profile if it has one.
-    pub(super) facts: Vec<(CaseFacts, Option<Profile>)>,
+    pub(super) requests: Vec<DiffRequest>,
     pub(super) invalid_lines: Vec<InvalidDiffLine>,
+    /// The lines of the log that are not compared; `None` if the requests are not those of a log.
+    pub(super) left_out: Option<LeftOutLines>,
+}
+
+/// A request to compare.
+pub(super) struct DiffRequest {
+    pub(super) facts: CaseFacts,
+    /// The profile of a case.
+    pub(super) profile: Option<Profile>,
+    /// The number of times that it was made: its weight in the report.
+    pub(super) count: usize,
+}
+
+impl DiffRequest {
+    fn once(facts: CaseFacts, profile: Option<Profile>) -> Self {
+        Self {
+            facts,
+            profile,
+            count: 1,
+        }
+    }
 }
 
 /// A line that could not be read.
@@ -50,7 +71,7 @@ fn read_lines(path: &Path) -> io::Result<DiffRequests> {
             continue;
         }
         match decide::parse_facts(line) {
-            Ok(facts) => requests.facts.push((facts, None)),
+            Ok(facts) => requests.requests.push(DiffRequest::once(facts, None)),
             Err(error) => requests.invalid_lines.push(InvalidDiffLine {
                 line: number,
                 error,
@@ -75,7 +96,7 @@ pub(super) fn from_ledger(args: &LedgerSourceArgs) -> Result<DiffRequests, Exit>
             .filter_map(|key| Some((key.to_owned(), document.get(key)?.clone())))
             .collect();
         match CaseFacts::from_json(&facts) {
-            Ok(facts) => requests.facts.push((facts, None)),
+            Ok(facts) => requests.requests.push(DiffRequest::once(facts, None)),
             Err(error) => requests.invalid_lines.push(InvalidDiffLine {
                 line: number,
                 error,
@@ -89,14 +110,14 @@ pub(super) fn from_ledger(args: &LedgerSourceArgs) -> Result<DiffRequests, Exit>
 /// Returns the requests of the cases of both policies, each request once.
 pub(super) fn from_cases(old: &[Case], new: &[Case]) -> DiffRequests {
     let mut seen = BTreeSet::new();
-    let facts = old
+    let requests = old
         .iter()
         .chain(new)
         .filter(|case| seen.insert(format!("{:?} {:?}", case.facts, case.profile)))
-        .map(|case| (case.facts.clone(), Some(case.profile)))
+        .map(|case| DiffRequest::once(case.facts.clone(), Some(case.profile)))
         .collect();
     DiffRequests {
-        facts,
-        invalid_lines: Vec::new(),
+        requests,
+        ..DiffRequests::default()
     }
 }

@@ -1,5 +1,7 @@
 //! The comparison as text: the changed decisions by kind, rule and host, with examples.
 
+use std::borrow::Cow;
+
 use crate::policy::compare::{self, PolicyChangeKind, PolicyDiff};
 use crate::policy::exact::{ExactDifference, UndecidedChange};
 
@@ -8,10 +10,10 @@ use crate::console::{ConsoleColors, Tone};
 
 use super::DiffReport;
 use super::change::{ChangeGroupKey, DecisionChangeKind};
-use super::summary::{DiffHostSummary, DiffKindSummary};
+use super::summary::{DiffKindSummary, DiffSubjectSummary};
 
-/// The maximum number of hosts to list.
-const MAX_HOSTS: usize = 10;
+/// The maximum number of hosts or crawlers to list.
+const MAX_SUBJECTS: usize = 10;
 /// The maximum number of lines that could not be read to list.
 const MAX_INVALID_LINES: usize = 5;
 const MIN_COLUMNS: usize = 24;
@@ -33,10 +35,14 @@ pub(super) fn render(
     for kind in &report.summary.kinds {
         text.write_kind(kind);
     }
-    text.write_hosts(&report.summary.hosts);
+    text.write_subjects("Hosts", "host", &report.summary.hosts);
+    if report.left_out.is_some() {
+        text.write_subjects("Crawlers", "crawler", &report.summary.crawlers);
+    }
     if let Some(exact) = &report.exact {
         text.write_exact(exact);
     }
+    text.write_left_out(report);
     text.write_invalid_lines(report);
     text.report.into_string()
 }
@@ -54,24 +60,12 @@ impl DiffText {
             self.report
                 .push_line(&format!("{label}  {}  ({path})", side.name()));
         }
-        let noun = if report.structure.is_some() {
-            "case"
-        } else {
-            "URL"
-        };
-        let changed = report.changes.len();
-        let tone = if changed == 0 {
+        let tone = if report.changes.is_empty() {
             Tone::Good
         } else {
             Tone::Warning
         };
-        let requests = pluralize(report.request_count, noun);
-        let summary = match (report.request_count, changed) {
-            (0, _) => format!("no {noun}s to compare"),
-            (_, 0) => format!("{requests}: no decision changes"),
-            (_, 1) => format!("{requests}: 1 decision changes"),
-            (_, n) => format!("{requests}: {} decisions change", group_digits(n)),
-        };
+        let summary = report.headline();
         self.report.push_line(&self.paint(tone, &summary));
         if let Some(exact) = &report.exact {
             self.write_exact_summary(exact);
@@ -174,7 +168,8 @@ impl DiffText {
                 .iter()
                 .map(|example| format!("{}{}", example.url, example.describe_details()))
                 .collect();
-            self.write_group(None, key, examples.iter().map(String::as_str));
+            let examples = examples.into_iter().map(|example| (Cow::Owned(example), 1));
+            self.write_group(None, key, examples);
         }
         if !exact.undecided.is_empty() {
             let headline = self.paint(Tone::Warning, "not decided");
@@ -192,7 +187,9 @@ impl DiffText {
         self.report
             .push_line(&format!("{headline}  {}", group_digits(kind.count)));
         for group in &kind.groups {
-            self.write_group(Some(group.count), &group.key, group.urls.iter().copied());
+            let urls = group.urls.iter();
+            let urls = urls.map(|(url, count)| (Cow::Borrowed(*url), *count));
+            self.write_group(Some(group.count), &group.key, urls);
         }
     }
 
@@ -201,7 +198,7 @@ impl DiffText {
         &mut self,
         count: Option<usize>,
         key: &ChangeGroupKey<'_>,
-        urls: impl Iterator<Item = &'t str>,
+        urls: impl Iterator<Item = (Cow<'t, str>, usize)>,
     ) {
         let old = rule_name(key.old_rule);
         let new = rule_name(key.new_rule);
@@ -220,40 +217,47 @@ impl DiffText {
             let line = self.fit(&line, 11);
             self.report.push_line(&format!("           {line}"));
         }
-        for url in urls.take(self.examples) {
-            let url = self.paint(Tone::Faint, &self.fit(url, 13));
+        for (url, count) in urls.take(self.examples) {
+            let url = match count {
+                1 => url,
+                _ => format!("{url} ({} requests)", group_digits(count)).into(),
+            };
+            let url = self.paint(Tone::Faint, &self.fit(&url, 13));
             self.report.push_line(&format!("             {url}"));
         }
     }
 
-    fn write_hosts(&mut self, hosts: &[DiffHostSummary<'_>]) {
-        if hosts.is_empty() {
+    fn write_subjects(&mut self, title: &str, noun: &str, subjects: &[DiffSubjectSummary<'_>]) {
+        if subjects.is_empty() {
             return;
         }
-        self.report.push_headline("Hosts");
-        let longest = hosts
+        self.report.push_headline(title);
+        let shown = subjects.get(..MAX_SUBJECTS).unwrap_or(subjects);
+        let longest = shown
             .iter()
-            .take(MAX_HOSTS)
-            .map(|host| host.host.len())
+            .map(|subject| subject.name.len())
             .max()
             .unwrap_or(0)
             .min(40);
-        for host in hosts.iter().take(MAX_HOSTS) {
-            let kinds: Vec<String> = host
-                .kinds
-                .iter()
-                .map(|(kind, count)| format!("{} {}", kind.headline(), group_digits(*count)))
-                .collect();
+        for subject in shown {
             self.report.push_line(&format!(
                 "  {:>7}  {:longest$}  {}",
-                group_digits(host.count),
-                host.host,
-                kinds.join(", ")
+                group_digits(subject.count),
+                subject.name,
+                subject.describe_kinds()
             ));
         }
-        if let Some(more) = hosts.len().checked_sub(MAX_HOSTS).filter(|more| *more > 0) {
-            self.report
-                .push_line(&format!("           and {}", pluralize(more, "more host")));
+        let more = subjects.len() - shown.len();
+        if more > 0 {
+            let more = pluralize(more, &format!("more {noun}"));
+            self.report.push_line(&format!("           and {more}"));
+        }
+    }
+
+    fn write_left_out(&mut self, report: &DiffReport<'_>) {
+        for note in report.left_out_notes() {
+            let note = self.paint(Tone::Warning, &note);
+            self.report.push_line(&note);
         }
     }
 
@@ -285,7 +289,7 @@ fn kind_tone(kind: DecisionChangeKind) -> Tone {
 }
 
 /// Returns the question about a change that is not decided, with the reason.
-fn undecided_text(change: &UndecidedChange) -> String {
+pub(super) fn undecided_text(change: &UndecidedChange) -> String {
     let UndecidedChange { name, reason, .. } = change;
     let question = match (
         change.changes_decisions,
@@ -313,6 +317,6 @@ fn text_or_nothing(text: &str) -> &str {
     if text.is_empty() { "(nothing)" } else { text }
 }
 
-fn rule_name(rule: Option<&str>) -> &str {
+pub(super) fn rule_name(rule: Option<&str>) -> &str {
     rule.unwrap_or("(default)")
 }

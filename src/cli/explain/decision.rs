@@ -1,19 +1,24 @@
-//! `crawlgate explain --decision`: a decision that the running proxy still has in memory, and what its policy says of the
-//! request.
+//! `crawlgate explain --decision`: a decision that the running proxy has in memory, or that is in its log, and what the
+//! policy in force says of the request.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::admin::decisions::lookup::request_facts;
 use crate::cli::Exit;
-use crate::cli::admin_client::{self, AdminClientError, AdminClientRequest, get_or_null, get_str};
+use crate::cli::admin_client::{AdminClientError, get_or_null, get_str};
 use crate::cli::args::{ExplainArgs, OutputFormat};
 use crate::cli::console::{self, report_cannot_run, report_invalid};
-use crate::cli::inputs;
+use crate::cli::decisions::last::find_decision;
+use crate::cli::running_proxy::RunningProxy;
 use crate::cli::text::sanitize_text;
+use crate::config::settings::Settings;
 use crate::console::{ConsoleColors, Tone};
+use crate::metrics::log::{LogDestination, LogLineFormat};
 
-use super::ExplainedRequest;
+use super::RequestExplanation;
 
 pub(super) fn run(args: &ExplainArgs, id: &str) -> Exit {
     match explain(args, id) {
@@ -23,17 +28,17 @@ pub(super) fn run(args: &ExplainArgs, id: &str) -> Exit {
 }
 
 fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
-    let mut line = fetch(args, id)?;
+    let mut line = find_line(args, id)?;
     let facts = line.shift_remove("facts");
     let line = Json::Object(line);
-    let request = match facts {
-        Some(Json::Object(facts)) => Some(load_request(args, facts)?),
+    let explanation = match facts {
+        Some(Json::Object(facts)) => Some(RequestExplanation::find(args, &facts)?),
         Some(_) | None => None,
     };
     let colors = ConsoleColors::for_stdout();
     Ok(match args.format {
         OutputFormat::Json => {
-            let explanation = request.map(|request| request.to_json(args));
+            let explanation = explanation.map(|explanation| explanation.to_json(args));
             format!(
                 "{:#}\n",
                 json!({ "decision": line, "explanation": explanation })
@@ -41,13 +46,13 @@ fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
         }
         OutputFormat::Text => {
             let mut text = decision_text(&line, colors);
-            match &request {
-                Some(request) => {
-                    text.push_str(&policy_remark(&line, request));
-                    text.push_str(&request.to_text(args, colors));
+            match &explanation {
+                Some(explanation) => {
+                    text.push_str(&policy_remark(&line, explanation));
+                    text.push_str(&explanation.to_text(args, colors));
                 }
                 None => text.push_str(
-                    "\nThe whole URL is not kept (tunnel, record: none, or logs.query), so the policy cannot be \
+                    "\nThe whole URL is not kept (a tunnel, the option record, or logs.query), so the policy cannot be \
                      evaluated.\n",
                 ),
             }
@@ -56,38 +61,56 @@ fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
     })
 }
 
-/// Returns the line of the decision, and its facts.
-fn fetch(args: &ExplainArgs, id: &str) -> Result<Map<String, Json>, Exit> {
+/// Returns the line of the decision and its facts: from the memory of the running proxy, else from the decision log.
+fn find_line(args: &ExplainArgs, id: &str) -> Result<Map<String, Json>, Exit> {
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
         return Err(report_invalid(
             &"--decision: write the value of Crawl-Decision, such as 9f3c01ab-1f, or a trace id of 32 hex digits",
         ));
     }
-    let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
-    let path = format!("/api/v1/decisions/{id}");
-    match admin_client::send(&settings.admin, &AdminClientRequest::get(&path)) {
-        Ok(Json::Object(line)) => Ok(line),
-        Ok(_) => Err(report_cannot_run(
-            &"the response of the proxy is not a decision",
-        )),
-        Err(AdminClientError::Status(404, detail)) => {
-            crate::console::error(&format!(
-                "{detail} (crawlgate decisions --all --filter decision={id})"
+    let (proxy, settings) = RunningProxy::find_with_settings(&args.proxy)?;
+    let error = match proxy.get(&format!("/api/v1/decisions/{id}")) {
+        Ok(Json::Object(line)) => return Ok(line),
+        Ok(_) => {
+            return Err(report_cannot_run(
+                &"the response of the proxy is not a decision",
             ));
+        }
+        Err(AdminClientError::Status(400, detail)) => return Err(report_invalid(&detail)),
+        Err(error) => error,
+    };
+    let found = match log_file(&settings) {
+        Some(log) => find_decision(log, &id.to_ascii_lowercase())
+            .map_err(|error| report_cannot_run(&error))?,
+        None => None,
+    };
+    let line = found.and_then(|line| serde_json::from_slice::<Map<_, _>>(&line).ok());
+    match (line, error) {
+        (Some(mut line), _) => {
+            line.insert("facts".to_owned(), request_facts(&line));
+            Ok(line)
+        }
+        (None, AdminClientError::Status(404, detail)) => {
+            crate::console::error(&detail);
             Err(Exit::Negative)
         }
-        Err(AdminClientError::Status(400, detail)) => Err(report_invalid(&detail)),
-        Err(error) => Err(report_cannot_run(&error)),
+        (None, error) => Err(report_cannot_run(&error)),
     }
 }
 
-/// Loads the policy for the facts of a decision.
-fn load_request(args: &ExplainArgs, facts: Map<String, Json>) -> Result<ExplainedRequest, Exit> {
-    let crawler = facts
-        .get("crawler")
-        .and_then(Json::as_str)
-        .map(str::to_owned);
-    ExplainedRequest::load(args, &facts, crawler.as_deref())
+/// Returns the decision log, if it is a file with all fields.
+fn log_file(settings: &Settings) -> Option<&Path> {
+    match (&settings.logs.destination, settings.logs.format) {
+        (LogDestination::Path(path), LogLineFormat::Json) if path.exists() => Some(path),
+        (
+            LogDestination::Path(_)
+            | LogDestination::Auto
+            | LogDestination::Stderr
+            | LogDestination::Stdout
+            | LogDestination::None,
+            LogLineFormat::Json | LogLineFormat::Squid,
+        ) => None,
+    }
 }
 
 /// Describes the decision that was made: the verdict, the request, and what failed.
@@ -137,9 +160,9 @@ fn decision_text(line: &Json, colors: ConsoleColors) -> String {
 }
 
 /// Introduces the explanation, and says if the policy has changed since the decision.
-fn policy_remark(line: &Json, request: &ExplainedRequest) -> String {
+fn policy_remark(line: &Json, explanation: &RequestExplanation) -> String {
     let then = get_str(line, "revision");
-    let now = request.policy().revision();
+    let now = explanation.revision();
     if then.is_empty() || then == now {
         format!("\nWhat the policy (revision {now}) says of this request:\n")
     } else {

@@ -3,6 +3,8 @@
 //!
 //! Long values are cut to the width of the terminal. JSON contains the complete values.
 
+use serde_json::Value as Json;
+
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
@@ -19,8 +21,9 @@ use crate::report::response::{PredictedResponse, ProfileResponses};
 use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 use crate::urls::target::UrlTarget;
 
+use super::wire_report;
 use crate::cli::text::{ReportText, replace_controls, truncate, wrap};
-use crate::console::{ConsoleColors, Tone};
+use crate::console::Tone;
 
 /// The options that an explanation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,29 +41,40 @@ const MIN_NOTE_COLUMNS: usize = 44;
 const MIN_COLUMNS: usize = 24;
 const MAX_OPTION_VALUE_COLUMNS: usize = 32;
 
+/// The parts of an explanation that do not come from the policy.
+pub(super) struct Additions<'a> {
+    /// The crawler's product token, if it is known.
+    pub(super) agent: Option<RobotsAgent<'a>>,
+    /// The member `wire` of the running proxy's explanation, if it was asked.
+    pub(super) wire: Option<&'a Json>,
+}
+
+/// Adds the explanation to a report.
 pub(super) fn render(
     evaluation: &OfflineEvaluation<'_>,
     facts: &CaseFacts,
-    agent: Option<RobotsAgent<'_>>,
+    additions: Additions<'_>,
     detail: OptionDetail,
-    colors: ConsoleColors,
-    width: usize,
-) -> String {
+    report: ReportText,
+) -> ReportText {
     let mut text = ExplanationText {
-        report: ReportText::new(colors, width),
+        report,
         evaluation,
         facts,
         detail,
     };
     text.write_summary();
+    if let Some(wire) = additions.wire {
+        wire_report::write_summary(&mut text.report, wire);
+    }
     text.write_rules();
     text.write_options();
-    if let Some(agent) = agent {
+    if let Some(agent) = additions.agent {
         text.write_robots_agent(agent);
     }
     text.write_decision();
     text.write_answer();
-    text.report.into_string()
+    text.report
 }
 
 /// An explanation under construction.
@@ -98,7 +112,7 @@ impl ExplanationText<'_> {
             self.report.push_line("  none");
         }
         let longest_name = rules.iter().map(|rule| indented_id(rule).len()).max();
-        let longest_status = rules.iter().map(|rule| rule.status.as_str().len()).max();
+        let longest_status = rules.iter().map(|rule| status_text(rule).len()).max();
         let columns = RuleColumns {
             names: longest_name.unwrap_or(0).min(self.report.width / 3).max(12),
             statuses: longest_status.unwrap_or(0),
@@ -142,7 +156,7 @@ impl ExplanationText<'_> {
         if self.evaluation.rule_id() == Some(rule.rule.id.as_str()) {
             name = self.paint(verdict_tone(self.evaluation), &name);
         }
-        let status = format!("{:statuses$}", rule.status.as_str());
+        let status = format!("{:statuses$}", status_text(rule));
         let status = self.paint(status_tone(rule.status), &status);
         self.report
             .push_line(&format!("  {name}  {status}  {first}"));
@@ -290,6 +304,15 @@ impl ExplanationText<'_> {
     }
 }
 
+/// Returns the outcome of a rule. That its space is another one explains more than any other cause.
+fn status_text(rule: &RuleExplanation<'_>) -> &'static str {
+    if rule.is_foreign {
+        "skipped: space"
+    } else {
+        rule.status.as_str()
+    }
+}
+
 /// Returns the id of a rule, indented by its nesting depth.
 fn indented_id(rule: &RuleExplanation<'_>) -> String {
     format!("{:indent$}{}", "", rule.rule.id, indent = 2 * rule.depth)
@@ -324,6 +347,9 @@ fn rule_notes(
     rule: &RuleExplanation<'_>,
     width: usize,
 ) -> Vec<String> {
+    if let Some(space) = rule.space.filter(|_| rule.is_foreign) {
+        return vec![format!("{} is not this crawler's", space.name.as_str())];
+    }
     let pending_stage = rule
         .pending_stage()
         .filter(|stage| !was_run(evaluation, facts, *stage));

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use crate::cli::Exit;
-use crate::cli::admin_client::{self, AdminClientError, AdminClientRequest, get_u64};
+use crate::cli::admin_client::{AdminClientError, AdminClientRequest, get_u64};
 use crate::cli::args::LedgerSourceArgs;
 use crate::cli::console::report_cannot_run;
-use crate::cli::inputs;
+use crate::cli::running_proxy::RunningProxy;
 use crate::config::settings;
 use crate::ledger::filter::{LedgerFilter, TimeBudget, read_page};
 use crate::ledger::key::LedgerKey;
@@ -24,7 +24,7 @@ const PAGE_SIZE: usize = 1_000;
 #[derive(Debug)]
 pub(in crate::cli) enum LedgerSource {
     /// The admin API of a running proxy.
-    Proxy(settings::AdminConfig),
+    Proxy(RunningProxy),
     /// The files under `store.path`.
     Files(Ledger),
 }
@@ -70,13 +70,13 @@ impl From<LedgerUnavailable> for LedgerSourceError {
 impl LedgerSource {
     /// Selects the running proxy, or else the files.
     pub(crate) fn open(args: &LedgerSourceArgs) -> Result<Self, Exit> {
-        let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
+        let (proxy, settings) = RunningProxy::find_with_settings(&args.proxy)?;
         if args.offline {
             return open_files(&settings).map_err(|error| report_cannot_run(&error));
         }
-        match admin_client::send(&settings.admin, &AdminClientRequest::get("/api/v1/ledger")) {
+        match proxy.get("/api/v1/ledger") {
             // Even a proxy that refuses the request has locked the files.
-            Ok(_) | Err(AdminClientError::Status(..)) => Ok(Self::Proxy(settings.admin)),
+            Ok(_) | Err(AdminClientError::Status(..)) => Ok(Self::Proxy(proxy)),
             Err(AdminClientError::Unavailable(reason)) => open_files(&settings)
                 .map_err(|error| report_cannot_run(&format!("{reason}; and {error}"))),
         }
@@ -90,13 +90,13 @@ impl LedgerSource {
         limit: usize,
     ) -> Result<LedgerSourcePage, LedgerSourceError> {
         match self {
-            Self::Proxy(admin) => {
+            Self::Proxy(proxy) => {
                 let mut path = format!("/api/v1/urls?limit={}", limit.min(PAGE_SIZE));
                 let after = after.map(|after| ("after", after.to_owned()));
                 for (key, value) in filter.pairs.iter().cloned().chain(after) {
                     let _ = write!(path, "&{key}={}", percent_encode(&value));
                 }
-                parse_page(&admin_client::send(admin, &AdminClientRequest::get(&path))?)
+                parse_page(&proxy.get(&path)?)
             }
             Self::Files(ledger) => {
                 let page = read_page(
@@ -126,16 +126,18 @@ impl LedgerSource {
         mode: ForgetMode,
     ) -> Result<u64, LedgerSourceError> {
         match self {
-            Self::Proxy(admin) => forget_in_proxy(admin, selection, mode),
+            Self::Proxy(proxy) => forget_in_proxy(proxy, selection, mode),
             Self::Files(ledger) => forget_in_files(ledger, &selection.filter, mode),
         }
     }
 
     /// Returns the ledger of a running proxy, or else the files, if one of them exists.
-    pub(in crate::cli) fn find(settings: &settings::Settings) -> Option<Self> {
-        let request = AdminClientRequest::get("/api/v1/ledger");
-        match admin_client::send(&settings.admin, &request) {
-            Ok(_) => Some(Self::Proxy(settings.admin.clone())),
+    pub(in crate::cli) fn find(
+        proxy: &RunningProxy,
+        settings: &settings::Settings,
+    ) -> Option<Self> {
+        match proxy.get("/api/v1/ledger") {
+            Ok(_) => Some(Self::Proxy(proxy.clone())),
             Err(AdminClientError::Status(..)) => None,
             Err(AdminClientError::Unavailable(_)) => open_files(settings).ok(),
         }
@@ -144,13 +146,13 @@ impl LedgerSource {
     /// Returns the record of a URL; `None` if it does not exist or cannot be read.
     pub(in crate::cli) fn record_of(&self, crawler: &str, url: &str) -> Option<Json> {
         match self {
-            Self::Proxy(admin) => {
+            Self::Proxy(proxy) => {
                 let path = format!(
                     "/api/v1/urls?url={}&crawler={}",
                     percent_encode(url),
                     percent_encode(crawler)
                 );
-                let page = admin_client::send(admin, &AdminClientRequest::get(&path)).ok()?;
+                let page = proxy.get(&path).ok()?;
                 page.get("urls")?.as_array()?.first().cloned()
             }
             Self::Files(ledger) => {
@@ -185,10 +187,7 @@ impl LedgerSource {
 
     pub(super) fn stats(&self) -> Result<Json, LedgerSourceError> {
         match self {
-            Self::Proxy(admin) => Ok(admin_client::send(
-                admin,
-                &AdminClientRequest::get("/api/v1/ledger"),
-            )?),
+            Self::Proxy(proxy) => Ok(proxy.get("/api/v1/ledger")?),
             Self::Files(ledger) => Ok(report::ledger::to_json(
                 &ledger.stats(),
                 ledger.disk_bytes(),
@@ -201,7 +200,7 @@ impl LedgerSource {
 
 /// Sends requests until there are no more records.
 fn forget_in_proxy(
-    admin: &settings::AdminConfig,
+    proxy: &RunningProxy,
     selection: &ForgetSelection,
     mode: ForgetMode,
 ) -> Result<u64, LedgerSourceError> {
@@ -209,12 +208,8 @@ fn forget_in_proxy(
     body.insert("dry_run".into(), (mode == ForgetMode::DryRun).into());
     let mut count = 0;
     loop {
-        let request = AdminClientRequest {
-            method: "POST",
-            body: Some(Json::Object(body.clone()).to_string()),
-            ..AdminClientRequest::get("/api/v1/ledger/forget")
-        };
-        let page = admin_client::send(admin, &request)?;
+        let text = Some(Json::Object(body.clone()).to_string());
+        let page = proxy.send(&AdminClientRequest::post("/api/v1/ledger/forget", text))?;
         count += get_u64(&page, "urls");
         match page.get("next").filter(|next| !next.is_null()) {
             Some(next) => body.insert("after".into(), next.clone()),

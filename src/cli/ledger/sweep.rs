@@ -10,12 +10,13 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::cli::Exit;
-use crate::cli::admin_client::{self, AdminClientRequest, get_array, get_u64};
+use crate::cli::admin_client::{AdminClientRequest, get_array, get_u64};
 use crate::cli::args::{LedgerSourceArgs, LedgerSweepArgs, OutputFormat};
 use crate::cli::progress::ProgressBar;
+use crate::cli::running_proxy::RunningProxy;
 use crate::cli::text::sanitize_text;
 use crate::cli::{console, inputs};
-use crate::config::settings::{self, PolicyOrigin};
+use crate::config::settings::PolicyOrigin;
 use crate::pipeline::sweep::candidate::CandidateSweep;
 use crate::report::ledger::sweep_to_json;
 use crate::report::record;
@@ -30,11 +31,11 @@ pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
     let sweep = if let Some(policy) = &args.policy {
         try_policy(args, policy)?
     } else {
-        let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
+        let proxy = RunningProxy::find(&args.proxy)?;
         if let Some(accounts) = &args.confirm {
-            return confirm(&settings.admin, accounts, args.format);
+            return confirm(&proxy, accounts, args.format);
         }
-        run_sweep(&settings.admin, args.dry_run).map_err(|error| report_error(&error))?
+        run_sweep(&proxy, args.dry_run).map_err(|error| report_error(&error))?
     };
     let text = match args.format {
         OutputFormat::Json => format!("{sweep:#}\n"),
@@ -66,17 +67,10 @@ fn try_policy(args: &LedgerSweepArgs, path: &Path) -> Result<Json, Exit> {
 }
 
 /// Confirms removals that are held.
-fn confirm(
-    admin: &settings::AdminConfig,
-    accounts: &str,
-    format: OutputFormat,
-) -> Result<Exit, Exit> {
-    let request = AdminClientRequest {
-        method: "POST",
-        body: Some(json!({ "confirm": accounts }).to_string()),
-        ..AdminClientRequest::get("/api/v1/ledger/removals")
-    };
-    let confirmed = admin_client::send(admin, &request)
+fn confirm(proxy: &RunningProxy, accounts: &str, format: OutputFormat) -> Result<Exit, Exit> {
+    let body = Some(json!({ "confirm": accounts }).to_string());
+    let confirmed = proxy
+        .send(&AdminClientRequest::post("/api/v1/ledger/removals", body))
         .map_err(|error| report_error(&LedgerSourceError::from(error)))?;
     let text = match format {
         OutputFormat::Json => format!("{confirmed:#}\n"),
@@ -95,19 +89,12 @@ fn confirm(
 }
 
 /// Starts a sweep, and returns its result when it is finished.
-fn run_sweep(admin: &settings::AdminConfig, dry_run: bool) -> Result<Json, LedgerSourceError> {
+fn run_sweep(proxy: &RunningProxy, dry_run: bool) -> Result<Json, LedgerSourceError> {
     let body = Some(json!({ "dry_run": dry_run }).to_string());
-    let started = admin_client::send(
-        admin,
-        &AdminClientRequest {
-            method: "POST",
-            body,
-            ..AdminClientRequest::get("/api/v1/ledger/sweep")
-        },
-    )?;
+    let started = proxy.send(&AdminClientRequest::post("/api/v1/ledger/sweep", body))?;
     let mut progress = ProgressBar::new("URLs");
     loop {
-        let stats = admin_client::send(admin, &AdminClientRequest::get("/api/v1/ledger"))?;
+        let stats = proxy.get("/api/v1/ledger")?;
         let sweep = stats.get("sweep").cloned().unwrap_or(Json::Null);
         if !is_same_sweep(&started, &stats) {
             return Err(LedgerSourceError::Other(

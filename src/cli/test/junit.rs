@@ -3,15 +3,17 @@
 //! There is no standard for JUnit XML. The elements and attributes are those that Jenkins, GitLab and GitHub have in
 //! common.
 
-use crate::config::policy::describe_mismatch;
-use crate::policy::cases::{Case, Mismatch};
+use crate::config::policy::{describe_answer, describe_mismatch};
+use crate::diagnostics::problem::SourceLocation;
+use crate::policy::cases::{Case, CaseAssertion, Mismatch};
+use crate::policy::exact::VerdictAnswer;
 
 use super::{CoverageOptions, PolicyTestRun};
 
-pub(super) fn render(runs: &[PolicyTestRun], options: CoverageOptions) -> String {
+pub(super) fn render(runs: &[PolicyTestRun], options: CoverageOptions, strict: bool) -> String {
     let suites: Vec<JunitSuite> = runs
         .iter()
-        .map(|run| JunitSuite::from_run(run, options))
+        .map(|run| JunitSuite::from_run(run, options, strict))
         .collect();
     let tests: usize = suites.iter().map(|suite| suite.tests).sum();
     let failures: usize = suites.iter().map(|suite| suite.failures).sum();
@@ -33,14 +35,22 @@ struct JunitSuite {
 }
 
 impl JunitSuite {
-    fn from_run(run: &PolicyTestRun, options: CoverageOptions) -> Self {
-        let mut tests = run.cases.len();
-        let mut failures = run.failed_count();
+    fn from_run(run: &PolicyTestRun, options: CoverageOptions, strict: bool) -> Self {
+        let mut tests = run.cases.len() + run.assertions.len();
+        let undecided = run.undecided_count();
+        let (mut failures, skipped) = if strict {
+            (run.failed_count() + undecided, 0)
+        } else {
+            (run.failed_count(), undecided)
+        };
         let mut body: String = run
             .cases
             .iter()
             .map(|(case, mismatches)| testcase(case, mismatches))
             .collect();
+        for (assertion, answer) in &run.assertions {
+            body.push_str(&assertion_testcase(assertion, answer, strict));
+        }
         if let Some(threshold) = options.threshold {
             tests += 1;
             failures += usize::from(options.is_missed_by(run));
@@ -53,7 +63,7 @@ impl JunitSuite {
             String::new()
         };
         let text = format!(
-            "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"0\">\n\
+            "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\">\n\
              {properties}{body}  </testsuite>\n"
         );
         Self {
@@ -77,12 +87,7 @@ fn properties(run: &PolicyTestRun) -> String {
 
 /// Renders a case. The line is part of the name, since several cases may have the same URL.
 fn testcase(case: &Case, mismatches: &[Mismatch]) -> String {
-    let file = escape_xml(&case.place.file);
-    let line = case.place.line;
-    let name = escape_xml(&format!("{}:{line} {}", case.place.file, case.facts.url()));
-    let open = format!(
-        "    <testcase classname=\"{file}\" name=\"{name}\" file=\"{file}\" line=\"{line}\""
-    );
+    let open = testcase_start(&case.place, case.facts.url());
     let messages: Vec<String> = mismatches.iter().map(describe_mismatch).collect();
     match messages.first() {
         None => format!("{open}/>\n"),
@@ -91,6 +96,30 @@ fn testcase(case: &Case, mismatches: &[Mismatch]) -> String {
             failure_element(first, &messages.join("\n"))
         ),
     }
+}
+
+/// Renders an assertion. One that is not decided counts as skipped, unless the run is strict.
+fn assertion_testcase(assertion: &CaseAssertion, answer: &VerdictAnswer, strict: bool) -> String {
+    let open = testcase_start(&assertion.place, &assertion.to_string());
+    let message = describe_answer(answer);
+    match answer {
+        VerdictAnswer::Never => format!("{open}/>\n"),
+        VerdictAnswer::Undecided(_) if !strict => format!(
+            "{open}>\n      <skipped message=\"{}\"/>\n    </testcase>\n",
+            escape_xml(&message)
+        ),
+        VerdictAnswer::Found(_) | VerdictAnswer::Undecided(_) => format!(
+            "{open}>\n{}    </testcase>\n",
+            failure_element(&message, &message)
+        ),
+    }
+}
+
+fn testcase_start(place: &SourceLocation, subject: &str) -> String {
+    let file = escape_xml(&place.file);
+    let line = place.line;
+    let name = escape_xml(&format!("{}:{line} {subject}", place.file));
+    format!("    <testcase classname=\"{file}\" name=\"{name}\" file=\"{file}\" line=\"{line}\"")
 }
 
 fn threshold_testcase(run: &PolicyTestRun, options: CoverageOptions, threshold: f64) -> String {

@@ -2,12 +2,13 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::config::policy::describe_mismatch;
+use crate::config::policy::{describe_answer, describe_mismatch};
 use crate::diagnostics::problem::SourceLocation;
-use crate::policy::cases::{Case, Mismatch};
+use crate::policy::cases::{Case, CaseAssertion, Mismatch};
 use crate::policy::coverage::{CoverageRatio, RuleCoverage};
+use crate::policy::exact::VerdictAnswer;
 
-use crate::cli::text::replace_controls;
+use crate::cli::text::{replace_controls, sanitize_text};
 use crate::console::{ConsoleColors, Tone};
 
 use super::{CoverageOptions, PolicyTestRun};
@@ -41,12 +42,34 @@ fn render_run(run: &PolicyTestRun, options: CoverageOptions, colors: ConsoleColo
             text.push_str(&format!("  {mismatch}\n"));
         }
     }
+    for (assertion, answer) in &run.assertions {
+        let (tone, word) = match answer {
+            VerdictAnswer::Never => continue,
+            VerdictAnswer::Found(_) => (Tone::Bad, "FAILED"),
+            VerdictAnswer::Undecided(_) => (Tone::Warning, "NOT DECIDED"),
+        };
+        text.push_str(&format!(
+            "{}: {} {}\n  {}\n",
+            assertion.place,
+            colors.paint(tone, word),
+            replace_controls(&assertion.to_string()),
+            replace_controls(&describe_answer(answer))
+        ));
+    }
     let failed = run.failed_count();
-    let tone = if failed == 0 { Tone::Good } else { Tone::Bad };
-    let counts = format!("{} passed, {failed} failed", run.cases.len() - failed);
+    let undecided = run.undecided_count();
+    let tone = match (failed, undecided) {
+        (0, 0) => Tone::Good,
+        (0, _) => Tone::Warning,
+        (_, _) => Tone::Bad,
+    };
+    let mut counts = format!("{} passed, {failed} failed", run.passed_count());
+    if undecided > 0 {
+        counts.push_str(&format!(", {undecided} not decided"));
+    }
     text.push_str(&format!(
         "{} ({}): {}\n",
-        run.name(),
+        sanitize_text(&run.name().to_string()),
         run.location,
         colors.paint(tone, counts)
     ));
@@ -125,9 +148,10 @@ fn format_place(place: &SourceLocation) -> String {
 /// Converts the results of all policies.
 pub(super) fn to_json(runs: &[PolicyTestRun], options: CoverageOptions) -> Json {
     let failed: usize = runs.iter().map(PolicyTestRun::failed_count).sum();
-    let passed = runs.iter().map(|run| run.cases.len()).sum::<usize>() - failed;
+    let passed: usize = runs.iter().map(PolicyTestRun::passed_count).sum();
+    let undecided: usize = runs.iter().map(PolicyTestRun::undecided_count).sum();
     let policies: Vec<Json> = runs.iter().map(|run| run_json(run, options)).collect();
-    json!({ "passed": passed, "failed": failed, "policies": policies })
+    json!({ "passed": passed, "failed": failed, "undecided": undecided, "policies": policies })
 }
 
 fn run_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
@@ -136,13 +160,16 @@ fn run_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
         .iter()
         .map(|(case, mismatches)| case_json(case, mismatches))
         .collect();
-    let failed = run.failed_count();
+    let assertions = run.assertions.iter();
+    let assertions = assertions.map(|(assertion, answer)| assertion_json(assertion, answer));
     let mut document = json!({
         "policy": run.name(),
         "path": run.location,
-        "passed": run.cases.len() - failed,
-        "failed": failed,
+        "passed": run.passed_count(),
+        "failed": run.failed_count(),
+        "undecided": run.undecided_count(),
         "cases": cases,
+        "assertions": assertions.collect::<Vec<Json>>(),
     });
     if options.coverage
         && let Some(entries) = document.as_object_mut()
@@ -170,6 +197,29 @@ fn case_json(case: &Case, mismatches: &[Mismatch]) -> Json {
         "passed": mismatches.is_empty(),
         "differences": differences,
     })
+}
+
+fn assertion_json(assertion: &CaseAssertion, answer: &VerdictAnswer) -> Json {
+    let mut document = json!({
+        "assert": assertion.claim.word(),
+        "verdict": assertion.claim.verdict().as_str(),
+        "rule": assertion.claim.rule(),
+        "under": assertion.under,
+        "crawler": assertion.crawler,
+        "file": &*assertion.place.file,
+        "line": assertion.place.line,
+    });
+    let answer = match answer {
+        VerdictAnswer::Never => json!({ "answer": "proved" }),
+        VerdictAnswer::Found(example) => {
+            json!({ "answer": "refuted", "url": example.url, "facts": example.details })
+        }
+        VerdictAnswer::Undecided(reason) => json!({ "answer": "undecided", "reason": reason }),
+    };
+    if let (Json::Object(entries), Json::Object(answer)) = (&mut document, answer) {
+        entries.extend(answer);
+    }
+    document
 }
 
 fn coverage_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {

@@ -124,6 +124,12 @@ fn read_private_hosts(node: &Node, settings: &mut Settings, context: &mut ReadCo
 }
 
 fn read_private_host(node: &Node, context: &mut ReadContext<'_>) -> Option<PrivateHost> {
+    if node.spelling().is_some() {
+        let problem = read::wrong_type(node, "an exception names hosts and a network");
+        let help = "written like { host: \"*.corp.example\", cidr: 10.2.0.0/16 }";
+        context.problems.push(problem.with_help(help));
+        return None;
+    }
     let map = MapReader::open(node, "an exception", context.problems)?;
     let mut draft = PrivateHostDraft::default();
     read_keys(PRIVATE_HOST_KEYS, map, &mut draft, context);

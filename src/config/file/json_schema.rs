@@ -28,6 +28,7 @@ pub fn json_schema() -> Json {
     if let Json::Object(root) = root {
         schema.extend(root);
     }
+    schema.insert("patternProperties".to_owned(), json!({ "^x-": true }));
     schema.insert("$defs".to_owned(), json!({ "variable": variable }));
     schema.into()
 }

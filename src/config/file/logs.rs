@@ -26,7 +26,7 @@ const ROTATE_SIZE_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 40;
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "decisions",
-        "stderr, stdout, none, or the path of a file.",
+        "auto (text for people on a terminal, else JSON, on standard error), stderr, stdout, none, or the path of a file.",
         &CustomValue {
             read: read_destination,
             schema: |_| text_schema(),
@@ -108,6 +108,7 @@ fn read_destination(node: &Node, settings: &mut Settings, context: &mut ReadCont
         return;
     };
     settings.logs.destination = match text {
+        "auto" => LogDestination::Auto,
         "stderr" => LogDestination::Stderr,
         "stdout" => LogDestination::Stdout,
         "none" => LogDestination::None,

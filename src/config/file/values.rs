@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::urls::target::canonical_host;
+use crate::urls::target::{UrlTarget, canonical_host};
 
 /// Ports from the start to the end, inclusive.
 pub(super) type PortRange = RangeInclusive<u16>;
@@ -83,6 +83,32 @@ pub(super) fn parse_host_field(text: &str) -> Result<String, String> {
     parsed
         .filter(|name| !name.contains('*'))
         .ok_or_else(|| "write a name, such as crawlgate or gate.corp.example:3129".to_owned())
+}
+
+/// Parses the URL of a listener, and returns it without a slash at its end.
+pub(super) fn parse_public_url(text: &str) -> Result<Box<str>, String> {
+    let target = UrlTarget::parse(text)
+        .ok()
+        .filter(|_| !text.contains(['?', '#', '@']));
+    let Some(target) = target else {
+        let form = "write the URL of the admin listener, such as https://gate.corp.example:3129";
+        return Err(form.to_owned());
+    };
+    Ok(target.as_str().trim_end_matches('/').into())
+}
+
+/// The longest contact, which every refusal carries.
+const MAX_CONTACT_BYTES: usize = 200;
+
+/// Parses a contact: text that a header may have.
+pub(super) fn parse_contact(text: &str) -> Result<Box<str>, String> {
+    let is_valid = (1..=MAX_CONTACT_BYTES).contains(&text.len())
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_valid {
+        Ok(text.into())
+    } else {
+        Err("write a mail address or a URL, in ASCII and of at most 200 characters".to_owned())
+    }
 }
 
 /// Parses the address of a name server: an IP address and a port.

@@ -56,7 +56,7 @@ impl TlsConfig {
     pub fn in_directory(directory: &Path) -> Self {
         let certs = directory.join("certs");
         Self {
-            intercept: false,
+            intercept: true,
             refusal_delivery: RefusalDelivery::InsideTls,
             authorities: vec![AuthorityFiles {
                 cert: certs.join("ca.pem"),

@@ -3,9 +3,9 @@
 //! Only the writer thread uses it. Files are switched between lines, so that each line is complete in one file. An error
 //! of `write` means that nothing was written; the writer decides what happens to the lines.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,12 +90,24 @@ enum RotationOutcome {
 }
 
 impl LogFile {
-    /// Opens the file, or creates it, readable by its owner and group.
-    pub(super) fn open(
+    /// Opens the file at the start of the proxy; creates its directory if that does not exist. A directory that is removed
+    /// or moved later is not created again.
+    pub(super) fn open_with_directory(
         path: PathBuf,
         rotate: Option<LogFileRotation>,
         clock: Clock,
     ) -> io::Result<Self> {
+        if let Some(directory) = path.parent().filter(|_| !path.exists()) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o750)
+                .create(directory)?;
+        }
+        Self::open(path, rotate, clock)
+    }
+
+    /// Opens the file, or creates it, readable by its owner and group.
+    fn open(path: PathBuf, rotate: Option<LogFileRotation>, clock: Clock) -> io::Result<Self> {
         let file = open_append(&path)?;
         let identity = LogFileIdentity::from_metadata(&file.metadata()?);
         let position = position_at_end(&path);

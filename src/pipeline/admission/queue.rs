@@ -178,6 +178,16 @@ impl HostQueues {
             .map_or(0, |queue| queue.for_kind(key.kind).waiters.len())
     }
 
+    /// Returns `true` if too many requests are waiting for another one to join.
+    pub(super) fn is_full(&self, key: LimiterKey<'_>) -> bool {
+        self.waiting.load(Ordering::SeqCst) >= self.limits.total
+            || self
+                .queues
+                .lock_shard(key.name)
+                .get(key.name)
+                .is_some_and(|queue| queue.len() >= self.limits.per_host)
+    }
+
     /// Estimates the number of requests that go before one that arrives now.
     pub(super) fn count_ahead_of_new(
         &self,

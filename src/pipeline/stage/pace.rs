@@ -13,7 +13,8 @@ use crate::pacing::pace::{HostPace, Jitter, MAX_WAIT, RateLimit, RequestKind};
 use crate::pacing::queue::{QueueRank, WaitOrder};
 use crate::pacing::schedule::ScheduleLimits;
 use crate::pipeline::admission::{
-    AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, LimiterLoad, WaitTerms,
+    AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, LimiterLoad,
+    TurnForecast, WaitTerms,
 };
 use crate::pipeline::destination::AddressList;
 use crate::pipeline::evaluation::Evaluation;
@@ -156,15 +157,7 @@ async fn acquire_slot_in_turn<S: SlotRequester>(
     arrival: &mut Option<Arrival>,
 ) -> Result<HostSlot, Box<Refusal>> {
     let evaluation = requester.evaluation();
-    let facts = evaluation.facts();
-    let mut subject = PaceSubject {
-        pacing: requester.pacing(),
-        overflow: politeness(evaluation).overflow(),
-        host: facts.host(),
-        kind: requester.kind(),
-        crawler: facts.crawler(),
-        resource: facts.resource(),
-    };
+    let mut subject = PaceSubject::new(requester);
     loop {
         stop::wait_for_stops(evaluation, admission, arrival, || requester.max_wait()).await?;
         let terms = || WaitTerms {
@@ -186,6 +179,35 @@ async fn acquire_slot_in_turn<S: SlotRequester>(
             return Ok(slot);
         }
     }
+}
+
+/// The prospect of a request at this stage, for an explanation.
+#[derive(Clone, Debug)]
+pub struct PaceForecast {
+    /// The limiter at which it would wait longest.
+    pub turn: TurnForecast,
+    /// The refusal, if its turn does not come in time, and `true` if it is held before.
+    pub(crate) refusal: Option<(Box<Refusal>, bool)>,
+}
+
+/// Returns the prospect of a request. `address` is the one that it would be sent to, if that is known.
+pub(crate) fn forecast(
+    requester: &RequestPacing<'_>,
+    address: Option<IpAddr>,
+    admission: &AdmissionQueue,
+) -> PaceForecast {
+    let subject = PaceSubject::new(requester);
+    let terms = WaitTerms {
+        max_wait: requester.max_wait(),
+        rank: requester.rank(),
+    };
+    let turn = subject.forecast(address, admission, terms);
+    let refusal = turn.refusal.map(|refused| {
+        let is_held = refused.follows_wait(subject.overflow);
+        let refusal = refusal(refused, terms.max_wait);
+        (requester.evaluation.refuse(refusal), is_held)
+    });
+    PaceForecast { turn, refusal }
 }
 
 fn politeness<F: EvaluationFacts>(evaluation: &Evaluation<F>) -> PolitenessOption<'_> {
@@ -212,6 +234,43 @@ pub(crate) struct PaceSubject<'a> {
     pub(crate) resource: &'a str,
 }
 
+impl<'a> PaceSubject<'a> {
+    fn new<S: SlotRequester>(requester: &'a S) -> Self {
+        let evaluation = requester.evaluation();
+        let facts = evaluation.facts();
+        Self {
+            pacing: requester.pacing(),
+            overflow: politeness(evaluation).overflow(),
+            host: facts.host(),
+            kind: requester.kind(),
+            crawler: facts.crawler(),
+            resource: facts.resource(),
+        }
+    }
+
+    /// Returns the prospect at the host's limiter and, if the address is known and paced too, at that of the address.
+    fn forecast(
+        &self,
+        address: Option<IpAddr>,
+        admission: &AdmissionQueue,
+        terms: WaitTerms,
+    ) -> TurnForecast {
+        let key = self.pacing.key;
+        let text = address.map(|address| address.to_string());
+        let host_request =
+            self.admission_request(pace_name(key, text.as_deref(), self.host), self.pacing.pace);
+        let host = admission.forecast(&host_request, terms);
+        match self.pacing.per_address.zip(address) {
+            Some((pace, address)) => {
+                let name = address_limiter_name(address);
+                let address_request = self.admission_request(&name, pace);
+                host.join(admission.forecast(&address_request, terms))
+            }
+            None => host,
+        }
+    }
+}
+
 impl PaceSubject<'_> {
     /// Acquires a slot of the host and, if it is paced too, of the address.
     pub(crate) async fn acquire_slot(
@@ -235,8 +294,7 @@ impl PaceSubject<'_> {
         let Some((pace, address)) = self.pacing.per_address.zip(addresses.first()) else {
             return admission.acquire(&host_request, arrival, terms).await;
         };
-        // Not the name of any host.
-        let name = format!("@{address}");
+        let name = address_limiter_name(address);
         let address_request = self.admission_request(&name, pace);
         Box::pin(admission.acquire_host_and_address(
             &host_request,
@@ -259,6 +317,11 @@ impl PaceSubject<'_> {
             resource: self.resource,
         }
     }
+}
+
+/// Returns the name of the limiter of an address that is paced in addition to its hosts. It is not the name of any host.
+fn address_limiter_name(address: IpAddr) -> String {
+    format!("@{address}")
 }
 
 /// Returns the name of the limiter for a host. The address is used only if it is the key.

@@ -52,6 +52,8 @@ pub(crate) struct RobotsAllowance {
     /// The time between requests that the crawler's group requests, by Crawl-delay or Request-rate, capped by the
     /// policy.
     pub(crate) spacing: Option<Duration>,
+    /// `true` if the policy's cap shortens the spacing of this page.
+    is_capped: bool,
     /// The state that the verdict relies on; `None` if the policy ignores robots.txt.
     basis: Option<Arc<RobotsState>>,
 }
@@ -191,14 +193,97 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         return result;
     }
     wait.admission.record_robots_token(agent.source());
-    result.verdict = if evaluation.facts().reads_robots_txt() {
-        serve(evaluation, &option, state, wait.admission)
-    } else {
-        let usage = &mut result.usage;
-        apply(evaluation, agent, &option, state, usage, wait.admission)
+    result.verdict = decide(
+        evaluation,
+        &option,
+        state,
+        &mut result.usage,
+        wait.admission,
+    );
+    if let Ok(RobotsVerdict::Allow(allowance)) = &result.verdict
+        && allowance.is_capped
+    {
+        wait.admission.record_capped_delay();
     }
-    .map_err(|refusal| evaluation.refuse(refusal));
     result
+}
+
+/// The verdict of this stage by the cache alone, for an explanation. Nothing is fetched, renewed or counted.
+#[derive(Debug)]
+pub(crate) enum CachedRobotsVerdict {
+    /// The policy ignores robots.txt.
+    NotObeyed,
+    /// A request would fetch the file, or wait for a fetch.
+    NotCached,
+    /// The file has just failed to arrive, and a request would wait for the next attempt; it is refused if that comes too
+    /// late.
+    AwaitsAttempt(Arc<RobotsState>, Box<Refusal>),
+    /// The state that applies, and its verdict.
+    Decided(Arc<RobotsState>, Result<RobotsVerdict, Box<Refusal>>),
+}
+
+/// Applies the robots.txt in the cache.
+pub(crate) fn evaluate_cached<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    admission: &AdmissionQueue,
+) -> CachedRobotsVerdict {
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
+    if !option.obeys() {
+        return CachedRobotsVerdict::NotObeyed;
+    }
+    let state = match robots.cached(&evaluation.facts().target, evaluation.verify()) {
+        Some(CachedRobots::Fresh(state)) => state,
+        Some(CachedRobots::Expired(state)) if is_effective(&state, &option) => state,
+        Some(CachedRobots::Expired(_)) | None => return CachedRobotsVerdict::NotCached,
+    };
+    if awaits_attempt(&state, option.on_unreachable()) {
+        let refusal = evaluation.refuse(unavailable_refusal(evaluation, &state, admission));
+        return CachedRobotsVerdict::AwaitsAttempt(state, refusal);
+    }
+    let verdict = decide(
+        evaluation,
+        &option,
+        Arc::clone(&state),
+        &mut vec![],
+        admission,
+    );
+    CachedRobotsVerdict::Decided(state, verdict)
+}
+
+/// Fetches a robots.txt that is not in the cache, for an explanation, as a request does: at the host's pace, and once for
+/// all that wait.
+pub(crate) async fn fetch_for_explanation<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    admission: &Arc<AdmissionQueue>,
+) {
+    let request = fetch_request(evaluation, evaluation.robots_agent(), admission, None);
+    robots.fetch(&evaluation.facts().target, request).await;
+}
+
+/// Returns the verdict of a state on a request, and adds the statements about uses.
+fn decide(
+    evaluation: &Evaluation,
+    option: &RobotsOption<'_>,
+    state: Arc<RobotsState>,
+    usage: &mut Vec<RobotsUsageStatement>,
+    admission: &AdmissionQueue,
+) -> Result<RobotsVerdict, Box<Refusal>> {
+    let verdict = if evaluation.facts().reads_robots_txt() {
+        serve(evaluation, option, state, admission)
+    } else {
+        let agent = evaluation.robots_agent();
+        apply(evaluation, agent, option, state, usage, admission)
+    };
+    verdict.map_err(|refusal| evaluation.refuse(refusal))
+}
+
+fn is_effective(state: &RobotsState, option: &RobotsOption<'_>) -> bool {
+    matches!(
+        effective_robots(state, option.on_unreachable()),
+        EffectiveRobots::Known(_)
+    )
 }
 
 /// Returns the state in the cache, if it applies; one that is no longer fresh is renewed.
@@ -249,8 +334,8 @@ fn apply(
     usage: &mut Vec<RobotsUsageStatement>,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Refusal> {
-    let spacing = match effective_robots(&state, option.on_unreachable()) {
-        EffectiveRobots::Ignored => None,
+    let (spacing, is_capped) = match effective_robots(&state, option.on_unreachable()) {
+        EffectiveRobots::Ignored => (None, false),
         EffectiveRobots::Unknown => {
             return Err(unavailable_refusal(evaluation, &state, admission));
         }
@@ -267,6 +352,7 @@ fn apply(
     };
     Ok(RobotsVerdict::Allow(RobotsAllowance {
         spacing,
+        is_capped,
         basis: Some(state),
     }))
 }
@@ -277,10 +363,7 @@ pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R)
     option.obeys()
         && match robots.cached(&evaluation.facts().target, evaluation.verify()) {
             Some(CachedRobots::Fresh(state)) => awaits_attempt(&state, option.on_unreachable()),
-            Some(CachedRobots::Expired(known)) => !matches!(
-                effective_robots(&known, option.on_unreachable()),
-                EffectiveRobots::Known(_)
-            ),
+            Some(CachedRobots::Expired(known)) => !is_effective(&known, &option),
             None => true,
         }
 }
@@ -407,20 +490,20 @@ fn check_rules(
     Ok(())
 }
 
-/// Returns the time between requests that the file requests, at most the policy's cap. It applies to pages, so only
-/// pages are counted if the cap shortens it.
+/// Returns the time between requests that the file requests, at most the policy's cap, and `true` if the cap shortens it
+/// for this request: it applies to pages.
 fn capped_spacing(
     state: &RobotsState,
     agent: RobotsAgent<'_>,
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
-) -> Option<Duration> {
-    let requested = requested_spacing(state, agent, evaluation, admission)?;
+) -> (Option<Duration>, bool) {
+    let Some(requested) = requested_spacing(state, agent, evaluation, admission) else {
+        return (None, false);
+    };
     let spacing = cap_spacing(requested, evaluation);
-    if spacing < requested && pace::request_kind(evaluation.facts()) == RequestKind::Navigation {
-        admission.record_capped_delay();
-    }
-    Some(spacing)
+    let is_page = pace::request_kind(evaluation.facts()) == RequestKind::Navigation;
+    (Some(spacing), spacing < requested && is_page)
 }
 
 /// Returns the time between requests by Crawl-delay or by Request-rate, whichever is longer.

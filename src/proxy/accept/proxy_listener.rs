@@ -144,6 +144,7 @@ impl ProxyListener {
         let policy = PolicyLabel {
             name: snapshot.policy.name(),
             revision: snapshot.policy.revision(),
+            contacts: &self.service.contacts,
         };
         let style =
             ReplyPreferences::from_headers(&HeaderMap::new()).refusal_style(self.service.profile);

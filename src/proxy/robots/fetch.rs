@@ -299,10 +299,11 @@ fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
     match error {
         HopError::NotSent(RobotsPermitError::WaitTooLong) => RobotsFetchOutcome::NotAdmitted,
         HopError::NotSent(RobotsPermitError::Destination(error)) => match error {
-            DestinationError::Prohibited(_) | DestinationError::PortDenied => {
-                RobotsFetchOutcome::ProhibitedRedirect
-            }
-            DestinationError::NoSuchName(_)
+            DestinationError::Prohibited(_)
+            | DestinationError::LoopbackName
+            | DestinationError::PortDenied => RobotsFetchOutcome::ProhibitedRedirect,
+            DestinationError::LocalName
+            | DestinationError::NoSuchName(_)
             | DestinationError::LookupFailed(_)
             | DestinationError::LookupTimeout(_) => RobotsFetchOutcome::Dns,
             DestinationError::ConnectionRefused(_) => RobotsFetchOutcome::Refused,

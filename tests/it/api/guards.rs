@@ -17,7 +17,7 @@ rules:
 ";
 const BEFORE: &str = "policy: 1\nname: acme\noptions: { disposition: disallow }\n";
 /// The responses to probes, scrapers and clients without a token.
-const OPEN: [&str; 4] = ["/metrics", "/healthz", "/readyz", "/ca.pem"];
+const OPEN: [&str; 5] = ["/", "/metrics", "/healthz", "/readyz", "/ca.pem"];
 const URI: &str = "http://document.invalid/";
 
 /// Each operation of the description: the method, a path, and `true` if it requires a token.

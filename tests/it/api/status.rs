@@ -142,7 +142,8 @@ async fn without_metrics_the_counts_are_null() {
     let keys = output.as_object().unwrap();
     let unknown: BTreeSet<&str> = keys
         .iter()
-        .filter(|(_, value)| value.is_null())
+        // The built-in policy has no path, with metrics or without.
+        .filter(|(key, value)| value.is_null() && *key != "policy_path")
         .map(|(key, _)| key.as_str())
         .collect();
     let expected = [
@@ -155,6 +156,7 @@ async fn without_metrics_the_counts_are_null() {
         "decisions",
         "bytes",
         "latency",
+        "timings",
     ];
     assert_eq!(unknown, expected.into());
     assert_eq!(
@@ -162,4 +164,54 @@ async fn without_metrics_the_counts_are_null() {
         (&"none".into(), &0.into())
     );
     assert_eq!(output["policy"]["name"], "acme");
+}
+
+/// Charts begin with the samples of the last hour, not when a page is opened.
+#[tokio::test]
+async fn the_history_has_a_sample_for_each_ten_seconds_of_an_hour() {
+    let bench = ApiBench::new(POLICY).await;
+    let (_, output) = bench.ask("GET /api/v1/history", b"").await;
+    assert_eq!(output["interval_ms"], 10_000);
+    refuse(&bench);
+    pass_minutes(1).await;
+    let (_, output) = bench.ask("GET /api/v1/history", b"").await;
+    let samples = output["samples"].as_array().unwrap();
+
+    assert!((6..=7).contains(&samples.len()), "{samples:?}");
+    let last = samples.last().unwrap();
+    assert_eq!((&last["allow"], &last["reject"]), (&0.into(), &1.into()));
+    assert_eq!(last["reasons"], json!({ "rule": 1 }));
+    for name in ["origin", "held", "decision"] {
+        let counts = last["timings"][name].as_array().unwrap().len();
+        assert_eq!(output["le_ms"][name].as_array().unwrap().len(), counts);
+    }
+
+    pass_minutes(120).await;
+    let (_, output) = bench.ask("GET /api/v1/history", b"").await;
+    assert_eq!(output["samples"].as_array().unwrap().len(), 360);
+}
+
+/// Records a request that a rule refuses.
+fn refuse(bench: &ApiBench) {
+    let settings = LogSettings {
+        destination: crawlgate::metrics::log::LogDestination::None,
+        ..LogSettings::default()
+    };
+    let log = DecisionLog::open(settings, &bench.metrics, &bench.clock).unwrap();
+    let recorder = Recorder::new(bench.metrics.clone(), log, bench.clock.clone());
+    let mut record = recorder.begin(bench.clock.now(), &Method::GET);
+    record.enter_stage(Stage::Request);
+    record.set_rejected(Reason::Rule, None, UrlRetention::Full);
+    record.set_sent_status(451, ResponseSource::Proxy);
+}
+
+/// Moves the timers of the runtime, while no connection waits.
+async fn pass_minutes(minutes: u32) {
+    tokio::time::pause();
+    for _ in 0..6 * minutes {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        // The server's task takes its turn.
+        tokio::task::yield_now().await;
+    }
+    tokio::time::resume();
 }

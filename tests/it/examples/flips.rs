@@ -85,7 +85,12 @@ fn negated(text: &str, key: &ConditionKey) -> String {
 /// Returns the locations of the conditions that can be negated without a failing case.
 fn undetected_negations(path: &Path) -> Vec<SourceLocation> {
     let text = std::fs::read_to_string(path).unwrap();
-    let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
+    let document = parse(
+        &Arc::from("policy.yaml"),
+        text.as_str(),
+        &mut Problems::new(),
+    )
+    .unwrap();
     let keys = condition_keys(&document);
     let compiled_rules = compiled_file(path).unwrap().policy.rules().len();
     assert!(

@@ -26,7 +26,12 @@ const OF_THE_LEDGER: [&str; 3] = [
 /// Returns the cases of a policy as YAML.
 fn cases(path: &Path) -> Vec<Node> {
     let text = fs::read_to_string(path).unwrap();
-    let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
+    let document = parse(
+        &Arc::from("policy.yaml"),
+        text.as_str(),
+        &mut Problems::new(),
+    )
+    .unwrap();
     let Some(Node {
         value: YamlValue::Sequence(cases),
         ..

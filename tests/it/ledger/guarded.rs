@@ -494,7 +494,7 @@ fn a_removal_by_robots_txt_is_confirmed_by_a_newer_file() {
     use RobotsTxt::{Absent, Failing};
     use ScriptedState::{Expired, Fresh};
     type ToScripted = fn(Arc<RobotsState>) -> ScriptedState;
-    // What is known, what a fetch finds; removed, pending, fetches.
+    // The file in the cache and the one that a fetch returns; the numbers of removed and pending URLs, and of fetches.
     let fresh: ToScripted = Fresh;
     let expired: ToScripted = Expired;
     let cases = [
@@ -605,7 +605,7 @@ fn a_host_that_the_policy_refuses_is_not_contacted_to_confirm_a_removal() {
     let by_host = "rules: [{ id: no, forbid: { host: h.test }, reject: keep }]\n";
     let for_now = "rules: [{ id: no, forbid: { host: h.test }, reject: later }]\n";
     let by_address = "rules: [{ id: no, forbid: { address: [ 192.0.2.0/24 ] }, reject: keep }]\n";
-    // What is known after the refusal; removed, pending.
+    // The file in the cache, fetched after the refusal; the numbers of removed and of pending URLs.
     let known = [
         (None, (0, 1)),
         (Some(RobotsTxt::Absent), (0, 0)),

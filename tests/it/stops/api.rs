@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 
 use super::press;
 use crate::support::admin::{TestAdmin, apis};
+use crate::support::pipeline::dry_runner;
 use crate::support::policy::compile_policy;
 use crate::support::temp_dir::TempDir;
 
@@ -59,6 +60,7 @@ impl StopsBench {
             crawlers,
         };
         let policy = PolicyApi {
+            dry_runner: dry_runner(&active_policy),
             active_policy,
             reloads: ReloadHandle::new(clock).0,
             crawlers: Arc::default(),

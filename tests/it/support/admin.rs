@@ -31,6 +31,7 @@ use crawlgate::store::HostStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::pipeline::dry_runner;
 use super::wait::TIMEOUT;
 
 const LIMITS: AdmissionLimits = AdmissionLimits {
@@ -107,6 +108,7 @@ pub(crate) fn default_apis_with(metrics: Metrics) -> AdminApis {
         crawlers: Arc::default(),
     };
     let policy = PolicyApi {
+        dry_runner: dry_runner(&active_policy),
         active_policy,
         reloads,
         crawlers: Arc::default(),

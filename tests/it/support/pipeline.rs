@@ -1,6 +1,7 @@
 //! The stages from a request to its permit, in the test process and without sockets.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crawlgate::pipeline::destination::{
 };
 use crawlgate::pipeline::facts::RequestFacts;
 use crawlgate::pipeline::refusal::Refusal;
+use crawlgate::pipeline::request::dry_run::{DryRun, DryRunRequest, DryRunner, dry_run};
 use crawlgate::pipeline::request::{
     IncomingRequest, NotForwarded, RequestResult, RequestServices, admit_request,
 };
@@ -405,4 +407,39 @@ impl TestPipeline {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
+}
+
+/// Dry runs through a pipeline of its own, which knows no host.
+struct PipelineRuns(TestPipeline);
+
+impl std::fmt::Debug for PipelineRuns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PipelineRuns")
+    }
+}
+
+impl DryRunner for PipelineRuns {
+    fn dry_run(&self, request: DryRunRequest) -> Pin<Box<dyn Future<Output = DryRun> + Send + '_>> {
+        Box::pin(async move { dry_run(request, &self.0.services()).await })
+    }
+}
+
+/// Dry runs under a policy, in a pipeline that has seen no request.
+pub(crate) fn dry_runner(active_policy: &Arc<ActivePolicy>) -> Arc<dyn DryRunner> {
+    let limits = AdmissionLimits {
+        per_host: 10,
+        total: 10,
+        max_wait: Duration::from_secs(60),
+    };
+    let clock = Clock::system();
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let admission = AdmissionQueue::new(HostStore::new(), limits, clock.clone(), metrics.clone());
+    Arc::new(PipelineRuns(TestPipeline {
+        active_policy: Arc::clone(active_policy),
+        admission: Arc::new(admission),
+        robots: ScriptedRobots::default(),
+        resolver: StaticResolver::loopback(),
+        clock,
+        metrics,
+    }))
 }

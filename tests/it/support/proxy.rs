@@ -79,7 +79,7 @@ impl TestProxy {
     ) -> Self {
         let directory = create_directory();
         write(&directory, "policy.yaml", policy);
-        let file = write(&directory, "crawlgate.yaml", config);
+        let file = write(&directory, "crawlgate.yaml", &with_tls(config));
         command
             .args(["run", "--config"])
             .arg(file)
@@ -228,6 +228,18 @@ impl Drop for TestProxy {
         let whole = self.directory.parent().unwrap_or(&self.directory);
         let _ = std::fs::remove_dir_all(whole);
     }
+}
+
+/// Most tests are about something other than TLS: a configuration without `tls` gets one without interception, so that no
+/// authority is created.
+fn with_tls(config: &str) -> String {
+    let has_tls = config.lines().any(|line| line.starts_with("tls:"));
+    let tls = if has_tls {
+        ""
+    } else {
+        "\ntls: { intercept: false }\n"
+    };
+    format!("{config}{tls}")
 }
 
 fn create_directory() -> PathBuf {

@@ -75,15 +75,20 @@ fn the_gate_itself_is_refused_in_every_spelling() {
 fn loopback_is_closed_unless_it_is_opened() {
     let gate = TestProxy::start(&config("  hosts: { a.test: 127.0.0.1 }", ""), POLICY);
     let origin = ScriptedOrigin::ok();
-    for host in ["127.0.0.1", "a.test", "[::ffff:127.0.0.1]", "0"] {
+    for host in [
+        "127.0.0.1",
+        "a.test",
+        "[::ffff:127.0.0.1]",
+        "0",
+        "localhost",
+    ] {
         let answer = get(gate.proxy, &origin.url(host, "/"));
         assert_eq!(status(&answer), 403, "{host}: {answer}");
         assert_eq!(reason(&answer), "ip_prohibited", "{host}: {answer}");
+        if host != "0" {
+            assert!(answer.contains("egress.allow_loopback"), "{host}: {answer}");
+        }
     }
-    assert_eq!(
-        reason(&get(gate.proxy, &origin.url("localhost", "/"))),
-        "upstream_dns"
-    );
     assert_eq!(origin.connections(), 0);
 }
 

@@ -1,12 +1,12 @@
 // An explanation: the verdict, the rules one by one with their reasons, the response, the options, and a test case.
 
 import { empty, fill, h, select, table } from "../dom.js";
-import { plural, value, visible } from "../format.js";
+import { count, duration, plural, value, visible } from "../format.js";
 import { decisionsLink } from "./verdict.js";
 
 /** Shows the response of `POST /explain`, the most important parts first. */
 export function explained(found) {
-  return [outcome(found), rulesOf(found), answers(found), optionsOf(found), caseOf(found)];
+  return [outcome(found), wireOf(found), rulesOf(found), answers(found), optionsOf(found), caseOf(found)];
 }
 
 const SAID = { allow: "Allowed", reject: "Rejected", undecided: "Undecided" };
@@ -28,6 +28,59 @@ function outcome(found) {
       `Stage ${visible(decision.stage)}, reason ${visible(decision.reason)}, ${visible(decision.crawl_status)}${answer?.status_line ? `; response ${visible(answer.status_line.replace("HTTP/1.1 ", ""))} (${visible(answer.profile)})` : ""}. Policy ${visible(decision.policy)}.`,
     ),
   );
+}
+
+/** Shows what the proxy would do with the request now, and what was not asked. */
+function wireOf({ wire }) {
+  if (!wire) return null;
+  const rows = [
+    ["Fetches", wire.rewritten_to],
+    ["Addresses", wire.addresses && `${wire.addresses.addresses.join(", ")} (${wire.addresses.source})`],
+    ["robots.txt", robotsWords(wire.robots)],
+    ["Stop", wire.stop],
+    ["Pace", paceWords(wire.pace)],
+    ...wire.not_asked.map((one) => ["Not asked", `${one.subject} (${one.why})`]),
+  ].filter(([, words]) => words);
+  return h(
+    "section.panel",
+    { class: `panel outcome ${wire.verdict}`, "aria-labelledby": "now-title" },
+    h(
+      "div.panel-head",
+      h("h2", { id: "now-title" }, "On the wire, now"),
+      h("span.quiet", `Policy ${visible(wire.policy)}`),
+    ),
+    h("p", { id: "wire-summary" }, h("strong", visible(capitalized(wire.summary)))),
+    rows.length
+      ? table(
+          "What the proxy knows",
+          [{ name: "Asked" }, { name: "Answer" }],
+          h(
+            "tbody",
+            rows.map(([name, words]) => h("tr", h("th", { scope: "row" }, name), h("td.words", visible(words)))),
+          ),
+        )
+      : null,
+  );
+}
+
+function capitalized(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function robotsWords(robots) {
+  if (!robots) return null;
+  if (!robots.obeyed) return "ignored, by the policy";
+  const access = robots.allow === true ? "allow" : robots.allow === false ? "disallow" : robots.status;
+  const line = robots.line ? `, line ${robots.line}: ${robots.rule}` : "";
+  return `${access}${line} (agent ${robots.agent}, cached ${duration(robots.age_ms)} ago)`;
+}
+
+function paceWords(pace) {
+  if (!pace) return null;
+  const turn = pace.wait_ms ? `its turn is in ${duration(pace.wait_ms)}` : "its turn is now";
+  const ahead = pace.ahead ? `, ${count(pace.ahead)} before it` : "";
+  const rest = pace.resting ? `, the host is left alone for ${duration(pace.resting.for_ms)}: ${pace.resting.why}` : "";
+  return `${turn}${ahead}${rest} (as ${pace.paced_as}, held for at most ${duration(pace.max_wait_ms)})`;
 }
 
 function reasonWords(decision) {
@@ -71,13 +124,14 @@ function ruleLine(one, decision) {
       h(
         "span.mark",
         { class: `mark ${one.shadow ? "shadow" : (STATUS_MARKS[one.status] ?? "")}` },
-        visible(one.shadow ? "in shadow" : one.status),
+        visible(one.other_space ? "skipped: space" : one.shadow ? "in shadow" : one.status),
       ),
     ),
     h(
       "span.name",
       { class: `name ${depth ? `depth-${depth}` : ""}` },
       h("strong.mono", visible(one.rule)),
+      one.other_space && h("span.quiet", ` space ${visible(one.space)} is not this crawler's `),
       one.shadow && h("span.quiet", " in shadow mode, does not affect the decision"),
       decided && [" ", h("strong", "decides")],
       h("span.quiet", ` ${visible(one.key ?? "")} `),

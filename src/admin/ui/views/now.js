@@ -2,13 +2,14 @@
 
 import { Chart } from "../chart.js";
 import { empty, fill, h, write } from "../dom.js";
-import { feed, latencies, rates, reasonKey, since } from "../feed.js";
+import { feed, rates, reasonKey, since, timing } from "../feed.js";
 import { compact, count, duration, percent, rate, visible } from "../format.js";
 import { KeptTable } from "../table.js";
 import { Decisions } from "./decisions.js";
 import { decisionsLink, verdict } from "./verdict.js";
 
 const MINUTE = 60_000;
+const COLLECTING = "Collecting data: the first rates appear in a few seconds. Charts show the last hour.";
 
 /** Creates the view; under the name `decisions`, the list without the overview. */
 export function now(main, query, name) {
@@ -36,10 +37,10 @@ const TILES = [
     (s) => percent(s.recent.reject, s.recent.all),
     (s) => `${percent(s.status.decisions.reject, s.all)} in total`,
   ],
-  ["Latency p50", (s) => bounded(s.p50), () => "last minute"],
-  ["Latency p95", (s) => bounded(s.p95), () => "last minute"],
+  ["Origins p50", (s) => bounded(s.origin), () => "until they answer"],
+  ["Decision p95", (s) => bounded(s.decision), () => "by the policy"],
   ["In flight", (s) => count(s.status.inflight), (s) => `${count(s.status.connections)} connections`],
-  ["Held", (s) => count(s.status.held), () => "waiting for their turn"],
+  ["Held", (s) => count(s.status.held), (s) => `p95 ${bounded(s.waits)}`],
   ["Tunnels", (s) => count(s.status.tunnels), () => "open"],
   ["Backing off", (s) => count(s.status.hosts?.backing_off), (s) => `of ${count(s.status.hosts?.tracked)} hosts`],
 ];
@@ -73,7 +74,7 @@ class Overview {
     this.latency = h("div.chart");
     this.reasons = h("div");
     this.table = new KeptTable("Rejections by reason", REASON_COLUMNS, { key: reasonKey, make: reasonRow });
-    this.waits = h("p.quiet.waits", "Collecting data: the first rates appear in a few seconds. Charts show the last ten minutes.");
+    this.waits = h("p.quiet.waits", COLLECTING);
     this.element = h(
       "section",
       { "aria-label": "Rates" },
@@ -88,7 +89,7 @@ class Overview {
           h("h2", "Requests per second ", key("allow", "allowed"), key("reject", "rejected")),
           this.requests,
         ),
-        h("div.panel", h("h2", "Latency ", key("accent", "p50"), key("shadow", "p95")), this.latency),
+        h("div.panel", h("h2", "Time ", key("accent", "origins p50"), key("shadow", "held p95")), this.latency),
         h("div.panel.reasons", h("h2", "Rejections by reason"), this.reasons),
       ),
       this.waits,
@@ -105,8 +106,8 @@ class Overview {
         { label: "rejected", colour: "--reject", fill: true, show: perSecond },
       ]),
       new Chart(this.latency, [
-        { label: "p50", colour: "--accent", show: duration },
-        { label: "p95", colour: "--shadow", show: duration },
+        { label: "origins p50", colour: "--accent", show: duration },
+        { label: "held p95", colour: "--shadow", show: duration },
       ]),
     ];
     this.end = feed.on(() => this.show());
@@ -137,15 +138,18 @@ class Overview {
       recent,
       allow: allow + shadow_reject,
       all: allow + shadow_reject + reject,
-      ...latencies(history, status.latency?.le_ms),
+      origin: timing(history, status.timings?.origin.le_ms, "origin", 0.5),
+      waits: timing(history, status.timings?.held.le_ms, "held", 0.95),
+      decision: timing(history, status.timings?.decision.le_ms, "decision", 0.95),
     };
     for (const tile of this.tiles) {
       write(tile.value, tile.show(seen));
       write(tile.note, tile.below(seen));
     }
+    if (this.none) fill(this.waits, COLLECTING);
     this.none = false;
     this.waits.hidden = history.length > 1;
-    this.draw(history, status.latency?.le_ms);
+    this.draw(history, status.timings);
     this.showReasons(status, history);
   }
 
@@ -167,16 +171,17 @@ class Overview {
     fill(this.reasons, empty("Metrics are off.", "Each decision below shows its reason."));
   }
 
-  draw(history, bounds) {
+  draw(history, timings) {
     const times = history.slice(1).map((sample) => sample.at / 1000);
     const perSecond = (of) =>
       history.slice(1).map((sample, at) => {
         const before = history[at];
         return Math.max(0, ((sample[of] - before[of]) * 1000) / (sample.at - before.at));
       });
-    const both = history.slice(1).map((_, at) => latencies(history, bounds, at + 1));
+    const quantiles = (name, q) =>
+      history.slice(1).map((_, at) => point(timing(history, timings?.[name].le_ms, name, q, at + 1)));
     this.charts[0].show([times, perSecond("allow"), perSecond("reject")]);
-    this.charts[1].show([times, both.map((one) => point(one.p50)), both.map((one) => point(one.p95))]);
+    this.charts[1].show([times, quantiles("origin", 0.5), quantiles("held", 0.95)]);
   }
 
   showReasons(status, history) {
@@ -194,10 +199,15 @@ class Overview {
       );
       return;
     }
-    const first = since(history, MINUTE);
+    // Samples of the time before the page was opened have no stages.
+    const first = since(
+      history.filter((sample) => sample.rows),
+      MINUTE,
+    );
+    if (!first) return;
     const seconds = (history.at(-1).at - first.at) / 1000;
     const shown = rows.map((row) => {
-      const came = row.count - (first.reasons.get(reasonKey(row)) ?? 0);
+      const came = row.count - (first.rows.get(reasonKey(row)) ?? 0);
       return { ...row, perSecond: seconds ? came / seconds : null, share: row.count / rows[0].count };
     });
     if (!this.table.element.isConnected) fill(this.reasons, this.table.element);

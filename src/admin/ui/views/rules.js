@@ -246,6 +246,7 @@ class Rules {
         { scope: "row", class: `rule-name depth-${depth}` },
         h("span.id", decisionsLink({ rule: rule.id }, visible(rule.id))),
         rule.about && h("span.about", visible(rule.about)),
+        rule.space && h("span.about", `space ${visible(rule.space)}`),
       ),
       h(
         "td",

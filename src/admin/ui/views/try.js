@@ -28,7 +28,7 @@ const DESTS = [
   ["embed", "part of another page"],
 ];
 const NUMBERS = new Set(["depth", "year", "status", "size"]);
-const CHECKS = new Set(["tunnel", "known"]);
+const CHECKS = new Set(["tunnel", "known", "fetch"]);
 // Lines of "name: value".
 const LINES = new Set(["headers", "usage"]);
 // Fields whose spaces are significant.
@@ -51,7 +51,7 @@ const MORE = [
   "known",
   "year",
 ];
-const FACTS = ["url", "crawler", "method", "profile", ...MORE];
+const FACTS = ["url", "crawler", "method", "profile", "user_agent", "fetch", ...MORE];
 
 /** Creates the view; the address contains the facts. */
 export function tryUrl(main, query) {
@@ -65,6 +65,7 @@ class Try {
     this.said = h("p.hidden", { role: "status" });
     this.button = h("button.main", { type: "submit" }, "Try");
     this.form = this.fields();
+    this.why = new WhyRefused();
     fill(
       main,
       h(
@@ -74,7 +75,7 @@ class Try {
           { "aria-labelledby": "try-title" },
           h("div.panel-head", h("h1", { id: "try-title" }, "Try a URL")),
           this.form,
-          new WhyRefused().element,
+          this.why.element,
         ),
         h("div", this.said, this.result),
       ),
@@ -123,6 +124,7 @@ class Try {
           field("Address", text("address", "192.0.2.1")),
         ),
         h("div.pair", field("Referer", text("referer")), field("Year", number("year", "this year"))),
+        field("User-Agent, for robots.txt", text("user_agent")),
         field(
           "Response headers",
           h("textarea", { name: "headers", rows: 2, placeholder: "name: value, one per line", spellcheck: "false" }),
@@ -168,6 +170,7 @@ class Try {
         "Profile",
         select({ name: "profile" }, [["", "the crawler's own"], ...PROFILES.map((name) => [name, name])]),
       ),
+      check("fetch", "look the name up and fetch robots.txt, if not cached"),
       this.more,
       h(
         "div.actions",
@@ -213,7 +216,8 @@ class Try {
       if (input.type === "checkbox") input.checked = given === "true";
       else if (input.value !== given) input.value = given;
     }
-    if (MORE.some((name) => query.get(name))) this.more.open = true;
+    if (MORE.some((name) => query.get(name)) || query.get("user_agent")) this.more.open = true;
+    if (query.get("decision")) this.why.lookUp(query.get("decision"));
     if (query.get("url")) this.ask();
     else
       fill(
@@ -222,7 +226,7 @@ class Try {
           "div.panel",
           empty(
             "Enter a URL.",
-            "The page then shows which rule decides about it, and why. Nothing is fetched, and other facts are optional.",
+            "The page then shows which rule decides about it, and why, and what the proxy would do now. Other facts are optional.",
           ),
         ),
       );
@@ -240,7 +244,8 @@ class Try {
 
   show(found) {
     fill(this.result, explained(found));
-    write(this.said, this.result.querySelector(".said")?.textContent ?? "");
+    const texts = [".said", "#wire-summary"].map((one) => this.result.querySelector(one)?.textContent ?? "");
+    write(this.said, texts.join(". "));
   }
 
   close() {

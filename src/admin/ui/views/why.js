@@ -33,8 +33,19 @@ export class WhyRefused {
     );
   }
 
-  async submit(event) {
+  submit(event) {
     event.preventDefault();
+    return this.ask();
+  }
+
+  /** Shows the decision of a link: refusals have one (`admin.public_url`). */
+  lookUp(id) {
+    this.element.open = true;
+    this.input.value = id;
+    return this.ask();
+  }
+
+  async ask() {
     const id = this.input.value.trim().replace(/^crawl-decision:\s*/i, "");
     const turn = (this.turn = {});
     try {

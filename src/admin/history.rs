@@ -1,0 +1,136 @@
+//! `GET /api/v1/history`: samples of the counters over the last hour, so that charts do not begin when a page is opened.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::clock::Rfc3339;
+use crate::metrics::labels::VerdictLabel;
+use crate::metrics::summary::{LatencyHistogram, MetricsSummary};
+
+use super::response;
+use super::status::histogram_bounds;
+use super::{AdminServer, status};
+
+/// The time between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+/// The number of samples that are kept: an hour's.
+const MAX_SAMPLES: usize = 360;
+
+/// The samples of the last hour, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct CounterHistory {
+    samples: Mutex<VecDeque<CounterSample>>,
+}
+
+/// The counters at one time, each since the start.
+#[derive(Clone, Debug)]
+struct CounterSample {
+    at: SystemTime,
+    allow: u64,
+    reject: u64,
+    /// The refusals by reason.
+    reasons: BTreeMap<&'static str, u64>,
+    timings: [HistogramCounts; status::TIMINGS.len()],
+}
+
+/// The cumulative counts of a histogram's buckets; the last is the count of all.
+type HistogramCounts = Box<[u64]>;
+
+impl CounterHistory {
+    /// Adds a sample, and drops the oldest if there are more than an hour's.
+    fn add(&self, at: SystemTime, summary: &MetricsSummary) {
+        let sample = CounterSample::new(at, summary);
+        let mut samples = self.samples.lock();
+        if samples.len() == MAX_SAMPLES {
+            samples.pop_front();
+        }
+        samples.push_back(sample);
+    }
+
+    fn to_json(&self) -> Vec<Json> {
+        self.samples
+            .lock()
+            .iter()
+            .map(CounterSample::to_json)
+            .collect()
+    }
+}
+
+impl CounterSample {
+    fn new(at: SystemTime, summary: &MetricsSummary) -> Self {
+        let mut reasons = BTreeMap::new();
+        for decision in &summary.decisions {
+            if decision.verdict == VerdictLabel::Reject {
+                *reasons.entry(decision.reason).or_default() += decision.count;
+            }
+        }
+        Self {
+            at,
+            allow: summary.count_with_verdict(VerdictLabel::Allow)
+                + summary.count_with_verdict(VerdictLabel::ShadowReject),
+            reject: summary.count_with_verdict(VerdictLabel::Reject),
+            reasons,
+            timings: status::TIMINGS.map(|(_, timing)| counts(timing(&summary.timings))),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        let timings: serde_json::Map<String, Json> = status::TIMINGS
+            .iter()
+            .zip(&self.timings)
+            .map(|((name, _), counts)| ((*name).to_owned(), json!(counts)))
+            .collect();
+        json!({
+            "at": Rfc3339(self.at).to_string(),
+            "allow": self.allow,
+            "reject": self.reject,
+            "reasons": self.reasons,
+            "timings": timings,
+        })
+    }
+}
+
+fn counts(histogram: &LatencyHistogram) -> HistogramCounts {
+    let buckets = histogram.buckets.iter().map(|(_, count)| *count);
+    buckets.chain([histogram.count]).collect()
+}
+
+impl AdminServer {
+    /// Samples the counters for ever, unless metrics are off.
+    pub(super) async fn sample_history(&self) {
+        let mut ticks = interval(SAMPLE_INTERVAL);
+        // After a pause of the machine, one sample is enough.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            if let Some(summary) = self.apis.metrics.summary() {
+                self.history.add(self.apis.process.wall_time(), &summary);
+            }
+        }
+    }
+
+    /// Returns the samples of the last hour, without those that a restart lost; none if metrics are off.
+    pub(super) fn show_history(&self) -> Response<Full<Bytes>> {
+        let summary = self.apis.metrics.summary();
+        let bounds = summary.map(|summary| {
+            let bounds = status::TIMINGS.iter().map(|(name, timing)| {
+                let bounds = histogram_bounds(timing(&summary.timings));
+                ((*name).to_owned(), bounds.collect::<Json>())
+            });
+            Json::Object(bounds.collect())
+        });
+        let document = json!({
+            "interval_ms": u64::try_from(SAMPLE_INTERVAL.as_millis()).unwrap_or(u64::MAX),
+            "le_ms": bounds,
+            "samples": self.history.to_json(),
+        });
+        response::json(StatusCode::OK, &document)
+    }
+}

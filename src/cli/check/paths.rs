@@ -1,0 +1,82 @@
+//! Checks whether the paths of a configuration can be used, as far as that is possible without writing.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use crate::config::settings::Settings;
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::metrics::log::LogDestination;
+
+/// Returns a problem for each path that `run` could not use. It is a warning if another user could, as whom the proxy may
+/// run.
+pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> Vec<Problem> {
+    let log = match &settings.logs.destination {
+        LogDestination::Path(path) => Some(("logs.decisions", path)),
+        LogDestination::Auto
+        | LogDestination::None
+        | LogDestination::Stderr
+        | LogDestination::Stdout => None,
+    };
+    let events = settings.ledger.events.file.as_ref();
+    let files = log
+        .into_iter()
+        .chain(events.map(|path| ("ledger.events.file", path)))
+        .map(|(key, path)| (key, path, try_file(path)));
+    let directories = settings
+        .store
+        .path
+        .as_ref()
+        .map(|path| ("store.path", path, try_directory(path)));
+    let token = settings
+        .admin
+        .token_file
+        .as_ref()
+        .map(|path| ("admin.token_file", path, fs::read(path).map(drop)));
+    files
+        .chain(directories)
+        .chain(token)
+        .filter_map(|(key, path, result)| {
+            let error = result.err()?;
+            let message = format!("{key}: {} cannot be used: {error}", path.display());
+            Some(if error.kind() == ErrorKind::PermissionDenied {
+                Problem::warning(location, message)
+            } else {
+                Problem::error(location, message)
+            })
+        })
+        .collect()
+}
+
+/// Opens a file that exists. Of another one, checks the directories in which it would be created.
+fn try_file(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::Error::other("it is a directory")),
+        // Opening a pipe would wait for its reader.
+        Ok(found) if !found.is_file() => Ok(()),
+        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
+        Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
+            Some(directory) => try_directory(directory),
+            None => Ok(()),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that a directory exists, or can be created: the nearest path above it that exists must be a directory.
+fn try_directory(path: &Path) -> io::Result<()> {
+    for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return Ok(()),
+            Ok(_) => {
+                return Err(io::Error::other(format!(
+                    "{} is not a directory",
+                    path.display()
+                )));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! The first steps with a proxy, and the commands about one that runs: how they find it, and what they report.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::client::RawClient;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::{CONFIG, TestProxy};
+use crate::support::temp_dir::TempDir;
+
+const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow, politeness: { delay: 0s } }\n\
+                      rules: [{ id: no-cgi, forbid: { under: /cgi } }]\n";
+
+/// Runs a command about a proxy from a directory that has no configuration.
+fn ask(proxy: &TestProxy, command: &str) -> CommandOutput {
+    let elsewhere = TempDir::new();
+    let command = format!("{command} --admin {}", proxy.admin);
+    crawlgate(elsewhere.path(), command.as_str(), "")
+}
+
+fn get(proxy: &TestProxy, url: &str) -> u16 {
+    let request = format!("GET {url} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    RawClient::connect(proxy.proxy).request(request).status
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_named_with_the_way_to_name_another() {
+    let folder = TempDir::new();
+    folder.write("c.yaml", "admin: { listen: 127.0.0.1:1 }\n");
+    for command in [
+        "env",
+        "status",
+        "reload",
+        "shadow",
+        "stop --list",
+        "explain --decision 9f3c01ab-1f",
+        "ledger sweep",
+    ] {
+        let output = crawlgate(
+            folder.path(),
+            format!("{command} --admin 127.0.0.1:1").as_str(),
+            "",
+        );
+        assert_eq!(
+            (output.code, output.stdout.as_str()),
+            (3, ""),
+            "{command}: {output:?}"
+        );
+        for part in ["127.0.0.1:1 (--admin)", "--config FILE", "crawlgate run"] {
+            assert!(output.stderr.contains(part), "{command}: {output:?}");
+        }
+    }
+    let output = crawlgate(folder.path(), "status --config c.yaml", "");
+    assert!(
+        output.code == 3
+            && output
+                .stderr
+                .contains("127.0.0.1:1 (admin.listen of c.yaml)"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn env_prints_the_variables_of_the_running_proxy_in_any_directory_or_nothing() {
+    let config =
+        CONFIG.to_owned() + "tls: { ca: { cert: ca.pem, key: ca.key }, bundle: all.pem }\n";
+    let proxy = TestProxy::start(&config, POLICY);
+    let output = ask(&proxy, "env --shell sh");
+    assert_eq!(output.code, 0, "{output:?}");
+    for part in [
+        format!("export https_proxy='http://{}';", proxy.proxy),
+        format!(
+            "export SSL_CERT_FILE='{}';",
+            proxy.file("all.pem").display()
+        ),
+        format!(
+            "export NODE_EXTRA_CA_CERTS='{}';",
+            proxy.file("ca.pem").display()
+        ),
+    ] {
+        assert!(output.stdout.contains(&part), "{part}: {output:?}");
+    }
+    assert!(output.stderr.contains("policy acme@"), "{output:?}");
+
+    std::fs::remove_file(proxy.file("all.pem")).unwrap();
+    let output = ask(&proxy, "env --shell sh");
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{output:?}");
+    assert!(
+        output.stderr.contains("all.pem, which clients must trust"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn the_admin_port_and_the_start_lead_to_the_page() {
+    let proxy = TestProxy::start(CONFIG, POLICY);
+    let root = proxy.admin("GET /");
+    assert_eq!((root.status, root.field("location")), (302, Some("/ui")));
+    let status = ask(&proxy, "status");
+    for part in [
+        format!("page          http://{}/ui\n", proxy.admin),
+        "HTTPS         evaluated by host only (tls.intercept is false)\n".to_owned(),
+        format!("listeners     {}\n", proxy.proxy),
+        format!("({})\n", proxy.file("policy.yaml").display()),
+        format!("decision log  {}\n", proxy.file("log.json").display()),
+        ", ready\n".to_owned(),
+        "stops         none\n".to_owned(),
+    ] {
+        assert!(status.stdout.contains(&part), "{part}: {}", status.stdout);
+    }
+    assert_eq!(ask(&proxy, "stop a.test --reason x").code, 0);
+    let status = ask(&proxy, "status --format json");
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(status["stops"], 1);
+    let stderr = proxy.stderr();
+    for part in [
+        format!("page: http://{}/ui\n", proxy.admin),
+        "HTTPS: evaluated by host only".to_owned(),
+    ] {
+        assert!(stderr.contains(&part), "{part}: {stderr}");
+    }
+}
+
+#[test]
+fn health_is_an_exit_code() {
+    let proxy = TestProxy::start(CONFIG, POLICY);
+    let ready = ask(&proxy, "health");
+    assert!(
+        ready.code == 0 && ready.stdout.contains("ok policy: acme@"),
+        "{ready:?}"
+    );
+    let live = ask(&proxy, "health --live");
+    assert_eq!((live.code, live.stdout.as_str()), (0, "ok\n"));
+
+    // While it shuts down, it is alive but not ready.
+    let config = CONFIG.to_owned() + "timeouts: { drain_delay: 60s }\n";
+    let proxy = TestProxy::start(&config, POLICY);
+    proxy.signal("TERM");
+    crate::support::wait::wait_until("it is not ready", || ask(&proxy, "health").code == 1);
+    let drained = ask(&proxy, "health");
+    assert!(drained.stdout.contains("fail drain: "), "{drained:?}");
+    assert_eq!(ask(&proxy, "health --live").code, 0);
+
+    let folder = TempDir::new();
+    let gone = crawlgate(folder.path(), "health --admin 127.0.0.1:1", "");
+    assert!(
+        gone.code == 1 && gone.stderr.contains("does not answer"),
+        "{gone:?}"
+    );
+}
+
+#[test]
+fn reload_shows_what_changed_or_the_errors() {
+    let proxy = TestProxy::start(CONFIG, POLICY);
+    let same = ask(&proxy, "reload");
+    assert!(
+        same.code == 0 && same.stdout.ends_with(" has not changed\n"),
+        "{same:?}"
+    );
+
+    proxy.write("policy.yaml", &POLICY.replace("/cgi }", "/bin }"));
+    let changed = ask(&proxy, "reload");
+    assert_eq!(changed.code, 0, "{changed:?}");
+    assert!(
+        changed.stdout.contains("is active, in place of revision "),
+        "{changed:?}"
+    );
+    assert!(changed.stdout.contains("~ rule no-cgi: "), "{changed:?}");
+
+    proxy.write("policy.yaml", &POLICY.replace("forbid:", "forbit:"));
+    let broken = ask(&proxy, "reload");
+    assert_eq!(broken.code, 2, "{broken:?}");
+    assert!(broken.stdout.contains("remains active"), "{broken:?}");
+    for part in ["policy.yaml:4:", "error: ", "forbit", "forbid"] {
+        assert!(broken.stderr.contains(part), "{part}: {broken:?}");
+    }
+}
+
+#[test]
+fn decisions_are_those_of_the_proxy_if_there_is_no_file() {
+    let config = CONFIG.replace("logs: { decisions: log.json }\n", "");
+    let proxy = TestProxy::start(&config, POLICY);
+    let origin = ScriptedOrigin::ok();
+    assert_eq!(get(&proxy, &origin.url("a.test", "/page")), 200);
+    assert_eq!(get(&proxy, &origin.url("a.test", "/cgi/x")), 451);
+    crate::support::wait::wait_until("both are logged", || {
+        ask(&proxy, "decisions").stdout.lines().count() == 2
+    });
+    let shown = ask(&proxy, "decisions");
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for part in ["/page", "/cgi/x", "no-cgi"] {
+        assert!(shown.stdout.contains(part), "{part}: {shown:?}");
+    }
+    assert!(
+        shown
+            .stderr
+            .contains("the latest decisions of the proxy at"),
+        "{shown:?}"
+    );
+    let counted = ask(&proxy, "decisions --summary reason --format json");
+    assert!(counted.stdout.contains("\"rule\""), "{counted:?}");
+    // Not on a terminal, standard error has the lines as JSON.
+    assert!(
+        proxy
+            .stderr()
+            .lines()
+            .any(|line| line.starts_with("{\"ts\":")),
+        "{}",
+        proxy.stderr()
+    );
+
+    let mut follower = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        .args([
+            "decisions",
+            "--follow",
+            "--filter",
+            "rule=no-cgi",
+            "--admin",
+        ])
+        .arg(proxy.admin.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with("/cgi/x"));
+    assert_eq!(get(&proxy, &origin.url("a.test", "/cgi/y")), 451);
+    assert!(lines.next().unwrap().unwrap().ends_with("/cgi/y"));
+    // The end of the proxy ends the command.
+    drop(proxy);
+    assert!(lines.next().is_none());
+    let _ = follower.wait();
+}
+
+#[test]
+fn the_directory_of_the_decision_log_is_made_and_check_tries_it() {
+    let config = CONFIG.replace("log.json", "a/b/log.json");
+    let proxy = TestProxy::start(&config, POLICY);
+    assert!(proxy.file("a/b/log.json").exists());
+
+    let folder = TempDir::new();
+    folder.write("policy.yaml", POLICY);
+    folder.write("a", "in the way");
+    folder.write(
+        "c.yaml",
+        "logs: { decisions: a/b/log.json }\nadmin: { token_file: no-token }\n",
+    );
+    let output = crawlgate(folder.path(), "check c.yaml", "");
+    assert_eq!(output.code, 2, "{output:?}");
+    for part in [
+        "logs.decisions: a/b/log.json cannot be used: ",
+        "admin.token_file: no-token cannot be used: ",
+    ] {
+        assert!(output.stderr.contains(part), "{part}: {output:?}");
+    }
+    folder.write("c.yaml", "logs: { decisions: new/log.json }\n");
+    let output = crawlgate(folder.path(), "check c.yaml", "");
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(!folder.path().join("new").exists(), "check makes nothing");
+}
+
+/// Starts `run` in a directory on free ports, and returns the lines of its start.
+fn start_lines(directory: &Path) -> Vec<String> {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        .args(["run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .current_dir(directory)
+        .env_remove("CRAWLGATE_CONFIG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut found = Vec::new();
+    for line in lines.map_while(Result::ok) {
+        let is_last = line.starts_with("HTTPS: ");
+        found.push(line);
+        if is_last {
+            break;
+        }
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+    found
+}
+
+#[test]
+fn https_is_treated_the_same_with_and_without_a_configuration() {
+    let folder = TempDir::new();
+    let without = start_lines(folder.path());
+    let https = without.last().unwrap();
+    assert!(
+        https.starts_with("HTTPS: evaluated by URL; clients must trust /")
+            && https.contains("/certs/ca.pem"),
+        "{without:?}"
+    );
+    assert!(folder.path().join("certs/ca.pem").exists());
+
+    let folder = TempDir::new();
+    assert_eq!(crawlgate(folder.path(), "init --yes", "").code, 0);
+    let with = start_lines(folder.path());
+    assert!(
+        with.last()
+            .unwrap()
+            .starts_with("HTTPS: evaluated by URL; clients must trust "),
+        "{with:?}"
+    );
+    assert!(folder.path().join("certs/ca.pem").exists());
+    assert!(folder.path().join("var/decisions.jsonl").exists());
+}
+
+#[test]
+fn what_init_writes_passes_check_and_test_and_is_not_overwritten() {
+    let folder = TempDir::new();
+    let home = folder.path().join("my crawl");
+    for (arguments, listens) in [
+        (&["init", "my crawl"][..], "listen: 127.0.0.1:3128"),
+        (
+            &[
+                "init",
+                "my crawl",
+                "--crawler",
+                "news-bot",
+                "--from",
+                "10.1.0.0/16,fd00::/8",
+                "--https",
+                "host",
+                "--force",
+            ],
+            "listen: 0.0.0.0:3128",
+        ),
+    ] {
+        let output = crawlgate(folder.path(), arguments, "");
+        assert_eq!(output.code, 0, "{output:?}");
+        assert!(
+            output.stdout.contains("cd 'my crawl' && crawlgate run\n"),
+            "{output:?}"
+        );
+        let config = std::fs::read_to_string(home.join("config/crawlgate.yaml")).unwrap();
+        assert!(config.lines().any(|line| line == listens), "{config}");
+        let checked = crawlgate(&home, "check --strict", "");
+        assert_eq!(
+            (checked.code, checked.stderr.as_str()),
+            (0, ""),
+            "{checked:?}"
+        );
+        assert_eq!(crawlgate(&home, "test", "").code, 0);
+    }
+    let config = std::fs::read_to_string(home.join("config/crawlgate.yaml")).unwrap();
+    std::fs::remove_file(home.join("config/policy.yaml")).unwrap();
+    let output = crawlgate(folder.path(), &["init", "my crawl"], "");
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{output:?}");
+    assert!(
+        output.stderr.contains("my crawl/config/crawlgate.yaml"),
+        "{output:?}"
+    );
+    assert!(!home.join("config/policy.yaml").exists(), "all or nothing");
+    assert_eq!(
+        std::fs::read_to_string(home.join("config/crawlgate.yaml")).unwrap(),
+        config
+    );
+}
