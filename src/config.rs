@@ -13,5 +13,5 @@ pub mod settings;
 pub mod timed_read;
 pub mod watch;
 
-pub use base_paths::BasePaths;
+pub use base_paths::{BasePaths, canonical_path};
 pub use settings::Settings;

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::Rfc3339;
 use crate::metrics::labels::VerdictLabel;
-use crate::metrics::summary::{LatencyHistogram, MetricsSummary};
+use crate::metrics::summary::MetricsSummary;
 
 use super::response;
 use super::status::histogram_bounds;
@@ -77,7 +77,8 @@ impl CounterSample {
                 + summary.count_with_verdict(VerdictLabel::ShadowReject),
             reject: summary.count_with_verdict(VerdictLabel::Reject),
             reasons,
-            timings: status::TIMINGS.map(|(_, timing)| counts(timing(&summary.timings))),
+            timings: status::TIMINGS
+                .map(|(_, timing)| timing(&summary.timings).cumulative_counts().collect()),
         }
     }
 
@@ -95,11 +96,6 @@ impl CounterSample {
             "timings": timings,
         })
     }
-}
-
-fn counts(histogram: &LatencyHistogram) -> HistogramCounts {
-    let buckets = histogram.buckets.iter().map(|(_, count)| *count);
-    buckets.chain([histogram.count]).collect()
 }
 
 impl AdminServer {

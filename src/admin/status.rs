@@ -225,10 +225,9 @@ fn latency_to_json(latency: &LatencyHistogram) -> Json {
         .buckets
         .iter()
         .map(|(seconds, _)| Some((seconds * 1e3).round() as u64));
-    let counts = latency.buckets.iter().map(|(_, count)| *count);
     json!({
         "le_ms": bounds.chain([None]).collect::<Vec<_>>(),
-        "counts": counts.chain([latency.count]).collect::<Vec<_>>(),
+        "counts": latency.cumulative_counts().collect::<Vec<_>>(),
         "sum_ms": (latency.sum * 1e3).round() as u64,
     })
 }
@@ -236,10 +235,9 @@ fn latency_to_json(latency: &LatencyHistogram) -> Json {
 fn timings_to_json(timings: &TimingSummary) -> Json {
     let parts = TIMINGS.iter().map(|(name, timing)| {
         let histogram = timing(timings);
-        let counts = histogram.buckets.iter().map(|(_, count)| *count);
         let part = json!({
             "le_ms": histogram_bounds(histogram).collect::<Json>(),
-            "counts": counts.chain([histogram.count]).collect::<Vec<_>>(),
+            "counts": histogram.cumulative_counts().collect::<Vec<_>>(),
             "sum_ms": histogram.sum * 1e3,
         });
         ((*name).to_owned(), part)

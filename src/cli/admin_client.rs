@@ -66,7 +66,7 @@ impl AdminResponse {
     /// Returns the JSON document, whatever the status is.
     ///
     /// # Errors
-    /// If there is none: the response is not from an admin API.
+    /// If the body is no JSON document: the response is not from an admin API.
     pub(super) fn document(&self) -> Result<Json, AdminClientError> {
         serde_json::from_str(&self.body)
             .map_err(|_| AdminClientError::Unavailable(NOT_ADMIN_API.to_owned()))

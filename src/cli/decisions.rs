@@ -1,7 +1,7 @@
 //! `crawlgate decisions`: shows, follows, filters and summarizes the decision log.
 //!
-//! The command reads a log of any size in one pass and in bounded memory, or the latest decisions of the running proxy. `docs/decision-log.md` describes the fields of
-//! a line.
+//! The command reads a log of any size in one pass and in bounded memory, or the latest decisions of the running proxy.
+//! `docs/decision-log.md` describes the fields of a line.
 
 mod follow;
 pub(in crate::cli) mod last;
@@ -83,14 +83,12 @@ fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
         return Ok(LogInput::Stdin);
     }
     let (proxy, settings) = RunningProxy::find_with_settings(&args.proxy)?;
-    let file = match (&settings.logs.destination, settings.logs.format) {
-        (LogDestination::Path(path), LogLineFormat::Json) if args.proxy.admin.is_none() => {
-            Some(path)
-        }
-        (_, LogLineFormat::Json | LogLineFormat::Squid) => None,
-    };
+    let file = settings
+        .logs
+        .readable_file()
+        .filter(|_| args.proxy.admin.is_none());
     if let Some(path) = file.filter(|path| path.exists()) {
-        return Ok(LogInput::File(path.clone()));
+        return Ok(LogInput::File(path.to_owned()));
     }
     match proxy.open_stream(&recent_decisions_path(args)) {
         Ok(stream) => {
@@ -222,13 +220,7 @@ fn read_log<S: DecisionConsumer>(
     reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
     let path = match input {
-        LogInput::Stdin => {
-            reader.begin_file("standard input");
-            return reader.read_rest(
-                &mut LogLineReader::new(io::stdin().lock()),
-                LogInputEnd::Final,
-            );
-        }
+        LogInput::Stdin => return read_stdin(reader),
         LogInput::Proxy(stream) => {
             reader.begin_file("the proxy");
             if args.follow {
@@ -257,11 +249,15 @@ pub(in crate::cli) fn read_whole_log<S: DecisionConsumer>(
     reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
     if path == Path::new("-") {
-        reader.begin_file("standard input");
-        let mut lines = LogLineReader::new(io::stdin().lock());
-        return reader.read_rest(&mut lines, LogInputEnd::Final);
+        return read_stdin(reader);
     }
     follow::read(path, FollowStart::Oldest, FollowUntil::End, reader)
+}
+
+fn read_stdin<S: DecisionConsumer>(reader: &mut DecisionLogReader<'_, S>) -> io::Result<()> {
+    reader.begin_file("standard input");
+    let mut lines = LogLineReader::new(io::stdin().lock());
+    reader.read_rest(&mut lines, LogInputEnd::Final)
 }
 
 /// Returns the exit code. A line that cannot be read makes the result negative, as for `decide`.

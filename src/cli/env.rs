@@ -5,12 +5,12 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use crate::config::canonical_path;
 use crate::config::settings::Settings;
 
 use super::admin_client::{client_address, get_array, get_or_null, get_str};
@@ -188,10 +188,10 @@ impl ClientSettings {
         let Some(trust) = &self.trust else {
             return Ok(variables);
         };
-        let bundle = absolute_path(&trust.bundle)?;
+        let bundle = path_value(&trust.bundle)?;
         // The variable takes one file. With several authorities, only the bundle contains all of them.
         let extra_roots = match trust.authorities.as_slice() {
-            [authority] => absolute_path(authority)?,
+            [authority] => path_value(authority)?,
             _ => bundle.clone(),
         };
         for file in [&bundle, &extra_roots] {
@@ -214,28 +214,15 @@ fn missing_file_message(file: &str) -> String {
     )
 }
 
-/// Returns the absolute path of a file, with symbolic links resolved as far as the path exists.
-fn absolute_path(path: &Path) -> Result<String, String> {
-    canonical_path(path)
-        .or_else(|| std::path::absolute(path).ok())
-        .and_then(|absolute| absolute.into_os_string().into_string().ok())
-        .ok_or_else(|| {
-            format!(
-                "the path {} cannot be written into an environment variable",
-                path.display()
-            )
-        })
-}
-
-fn canonical_path(path: &Path) -> Option<PathBuf> {
-    if let Ok(path) = fs::canonicalize(path) {
-        return Some(path);
-    }
-    let directory = path
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    Some(fs::canonicalize(directory).ok()?.join(path.file_name()?))
+/// Returns the absolute path of a file as the value of a variable.
+fn path_value(path: &Path) -> Result<String, String> {
+    let absolute = canonical_path(path).into_os_string();
+    absolute.into_string().map_err(|absolute| {
+        format!(
+            "the path {} cannot be written into an environment variable",
+            absolute.display()
+        )
+    })
 }
 
 fn detect_shell(program: Option<&str>) -> Shell {

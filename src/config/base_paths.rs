@@ -39,6 +39,27 @@ impl BasePaths {
     }
 }
 
+/// Returns the path from the root, with symbolic links resolved in the directories, and in the file if it exists.
+pub fn canonical_path(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path)
+        .ok()
+        .or_else(|| canonical_in_directory(path))
+        .or_else(|| std::path::absolute(path).ok())
+        .unwrap_or_else(|| path.to_owned())
+}
+
+fn canonical_in_directory(path: &Path) -> Option<PathBuf> {
+    let directory = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    Some(
+        std::fs::canonicalize(directory)
+            .ok()?
+            .join(path.file_name()?),
+    )
+}
+
 /// Returns the directory above that of the configuration, since `certs/` and `var/` are siblings of `config/`.
 fn parent_directory(directory: &Path) -> PathBuf {
     match directory.file_name() {

@@ -16,7 +16,7 @@ mod writer;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -144,6 +144,21 @@ pub struct LogSettings {
 impl LogSettings {
     /// 8 MiB, about 15,000 lines.
     pub const DEFAULT_QUEUE_BYTES: usize = 8 << 20;
+
+    /// Returns the path of a log that commands can read: a file whose lines have all fields. It may not exist yet.
+    pub fn readable_file(&self) -> Option<&Path> {
+        match (&self.destination, self.format) {
+            (LogDestination::Path(path), LogLineFormat::Json) => Some(path),
+            (
+                LogDestination::Path(_)
+                | LogDestination::Auto
+                | LogDestination::Stderr
+                | LogDestination::Stdout
+                | LogDestination::None,
+                LogLineFormat::Json | LogLineFormat::Squid,
+            ) => None,
+        }
+    }
 }
 
 impl Default for LogSettings {

@@ -93,6 +93,14 @@ pub struct LatencyHistogram {
     pub sum: f64,
 }
 
+impl LatencyHistogram {
+    /// Returns the cumulative counts of the buckets; the last is the total count.
+    pub fn cumulative_counts(&self) -> impl Iterator<Item = u64> {
+        let buckets = self.buckets.iter().map(|(_, count)| *count);
+        buckets.chain([self.count])
+    }
+}
+
 impl MetricsSummary {
     /// Returns the number of requests that have ended.
     pub fn request_count(&self) -> u64 {

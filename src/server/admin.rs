@@ -1,7 +1,7 @@
 //! Composes the admin listener of a proxy: the parts that it shows, its access control, and the readiness checks.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +18,7 @@ use crate::admin::policy_api::PolicyApi;
 use crate::admin::status::{HttpsSettings, ListenerInfo, ProcessInfo, ProcessSettings};
 use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
+use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
 use crate::metrics::log::{DecisionLog, LogDestination};
 use crate::model::crawler::Crawler;
@@ -154,7 +155,7 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
     let tls = &settings.tls;
     ProcessSettings {
         policy_path: match &settings.policy.origin {
-            PolicyOrigin::Path(path) => Some(absolute_path(path)),
+            PolicyOrigin::Path(path) => Some(canonical_path(path)),
             PolicyOrigin::BuiltIn => None,
         },
         listeners: proxy_addresses
@@ -172,25 +173,18 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
             authorities: tls
                 .authorities
                 .iter()
-                .map(|files| absolute_path(&files.cert))
+                .map(|files| canonical_path(&files.cert))
                 .collect(),
-            bundle: absolute_path(&tls.bundle),
+            bundle: canonical_path(&tls.bundle),
         }),
         decision_log: match &settings.logs.destination {
-            LogDestination::Path(path) => absolute_path(path).display().to_string(),
+            LogDestination::Path(path) => canonical_path(path).display().to_string(),
             other @ (LogDestination::Auto
             | LogDestination::None
             | LogDestination::Stderr
             | LogDestination::Stdout) => format!("{other:?}"),
         },
     }
-}
-
-/// Returns the path from the root, with symbolic links resolved if it exists.
-fn absolute_path(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path)
-        .or_else(|_| std::path::absolute(path))
-        .unwrap_or_else(|_| path.to_owned())
 }
 
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {

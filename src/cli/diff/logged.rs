@@ -15,9 +15,9 @@ use crate::cli::decisions::{read_whole_log, since::Since};
 use crate::cli::inputs;
 use crate::clock::Clock;
 use crate::config::load::Overrides;
+use crate::metrics::log::LogDestination;
 use crate::metrics::log::entry::{LogEntry, LogField, LogValue};
 use crate::metrics::log::query::is_redacted;
-use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::policy::cases::CaseFacts;
 
 use super::requests::{DiffRequest, DiffRequests};
@@ -59,21 +59,20 @@ fn configured_log(args: &DiffArgs) -> Result<PathBuf, Exit> {
         ..Overrides::default()
     };
     let logs = inputs::load_quietly(&overrides)?.settings.logs;
-    match (logs.destination, logs.format) {
-        (LogDestination::Path(path), LogLineFormat::Json) => Ok(path),
-        (LogDestination::Path(_), LogLineFormat::Squid) => Err(report_invalid(
-            &"logs.format is squid, which lacks fields: set it to json, or name a log with --log FILE",
-        )),
-        (
-            LogDestination::Auto
-            | LogDestination::Stderr
-            | LogDestination::Stdout
-            | LogDestination::None,
-            _,
-        ) => Err(report_invalid(
-            &"logs.decisions is not a file: set it to one, or name a log with --log FILE",
-        )),
+    if let Some(path) = logs.readable_file() {
+        return Ok(path.to_owned());
     }
+    Err(report_invalid(match logs.destination {
+        LogDestination::Path(_) => {
+            &"logs.format is squid, which lacks fields: set it to json, or name a log with --log FILE"
+        }
+        LogDestination::Auto
+        | LogDestination::Stderr
+        | LogDestination::Stdout
+        | LogDestination::None => {
+            &"logs.decisions is not a file: set it to one, or name a log with --log FILE"
+        }
+    }))
 }
 
 /// The facts of a request that the log has.

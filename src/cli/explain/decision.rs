@@ -2,7 +2,6 @@
 //! policy in force says of the request.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -14,9 +13,7 @@ use crate::cli::console::{self, report_cannot_run, report_invalid};
 use crate::cli::decisions::last::find_decision;
 use crate::cli::running_proxy::RunningProxy;
 use crate::cli::text::sanitize_text;
-use crate::config::settings::Settings;
 use crate::console::{ConsoleColors, Tone};
-use crate::metrics::log::{LogDestination, LogLineFormat};
 
 use super::RequestExplanation;
 
@@ -79,7 +76,7 @@ fn find_line(args: &ExplainArgs, id: &str) -> Result<Map<String, Json>, Exit> {
         Err(AdminClientError::Status(400, detail)) => return Err(report_invalid(&detail)),
         Err(error) => error,
     };
-    let found = match log_file(&settings) {
+    let found = match settings.logs.readable_file().filter(|log| log.exists()) {
         Some(log) => find_decision(log, &id.to_ascii_lowercase())
             .map_err(|error| report_cannot_run(&error))?,
         None => None,
@@ -95,21 +92,6 @@ fn find_line(args: &ExplainArgs, id: &str) -> Result<Map<String, Json>, Exit> {
             Err(Exit::Negative)
         }
         (None, error) => Err(report_cannot_run(&error)),
-    }
-}
-
-/// Returns the decision log, if it is a file with all fields.
-fn log_file(settings: &Settings) -> Option<&Path> {
-    match (&settings.logs.destination, settings.logs.format) {
-        (LogDestination::Path(path), LogLineFormat::Json) if path.exists() => Some(path),
-        (
-            LogDestination::Path(_)
-            | LogDestination::Auto
-            | LogDestination::Stderr
-            | LogDestination::Stdout
-            | LogDestination::None,
-            LogLineFormat::Json | LogLineFormat::Squid,
-        ) => None,
     }
 }
 
