@@ -70,8 +70,11 @@ const FIELD_TESTS: [(&str, &[&str]); 27] = [
     ("query", &["exact", "prefix", "contains", "params"]),
     ("authority_path_query", &["exact", "prefix"]),
     ("param.x", &["exact", "length"]),
-    ("method", &["exact"]),
-    ("crawler", &["exact", "prefix"]),
+    ("method", &["exact", "suffix", "contains"]),
+    (
+        "crawler",
+        &["exact", "prefix", "suffix", "contains", "length"],
+    ),
     ("referer", &["exact", "contains"]),
     ("dest", &["exact"]),
     ("depth", &["range"]),
@@ -192,7 +195,7 @@ impl Generator {
             path: (*self.pick(&PATHS)).into(),
             query: (*self.pick(&QUERIES)).into(),
             method: (*self.pick(&["GET", "GET", "HEAD", "POST"])).into(),
-            crawler: (*self.pick(&["anonymous", "news-bot"])).into(),
+            crawler: (*self.pick(&["anonymous", "news-bot", "b"])).into(),
             referer: (*self.pick(&["", "http://a.test/"])).into(),
             dest: self
                 .pick(&[None, Some("navigation"), Some("embed")])
