@@ -200,11 +200,11 @@ lost() {
 }
 
 reloads() {
-  python3 -B tests/acceptance/reloads.py --binary "$binary" | tee "$scratch/acceptance-reloads.log"
+  python3 -B tests/acceptance/reloads.py --seconds "${1:-30}" --binary "$binary" | tee "$scratch/acceptance-reloads.log"
 }
 
 paces() {
-  python3 -B tests/acceptance/paces.py --binary "$binary" | tee "$scratch/acceptance-paces.log"
+  python3 -B tests/acceptance/paces.py --seconds "${1:-60}" --binary "$binary" | tee "$scratch/acceptance-paces.log"
 }
 
 memory() {
