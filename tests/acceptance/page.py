@@ -106,17 +106,23 @@ class Site(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> None:
-    """Everything `page.mjs` has to say becomes a check."""
-    report.section("The admin page in Chromium")
+def serve() -> http.server.ThreadingHTTPServer:
+    """The site, on a free port of loopback."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return server
+
+
+def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> None:
+    """Everything `page.mjs` has to say becomes a check."""
+    report.section("The admin page in Chromium")
+    server = serve()
     policy, token = folder / "policy.yaml", folder / "token"
     policy.write_text(POLICY, encoding="utf-8")
     token.write_text(TOKEN, encoding="ascii")
     token.chmod(0o600)
-    gate = Gate(arguments.binary, policy, folder, _settings(policy, token))
+    gate = Gate(arguments.binary, policy, folder, settings(policy, token, HOSTS))
     ports = {"listen": f"127.0.0.1:{gate.port}"}
     admin = {"listen": f"127.0.0.1:{gate.admin_port}", "token_file": str(token)}
     restarted = folder / "restarted"
@@ -126,7 +132,7 @@ def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> 
         nonlocal gate
         gate.stop()
         token.write_text(other, encoding="ascii")
-        gate = Gate(arguments.binary, policy, folder, _settings(policy, token) | ports | {"admin": admin})
+        gate = Gate(arguments.binary, policy, folder, settings(policy, token, HOSTS) | ports | {"admin": admin})
         restarted.write_text(other, encoding="ascii")
 
     try:
@@ -142,7 +148,7 @@ def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> 
             "screenshots": str(arguments.screenshots or folder),
             "restarted": str(restarted),
         }
-        _drive(report, given, arguments.node_modules, restart)
+        drive(report, "page.mjs", given, arguments.node_modules, restart)
     finally:
         code = gate.stop()
         server.shutdown()
@@ -150,7 +156,7 @@ def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> 
     report.check("crawlgate's standard error has no panic", [line for line in gate.lines if "panicked" in line])
 
 
-def _settings(policy: pathlib.Path, token: pathlib.Path) -> dict:
+def settings(policy: pathlib.Path, token: pathlib.Path, hosts: list[str]) -> dict:
     """The page reloads the policy, nothing else does."""
     return {
         "admin": {"listen": "127.0.0.1:0", "token_file": str(token)},
@@ -160,16 +166,22 @@ def _settings(policy: pathlib.Path, token: pathlib.Path) -> dict:
         "egress": {
             "allow_loopback": True,
             "ports": ["1-65535"],
-            "hosts": {host: "127.0.0.1" for host in HOSTS},
+            "hosts": {host: "127.0.0.1" for host in hosts},
         },
     }
 
 
-def _drive(report: Report, given: dict, modules: pathlib.Path, restart: Callable[[str], None]) -> None:
+def drive(
+    report: Report,
+    script: str,
+    given: dict,
+    modules: pathlib.Path,
+    restart: Callable[[str], None] | None = None,
+) -> None:
     """Each line of the output is a check; other lines are reported unchanged."""
     pathlib.Path(given["screenshots"]).mkdir(parents=True, exist_ok=True)
     # Node looks for packages from the script's place, which is not where npm was run.
-    command = ["node", str(HERE / "page.mjs"), str(modules)]
+    command = ["node", str(HERE / script), str(modules)]
     with tempfile.TemporaryFile("w+") as errors:
         driver = subprocess.Popen(
             command,
@@ -190,10 +202,10 @@ def _drive(report: Report, given: dict, modules: pathlib.Path, restart: Callable
             timer.cancel()
             code = driver.wait()
         errors.seek(0)
-        report.check("page.mjs ran to its end", [] if code == 0 else [f"exit code {code}", *errors.read().splitlines()])
+        report.check(f"{script} ran to its end", [] if code == 0 else [f"exit code {code}", *errors.read().splitlines()])
 
 
-def _told(report: Report, line: str, restart: Callable[[str], None]) -> None:
+def _told(report: Report, line: str, restart: Callable[[str], None] | None) -> None:
     try:
         said = json.loads(line)
     except ValueError:
@@ -217,8 +229,9 @@ def _has_what_it_needs(modules: pathlib.Path | None) -> str | None:
     return None
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(look: Callable[[Report, argparse.Namespace, pathlib.Path], None], description: str) -> int:
+    """Runs one of the programs that look at the page."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
     parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed playwright-core and axe-core")
     parser.add_argument("--screenshots", type=pathlib.Path, help="keep pictures of the page in this folder")
@@ -231,9 +244,9 @@ def main() -> int:
         report.missing("the admin page in Chromium", missing)
         return report.close()
     with tempfile.TemporaryDirectory(prefix="crawlgate-page-", ignore_cleanup_errors=True) as folder:
-        run(report, arguments, pathlib.Path(folder))
+        look(report, arguments, pathlib.Path(folder))
     return report.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__))
