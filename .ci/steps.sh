@@ -238,6 +238,11 @@ admin_page() {
     --screenshots target/screenshots | tee "$scratch/acceptance-page.log"
 }
 
+admin_page_size() {
+  python3 -B tests/acceptance/page_size.py --binary "$binary" --node-modules "$scratch/node" |
+    tee "$scratch/acceptance-page-size.log"
+}
+
 # --- the end
 
 tree() {

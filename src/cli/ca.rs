@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
+use std::iter;
 use std::time::SystemTime;
 
 use crate::clock::{Clock, Rfc3339};
@@ -46,32 +47,31 @@ fn report_error(error: &CaError) -> Exit {
     }
 }
 
-/// Creates the first authority, and the bundle.
+/// Creates the authorities that do not exist, and the bundle of all.
 fn init(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
-    let files = authority::signing_files(tls)?;
-    let created = CertificateAuthority::create(&files.cert, &files.key, now)?;
-    authority::announce_created(files);
-    match authority::load_certificates(tls).map(|all| ca_bundle::write(&tls.bundle, &all)) {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => console::warn(&format!("tls.bundle {}: {error}", tls.bundle.display())),
-        Err(error) => console::warn(&format!("tls.bundle was not written: {error}")),
+    let created = authority::create_missing(tls.authorities.iter(), now)?;
+    if created.is_empty() {
+        let files = authority::signing_files(tls)?;
+        return Err(CaError::Exists(files.cert.clone()));
     }
-    Ok(console::print(
-        &describe(created.certificate(), files, AuthorityRole::Signing, now),
-        Exit::Success,
-    ))
+    let certificates = authority::load_certificates(tls)?;
+    if let Err(error) = ca_bundle::write(&tls.bundle, &certificates) {
+        console::warn(&format!("tls.bundle {}: {error}", tls.bundle.display()));
+    }
+    let mut text = String::new();
+    for (certificate, files, role) in by_role(&certificates, tls) {
+        if created.contains(&files) {
+            text.push_str(&describe(certificate, files, role, now));
+        }
+    }
+    Ok(console::print(&text, Exit::Success))
 }
 
 /// Shows all certificates that can be read, then reports an error of the authority that signs.
 fn show(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
     let certificates = authority::load_certificates(tls)?;
     let mut text = String::new();
-    for (index, (certificate, files)) in certificates.iter().zip(&tls.authorities).enumerate() {
-        let role = if index == 0 {
-            AuthorityRole::Signing
-        } else {
-            AuthorityRole::Trusted
-        };
+    for (certificate, files, role) in by_role(&certificates, tls) {
         text.push_str(&describe(certificate, files, role, now));
     }
     authority::warn_expiry(&certificates, now);
@@ -122,6 +122,16 @@ enum AuthorityRole {
     Signing,
     /// Any other authority, which clients trust.
     Trusted,
+}
+
+/// Returns the certificates with their files; the first authority signs.
+fn by_role<'a>(
+    certificates: &'a [CaCertificate],
+    tls: &'a TlsConfig,
+) -> impl Iterator<Item = (&'a CaCertificate, &'a AuthorityFiles, AuthorityRole)> {
+    let roles = iter::once(AuthorityRole::Signing).chain(iter::repeat(AuthorityRole::Trusted));
+    let files = certificates.iter().zip(&tls.authorities).zip(roles);
+    files.map(|((certificate, files), role)| (certificate, files, role))
 }
 
 fn describe(

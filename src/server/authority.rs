@@ -1,5 +1,6 @@
 //! The certificate authorities that the settings name: loaded for `run`, and created if they do not exist.
 
+use std::fs;
 use std::time::SystemTime;
 
 use crate::config::settings::{AuthorityFiles, Settings, TlsConfig};
@@ -20,8 +21,8 @@ pub(crate) struct LoadedAuthorities {
     pub(crate) pem: String,
 }
 
-/// Loads the authorities if TLS is intercepted, and writes the bundle for clients. If the first authority does not exist
-/// and the settings allow it, creates it and reports that on standard error.
+/// Loads the authorities if TLS is intercepted, and writes the bundle for clients. Creates those that do not exist if the
+/// settings allow it, and reports that on standard error.
 ///
 /// # Errors
 /// If no authority is available for signing.
@@ -33,7 +34,9 @@ pub(crate) fn open(
     if !tls.intercept {
         return Ok(None);
     }
-    let authority = load_or_create_signing(tls, now)?;
+    create_missing(tls.authorities.iter().filter(|files| files.create), now)?;
+    let files = signing_files(tls)?;
+    let authority = CertificateAuthority::load(&files.cert, &files.key, now)?;
     let certificates = load_certificates(tls)?;
     warn_expiry(&certificates, now);
     if let Err(error) = ca_bundle::write(&tls.bundle, &certificates) {
@@ -46,6 +49,29 @@ pub(crate) fn open(
         authority,
         pem: ca_bundle::join_pem(&certificates),
     }))
+}
+
+/// Creates the authorities neither of whose files exists, reports them on standard error, and returns their files.
+///
+/// # Errors
+/// If a file cannot be written. Those created before it remain.
+pub(crate) fn create_missing<'a>(
+    authorities: impl Iterator<Item = &'a AuthorityFiles>,
+    now: SystemTime,
+) -> Result<Vec<&'a AuthorityFiles>, CaError> {
+    let mut created = Vec::new();
+    for files in authorities.filter(|files| is_missing(files)) {
+        CertificateAuthority::create(&files.cert, &files.key, now)?;
+        announce_created(files);
+        created.push(files);
+    }
+    Ok(created)
+}
+
+/// Returns true if neither file of the authority exists.
+pub(crate) fn is_missing(files: &AuthorityFiles) -> bool {
+    let exists = |path| fs::symlink_metadata(path).is_ok();
+    !exists(&files.cert) && !exists(&files.key)
 }
 
 /// Loads the certificates of all authorities; the first is the one that signs.
@@ -72,8 +98,8 @@ pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
                 certificate.subject()
             )),
             Some(days) if days < EXPIRY_WARNING_DAYS => warn(&format!(
-                "the certificate authority {} expires in {days} days; create a second one, list it under `tls.ca`, let \
-                 clients trust it, then move it to the first place",
+                "the certificate authority {} expires in {days} days; list a second one under `tls.ca`, create it by \
+                 `crawlgate ca init`, let clients trust it, then move it to the first place",
                 certificate.subject()
             )),
             Some(_) => {}
@@ -82,7 +108,7 @@ pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
 }
 
 /// Reports on standard error that an authority was created, and how to make clients trust it.
-pub(crate) fn announce_created(files: &AuthorityFiles) {
+fn announce_created(files: &AuthorityFiles) {
     eprintln!(
         "created a certificate authority: {}, with its key in {}\n\
          clients must trust it: `eval \"$(crawlgate env)\"` sets this up for most clients started from a shell; the \
@@ -90,21 +116,6 @@ pub(crate) fn announce_created(files: &AuthorityFiles) {
         files.cert.display(),
         files.key.display()
     );
-}
-
-fn load_or_create_signing(
-    tls: &TlsConfig,
-    now: SystemTime,
-) -> Result<CertificateAuthority, CaError> {
-    let files = signing_files(tls)?;
-    match CertificateAuthority::load(&files.cert, &files.key, now) {
-        Err(CaError::Missing { .. }) if tls.create => {
-            let authority = CertificateAuthority::create(&files.cert, &files.key, now)?;
-            announce_created(files);
-            Ok(authority)
-        }
-        loaded => loaded,
-    }
 }
 
 fn load_certificate(files: &AuthorityFiles) -> Result<CaCertificate, CaError> {

@@ -9,7 +9,7 @@ const TRIES = 3;
 
 /** What is done in a view, beside opening it and scrolling through it. */
 async function use(page) {
-  const filter = page.locator("main input[type=search], main [data-first]").first();
+  const filter = page.locator("main input[type=search]").first();
   if ((await filter.count()) && (await filter.isVisible())) {
     await filter.pressSequentially("site-9", { delay: 30 });
     await pause(600);
@@ -44,6 +44,15 @@ section("Page: with many rules and hosts");
 await check("the page opens", async () => {
   await page.goto(`${given.admin}/ui`);
   return until(async () => equal(await page.locator("#connection").textContent(), "connected"));
+});
+await check("a pause would be noticed", async () => {
+  await page.evaluate(() =>
+    setTimeout(() => {
+      const end = performance.now() + 150;
+      while (performance.now() < end);
+    }),
+  );
+  return until(async () => (await page.evaluate(() => globalThis.blocked.splice(0))).some((time) => time >= 150) || "not noticed");
 });
 const views = await page.locator("#views a").evaluateAll((links) => links.map((link) => link.hash.replace(/^#\//, "")));
 for (const view of views) {

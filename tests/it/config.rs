@@ -129,6 +129,7 @@ fn home_of_tls(certs: &str) -> TlsConfig {
         authorities: vec![AuthorityFiles {
             cert: file(certs, "ca.pem"),
             key: file(certs, "ca.key"),
+            create: true,
         }],
         bundle: file(certs, "bundle.pem"),
         ..TlsConfig::in_directory(Path::new(""))
@@ -197,20 +198,20 @@ telemetry: { metrics: none }
 
 /// The settings of `tls` in [`EVERY_KEY`].
 fn every_key_of_tls(etc: &Path) -> TlsConfig {
-    fn authority(etc: &std::path::Path, cert: &str, key: &str) -> AuthorityFiles {
+    fn authority(etc: &std::path::Path, cert: &str, key: &str, create: bool) -> AuthorityFiles {
         AuthorityFiles {
             cert: etc.join(cert),
             key: etc.join(key),
+            create,
         }
     }
     TlsConfig {
         intercept: true,
         refusal_delivery: RefusalDelivery::AtConnect,
         authorities: vec![
-            authority(etc, "new.pem", "new.key"),
-            authority(etc, "/etc/old.pem", "../old.key"),
+            authority(etc, "new.pem", "new.key", false),
+            authority(etc, "/etc/old.pem", "../old.key", true),
         ],
-        create: false,
         bundle: etc.join("all.pem"),
         verify: CertificateVerification::Skip,
         roots: TrustRoots::Webpki,

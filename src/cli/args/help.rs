@@ -193,12 +193,12 @@ Example:
   crawlgate ca export -o crawlgate-ca.pem
 
 The files are those of `tls.ca` in the configuration. The key file is readable only by its
-owner, and no command copies the key. Existing files are never overwritten. `run` creates an
-authority as well, if it intercepts TLS (`tls.intercept`) and the files do not exist.
+owner, and no command copies the key. `ca init` creates every authority whose files do not exist;
+existing files are never overwritten. `run` does so as well, if it intercepts TLS (`tls.intercept`).
 
-To replace an authority, add a new one to the end of `tls.ca` and make clients trust both (`ca
-export` and the file of `tls.bundle` contain all authorities). Then move the new one to the top:
-the first authority signs.
+To replace an authority, add a new one to the end of `tls.ca`, run `ca init`, and make clients trust
+both (`ca export` and the file of `tls.bundle` contain all authorities). Then move the new one to
+the top: the first authority signs. Each change of `tls.ca` takes effect at a restart.
 
 Exit codes: 0 done, 2 wrong usage, files that exist already or are invalid, 3 there is no
 authority, or it cannot be used.";

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::config::settings::Settings;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::metrics::log::LogDestination;
+use crate::server::authority;
 
 /// Returns a problem for each path that `run` could not use. It is a warning if another user could, as whom the proxy may
 /// run.
@@ -28,6 +29,9 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
         .path
         .as_ref()
         .map(|path| ("store.path", path, try_directory(path)));
+    let authorities = (settings.tls.authorities.iter())
+        .filter(|files| settings.tls.intercept && !files.create && authority::is_missing(files))
+        .map(|files| ("tls.ca", &files.cert, Err(missing_authority())));
     let token = settings
         .admin
         .token_file
@@ -36,6 +40,7 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
     files
         .chain(directories)
         .chain(token)
+        .chain(authorities)
         .filter_map(|(key, path, result)| {
             let error = result.err()?;
             let message = format!("{key}: {} cannot be used: {error}", path.display());
@@ -46,6 +51,11 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
             })
         })
         .collect()
+}
+
+fn missing_authority() -> io::Error {
+    let cure = "it does not exist, and `create` is off: `crawlgate ca init` creates it";
+    io::Error::new(ErrorKind::NotFound, cure)
 }
 
 /// Opens a file that exists. Of another one, checks the directories in which it would be created.

@@ -51,8 +51,8 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         "The certificate authority, or a list of which the first signs.",
         &CustomValue {
             read: read_authorities,
-            schema: |settings| {
-                let mut defaults = AuthorityDraft::new(settings);
+            schema: |_| {
+                let mut defaults = AuthorityDraft::new();
                 let authority = object_schema("An authority.", AUTHORITY_KEYS, &mut defaults);
                 one_or_many_schema(&authority)
             },
@@ -125,11 +125,11 @@ const AUTHORITY_KEYS: &[ConfigKey<AuthorityDraft>] = &[
 ];
 
 impl AuthorityDraft {
-    fn new(settings: &Settings) -> Self {
+    fn new() -> Self {
         Self {
             cert: None,
             key: None,
-            create: settings.tls.create,
+            create: true,
         }
     }
 }
@@ -147,11 +147,11 @@ fn read_authorities(node: &Node, settings: &mut Settings, context: &mut ReadCont
         let Some(map) = MapReader::open(item, "`ca`", context.problems) else {
             continue;
         };
-        let mut draft = AuthorityDraft::new(settings);
+        let mut draft = AuthorityDraft::new();
         read_keys(AUTHORITY_KEYS, map, &mut draft, context);
-        settings.tls.create = draft.create;
         if let (Some(cert), Some(key)) = (draft.cert, draft.key) {
-            authorities.push(AuthorityFiles { cert, key });
+            let create = draft.create;
+            authorities.push(AuthorityFiles { cert, key, create });
         }
     }
     settings.tls.authorities = authorities;

@@ -15,8 +15,6 @@ pub struct TlsConfig {
     pub refusal_delivery: RefusalDelivery,
     /// The certificate authorities. The first signs; clients receive all.
     pub authorities: Vec<AuthorityFiles>,
-    /// If set, `run` creates the first authority if it does not exist.
-    pub create: bool,
     /// The file to which `run` writes the system's roots and the authorities.
     pub bundle: PathBuf,
     /// The verification of the certificates of origins.
@@ -40,6 +38,8 @@ pub struct AuthorityFiles {
     pub cert: PathBuf,
     /// The key (PEM, PKCS #8).
     pub key: PathBuf,
+    /// If set, `run` creates both if neither exists.
+    pub create: bool,
 }
 
 /// The trusted roots for origins.
@@ -61,8 +61,8 @@ impl TlsConfig {
             authorities: vec![AuthorityFiles {
                 cert: certs.join("ca.pem"),
                 key: certs.join("ca.key"),
+                create: true,
             }],
-            create: true,
             bundle: certs.join("bundle.pem"),
             verify: CertificateVerification::On,
             roots: TrustRoots::Native,

@@ -15,6 +15,8 @@ use crate::support::temp_dir::TempDir;
 /// In a folder whose name a shell could stumble over.
 const AWKWARD: &str = r#"it's $HOME "a"\b `c`"#;
 
+const ONE: &str = "tls: { bundle: bundle.pem, ca: { cert: old.pem, key: old.key } }\n";
+const OLD_AND_NEW: &str = "tls: { bundle: bundle.pem, ca: [{ cert: old.pem, key: old.key }, { cert: new.pem, key: new.key }] }\n";
 const TWO: &str = "tls: { intercept: true, ca: [{ cert: new.pem, key: new.key }, { cert: old.pem, key: old.key }] }\n";
 
 fn run(directory: &Path, arguments: &[&str]) -> CommandOutput {
@@ -146,6 +148,57 @@ fn of_two_authorities_the_first_signs_and_both_are_exported() {
         "one file for both: {env}"
     );
     assert!(!env.contains("new.pem"), "one file for both: {env}");
+}
+
+#[test]
+fn a_second_authority_is_made_beside_the_first_which_stays_in_the_bundle() {
+    let folder = TempDir::new();
+    let directory = folder.path();
+    folder.write("one.yaml", ONE);
+    let first = run(directory, &["ca", "init", "--config", "one.yaml"]);
+    assert_eq!(first.code, 0, "{first:?}");
+    let old = fs::read(directory.join("old.pem")).unwrap();
+    folder.write("one.yaml", OLD_AND_NEW);
+    let second = run(directory, &["ca", "init", "--config", "one.yaml"]);
+    assert_eq!(second.code, 0, "{second:?}");
+    assert!(
+        second.stdout.contains("exported, does not sign"),
+        "{second:?}"
+    );
+    assert!(
+        !second.stdout.contains("old.pem"),
+        "only the new one: {second:?}"
+    );
+    assert_eq!(fs::read(directory.join("old.pem")).unwrap(), old);
+    let both: Vec<Vec<u8>> = ["old.pem", "new.pem"]
+        .into_iter()
+        .flat_map(|name| certificates(fs::read(directory.join(name)).unwrap()))
+        .collect();
+    let bundle = certificates(fs::read(directory.join("bundle.pem")).unwrap());
+    assert!(bundle.ends_with(&both));
+    let third = run(directory, &["ca", "init", "--config", "one.yaml"]);
+    assert_eq!(third.code, 2, "nothing is missing: {third:?}");
+}
+
+#[test]
+fn check_reports_an_authority_that_run_may_not_make() {
+    let folder = TempDir::new();
+    let directory = folder.path();
+    folder.write("policy.yaml", POLICY);
+    let ca = |create: bool| {
+        let policy = directory.join("policy.yaml");
+        let ca = format!("{{ cert: ca.pem, key: ca.key, create: {create} }}");
+        let config = format!("policy: {{ path: {} }}\ntls: {{ ca: {ca} }}\n", policy.display());
+        folder.write("crawlgate.yaml", &config);
+        run(directory, &["check", "crawlgate.yaml"])
+    };
+    let checked = ca(false);
+    assert_eq!(checked.code, 2, "{checked:?}");
+    assert!(
+        checked.stderr.contains("`crawlgate ca init` creates it"),
+        "{checked:?}"
+    );
+    assert_eq!(ca(true).code, 0);
 }
 
 /// Each variable, as the shell that ran the output knows it.

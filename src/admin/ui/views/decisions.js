@@ -12,6 +12,8 @@ import { failed, verdict } from "./verdict.js";
 const ROWS = 500;
 const RECENT = 200;
 const DRAW_MS = 250;
+// More at once would block the browser for a noticeable time.
+const DRAWN_AT_ONCE = 200;
 const TYPED_MS = 300;
 // The API rejects longer values of a filter.
 const MAX_LENGTH = 256;
@@ -265,7 +267,7 @@ export class Decisions {
       this.first = false;
       this.came = 0;
       const rows = this.waiting
-        .splice(0)
+        .splice(0, DRAWN_AT_ONCE)
         .reverse()
         .map((text) => this.row(text));
       this.body.prepend(...rows);
