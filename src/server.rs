@@ -177,8 +177,8 @@ impl Server {
         let reloader =
             PolicyFileReloader::new(settings, policy, ledger_opener, &metrics, clock.clone());
         let active_policy = Arc::clone(reloader.active_policy());
-        let (ca_pem, authority) = authorities
-            .map(|loaded| (loaded.pem, loaded.authority))
+        let (certificates, authority) = authorities
+            .map(|loaded| (loaded.certificates, loaded.authority))
             .unzip();
         let service = Arc::new(new_proxy_service(
             settings,
@@ -216,7 +216,7 @@ impl Server {
             reloads: reloads.clone(),
             exchange: Arc::clone(&service),
             draining: Arc::clone(&draining),
-            pem: ca_pem,
+            certificates: certificates.unwrap_or_default(),
             sweeper,
             removals,
         };

@@ -65,7 +65,9 @@ fn print_report(proxy: &RunningProxy, document: &Json, exit: Exit) -> Exit {
             get_str(document, "before"),
             changes_text(proxy)
         ),
-        "unchanged" => format!("policy {policy} has not changed\n"),
+        "unchanged" => format!(
+            "policy {policy} has not changed; changes of the configuration take effect at a restart\n"
+        ),
         "refused" => format!("policy {policy} remains active: the files have errors\n"),
         _ => format!("policy {policy} is active\n"),
     };

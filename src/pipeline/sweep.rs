@@ -236,9 +236,9 @@ impl LedgerSweeper {
         let moved = progress.moved;
         let allowed = progress.allowed;
         tracing::info!(
-            how = ?mode,
+            how = mode.as_str(),
             revision,
-            removed,
+            to_remove = removed,
             moved,
             allowed,
             "the ledger was swept"

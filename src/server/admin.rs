@@ -20,6 +20,7 @@ use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
+use crate::clock::Clock;
 use crate::metrics::log::{DecisionLog, LogDestination};
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
@@ -30,8 +31,11 @@ use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::ProfileSelection;
+use crate::tls::CaCertificate;
 
 use super::StartError;
+use super::authority;
+use super::ca_bundle;
 use super::ledger::LedgerCell;
 use super::reload;
 
@@ -44,8 +48,8 @@ pub(super) struct AdminParts {
     pub(super) exchange: Arc<ProxyService>,
     /// Set when the proxy shuts down.
     pub(super) draining: Arc<AtomicBool>,
-    /// The certificates of the authorities, if TLS is intercepted.
-    pub(super) pem: Option<String>,
+    /// The certificates of the authorities; none if TLS is not intercepted.
+    pub(super) certificates: Vec<CaCertificate>,
     pub(super) sweeper: LedgerSweeper,
     pub(super) removals: RemovalScheduler,
 }
@@ -78,7 +82,8 @@ impl AdminParts {
             metrics: recorder.metrics().clone(),
             process: ProcessInfo::new(recorder.instance(), recorder.clock().clone())
                 .with_settings(process_settings(settings, &self.proxy_addresses)),
-            authorities: self.pem,
+            authorities: (!self.certificates.is_empty())
+                .then(|| ca_bundle::join_pem(&self.certificates)),
             decisions: DecisionsApi::new(tap),
             ledger: LedgerApi::new(
                 Arc::clone(&ledger),
@@ -95,6 +100,10 @@ impl AdminParts {
                 self.draining,
                 ledger,
                 self.removals,
+                AuthorityExpiry {
+                    certificates: self.certificates,
+                    clock: recorder.clock().clone(),
+                },
             ),
             policy,
             stops,
@@ -187,6 +196,19 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
     }
 }
 
+/// The certificates of the authorities, for the warning before one expires.
+struct AuthorityExpiry {
+    certificates: Vec<CaCertificate>,
+    clock: Clock,
+}
+
+impl AuthorityExpiry {
+    fn checks(&self) -> impl Iterator<Item = HealthCheck> {
+        let warnings = authority::expiry_warnings(&self.certificates, self.clock.wall_time());
+        warnings.map(|text| HealthCheck::new("authority", CheckState::Warn(text)))
+    }
+}
+
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {
     AdminToken::from_file(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
@@ -199,6 +221,7 @@ fn new_readiness(
     draining: Arc<AtomicBool>,
     ledger: LedgerCell,
     removals: RemovalScheduler,
+    authorities: AuthorityExpiry,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -226,6 +249,7 @@ fn new_readiness(
             let message = "the stops would be lost by a restart: store.path cannot be written";
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
+        checks.extend(authorities.checks());
         checks.extend(super::ledger::health_check(&ledger));
         checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());

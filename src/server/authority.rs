@@ -17,8 +17,8 @@ const EXPIRY_WARNING_DAYS: u64 = 30;
 pub(crate) struct LoadedAuthorities {
     /// The first authority, which signs.
     pub(crate) authority: CertificateAuthority,
-    /// The certificates of all authorities, as PEM text.
-    pub(crate) pem: String,
+    /// The certificates of all authorities.
+    pub(crate) certificates: Vec<CaCertificate>,
 }
 
 /// Loads the authorities if TLS is intercepted, and writes the bundle for clients. Creates those that do not exist if the
@@ -47,7 +47,7 @@ pub(crate) fn open(
     }
     Ok(Some(LoadedAuthorities {
         authority,
-        pem: ca_bundle::join_pem(&certificates),
+        certificates,
     }))
 }
 
@@ -91,20 +91,27 @@ pub(crate) fn signing_files(tls: &TlsConfig) -> Result<&AuthorityFiles, CaError>
 
 /// Warns about authorities that have expired or will soon.
 pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
-    for certificate in certificates {
-        match certificate.days_left(now) {
-            None => warn(&format!(
-                "the certificate authority {} has expired",
-                certificate.subject()
-            )),
-            Some(days) if days < EXPIRY_WARNING_DAYS => warn(&format!(
-                "the certificate authority {} expires in {days} days; list a second one under `tls.ca`, create it by \
-                 `crawlgate ca init`, let clients trust it, then move it to the first place",
-                certificate.subject()
-            )),
-            Some(_) => {}
-        }
+    for warning in expiry_warnings(certificates, now) {
+        warn(&warning);
     }
+}
+
+/// Returns a warning for each authority that has expired or will within 30 days.
+pub(crate) fn expiry_warnings(
+    certificates: &[CaCertificate],
+    now: SystemTime,
+) -> impl Iterator<Item = String> {
+    certificates.iter().filter_map(move |certificate| {
+        let subject = certificate.subject();
+        match certificate.days_left(now) {
+            None => Some(format!("the certificate authority {subject} has expired")),
+            Some(days) if days < EXPIRY_WARNING_DAYS => Some(format!(
+                "the certificate authority {subject} expires in {days} days; list a second one under `tls.ca`, create it \
+                 by `crawlgate ca init`, let clients trust it, then move it to the first place"
+            )),
+            Some(_) => None,
+        }
+    })
 }
 
 /// Reports on standard error that an authority was created, and how to make clients trust it.

@@ -70,9 +70,15 @@ impl<W: Write> DecisionTextWriter<W> {
         {
             self.push_faint(&format!("  held {}", format_duration(held)));
         }
-        if let Some(error) = entry.value(LogField::Error).text() {
-            let error = sanitize_text(&error).into_owned();
-            self.push_faint(&format!("  {error}"));
+        for (field, label) in [
+            (LogField::Error, ""),
+            (LogField::Cause, ""),
+            (LogField::RepeatOf, "repeats "),
+        ] {
+            if let Some(text) = entry.value(field).text() {
+                let text = sanitize_text(&text).into_owned();
+                self.push_faint(&format!("  {label}{text}"));
+            }
         }
     }
 }
@@ -89,6 +95,8 @@ impl<W: Write> DecisionConsumer for DecisionTextWriter<W> {
             LogField::HeldMs,
             LogField::SentStatus,
             LogField::Error,
+            LogField::Cause,
+            LogField::RepeatOf,
         ]
     }
 

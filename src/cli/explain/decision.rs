@@ -49,8 +49,8 @@ fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
                     text.push_str(&explanation.to_text(args, colors));
                 }
                 None => text.push_str(
-                    "\nThe whole URL is not kept (a tunnel, the option record, or logs.query), so the policy cannot be \
-                     evaluated.\n",
+                    "\nThe log has no whole URL of it (a rule without `log: true`, robots.txt, a tunnel, the option \
+                     `record`, or logs.query), so the policy cannot be evaluated.\n",
                 ),
             }
             text
@@ -88,7 +88,11 @@ fn find_line(args: &ExplainArgs, id: &str) -> Result<Map<String, Json>, Exit> {
             Ok(line)
         }
         (None, AdminClientError::Status(404, detail)) => {
-            crate::console::error(&detail);
+            let also = match settings.logs.readable_file() {
+                Some(log) => format!("; nor is it in the log {}", log.display()),
+                None => String::new(),
+            };
+            crate::console::error(&format!("{detail}{also}"));
             Err(Exit::Negative)
         }
         (None, error) => Err(report_cannot_run(&error)),

@@ -59,6 +59,16 @@ pub enum SweepMode {
     ForGood,
 }
 
+impl SweepMode {
+    /// Returns the word in log lines.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::DryRun => "dry run",
+            Self::ForGood => "for good",
+        }
+    }
+}
+
 /// A URL that the policy refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepGap {

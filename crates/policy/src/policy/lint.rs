@@ -213,7 +213,8 @@ fn overlap_problem(
     );
     let problem = Problem::warning(rule_place(sources.get(overlap.second)?), message);
     let problem = problem.with_help(
-        "exclude it from one of them, or set different options under `spaces.NAME.options`",
+        "exclude it from one of them, or set different options under `spaces.NAME.options`; with one index for both, \
+         `global_space: union` keeps a URL in it that one of them drops",
     );
     Some(problem.with_rule(view.rule(overlap.second).map(|rule| &rule.id)))
 }
