@@ -5,7 +5,9 @@
 
 mod api_request;
 pub mod body;
+pub mod config;
 mod connections;
+mod crawlers;
 pub mod decisions;
 mod explain;
 pub mod guard;
@@ -13,6 +15,7 @@ pub mod health;
 mod history;
 pub mod hosts;
 pub mod ledger;
+mod messages;
 mod policy;
 pub mod policy_api;
 mod policy_diff;
@@ -20,6 +23,7 @@ mod policy_rules;
 mod query;
 mod response;
 mod route;
+mod rule_trends;
 mod shadow;
 pub mod status;
 pub mod stops;
@@ -47,6 +51,7 @@ use history::CounterHistory;
 use hosts::HostsApi;
 use ledger::LedgerApi;
 use policy_api::PolicyApi;
+use rule_trends::RuleTrends;
 use status::ProcessInfo;
 use stops::StopsApi;
 
@@ -67,6 +72,7 @@ pub struct AdminServer {
     apis: AdminApis,
     connections: AdminConnections,
     history: CounterHistory,
+    rule_trends: Arc<RuleTrends>,
 }
 
 /// The parts of a proxy that the admin server shows and controls.
@@ -102,6 +108,7 @@ impl AdminServer {
             apis,
             connections: AdminConnections::new(max_connections),
             history: CounterHistory::default(),
+            rule_trends: Arc::default(),
         }
     }
 

@@ -14,7 +14,7 @@ use super::body::AdminBody;
 use super::guard::PathAccess;
 use super::response::{self, TEXT_PLAIN, problem, text_response};
 use super::ui::Asset;
-use super::{AdminConnection, AdminServer, health};
+use super::{AdminConnection, AdminServer, health, messages};
 
 use AllowedMethods::{Post, Read, ReadOrDelete, ReadOrPost};
 use PathAccess::{Open, Token};
@@ -34,6 +34,9 @@ const ROUTES: &[Route] = &[
     Route::fixed("/ca.pem", Read, Open, Handler::Authorities),
     Route::fixed("/api/v1/status", Read, Token, Handler::Status),
     Route::fixed("/api/v1/history", Read, Token, Handler::History),
+    Route::fixed("/api/v1/messages", Read, Token, Handler::Messages),
+    Route::fixed("/api/v1/config", Read, Token, Handler::Config),
+    Route::fixed("/api/v1/crawlers", Read, Token, Handler::Crawlers),
     Route::fixed("/api/v1/policy", Read, Token, Handler::Policy),
     Route::fixed("/api/v1/policy/rules", Read, Token, Handler::PolicyRules),
     Route::fixed("/api/v1/policy/diff", Read, Token, Handler::PolicyDiff),
@@ -100,6 +103,9 @@ enum Handler<'p> {
     Authorities,
     Status,
     History,
+    Messages,
+    Config,
+    Crawlers,
     Policy,
     PolicyRules,
     PolicyDiff,
@@ -254,8 +260,11 @@ impl AdminServer {
             Handler::Authorities => self.show_authorities(),
             Handler::Status => self.show_status(),
             Handler::History => self.show_history(),
+            Handler::Messages => messages::list(query),
+            Handler::Config => self.show_config(),
+            Handler::Crawlers => self.show_crawlers(),
             Handler::Policy => api.policy.show().await,
-            Handler::PolicyRules => api.policy.list_rules(query).await,
+            Handler::PolicyRules => api.policy.list_rules(query, &self.rule_trends).await,
             Handler::PolicyDiff => api.policy.show_diff().await,
             Handler::Explain => api.policy.explain(body).await,
             Handler::Shadow => api.policy.show_shadow(),

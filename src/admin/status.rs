@@ -14,6 +14,7 @@ use crate::metrics::labels::VerdictLabel;
 use crate::metrics::summary::{LatencyHistogram, MetricsSummary, TimingSummary};
 
 use super::AdminServer;
+use super::config::ConfigListing;
 use super::response;
 
 /// The process that the status describes.
@@ -37,6 +38,8 @@ pub struct ProcessSettings {
     pub https: Option<HttpsSettings>,
     /// The destination of the decision log: `auto`, `stderr`, `stdout`, `none`, or a path.
     pub decision_log: String,
+    /// The whole configuration.
+    pub config: ConfigListing,
 }
 
 /// A listener for crawlers.
@@ -70,6 +73,14 @@ impl ProcessInfo {
 
     pub(super) fn wall_time(&self) -> SystemTime {
         self.clock.wall_time()
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(super) fn settings(&self) -> &ProcessSettings {
+        &self.settings
     }
 
     /// Adds the settings.

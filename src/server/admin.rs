@@ -183,6 +183,7 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
             | LogDestination::Stderr
             | LogDestination::Stdout) => format!("{other:?}"),
         },
+        config: settings.listing.clone(),
     }
 }
 
