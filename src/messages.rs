@@ -190,9 +190,15 @@ mod tests {
         let first = "policy x is active before=a1 number=3";
         assert_eq!(
             shown,
-            [("info", "policy", first.len()), ("warn", "stops", MAX_TEXT_BYTES)]
+            [
+                ("info", "policy", first.len()),
+                ("warn", "stops", MAX_TEXT_BYTES)
+            ]
         );
-        assert_eq!(kept.first().map(|message| message.text.as_str()), Some(first));
+        assert_eq!(
+            kept.first().map(|message| message.text.as_str()),
+            Some(first)
+        );
         let last = kept.last().map_or(0, |message| message.id);
         assert_eq!(recent().after(last), []);
     }
@@ -201,7 +207,12 @@ mod tests {
     fn the_oldest_messages_are_dropped() {
         let messages = RecentMessages::default();
         for number in 0..=MAX_MESSAGES {
-            messages.add(SystemTime::UNIX_EPOCH, "info", OTHER_AREA, number.to_string());
+            messages.add(
+                SystemTime::UNIX_EPOCH,
+                "info",
+                OTHER_AREA,
+                number.to_string(),
+            );
         }
         let kept = messages.after(0);
         assert_eq!(kept.len(), MAX_MESSAGES);

@@ -38,7 +38,9 @@ pub struct SettingInfo {
 pub enum SettingSource {
     Default,
     /// A line of the configuration file.
-    File { line: u32 },
+    File {
+        line: u32,
+    },
     /// An option of the command line.
     CommandLine(&'static str),
 }

@@ -34,7 +34,9 @@ impl AdminServer {
         let rows: Vec<Json> = all
             .map(|crawler| {
                 let report = reports.as_ref().and_then(|reports| {
-                    reports.iter().find(|report| report.crawler == crawler.as_str())
+                    reports
+                        .iter()
+                        .find(|report| report.crawler == crawler.as_str())
                 });
                 let mut row = identity_to_json(crawler, policy);
                 let counts = match report {
@@ -56,7 +58,8 @@ impl AdminServer {
     }
 
     fn counts_to_json(&self, report: &CrawlerReport, now: SystemTime) -> Json {
-        let admitted = count(report, VerdictLabel::Allow) + count(report, VerdictLabel::ShadowReject);
+        let admitted =
+            count(report, VerdictLabel::Allow) + count(report, VerdictLabel::ShadowReject);
         let rejected = count(report, VerdictLabel::Reject);
         let latest = CrawlerSampleCounts { admitted, rejected };
         let recent = |span| {
@@ -81,8 +84,12 @@ impl AdminServer {
 
 fn identity_to_json(crawler: &Crawler, policy: &Policy) -> Json {
     let spaces = policy.spaces();
-    let space = spaces.for_crawler(crawler.as_str()).and_then(|space| spaces.get(space));
-    let hints = CrawlerHint::ALL.into_iter().filter(|hint| crawler.allows_hint(*hint));
+    let space = spaces
+        .for_crawler(crawler.as_str())
+        .and_then(|space| spaces.get(space));
+    let hints = CrawlerHint::ALL
+        .into_iter()
+        .filter(|hint| crawler.allows_hint(*hint));
     json!({
         "crawler": crawler.as_str(),
         "configured": crawler.as_str() != Crawler::ANONYMOUS,
@@ -110,7 +117,11 @@ fn empty_counts() -> Json {
 }
 
 fn count(report: &CrawlerReport, verdict: VerdictLabel) -> u64 {
-    report.verdicts.get(verdict as usize).copied().unwrap_or_default()
+    report
+        .verdicts
+        .get(verdict as usize)
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Returns the requests since a sample, and the time that they took to come.

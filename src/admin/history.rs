@@ -76,7 +76,10 @@ impl CounterHistory {
         let samples = self.samples.lock();
         let since = |sample: &CounterSample| now.duration_since(sample.at).unwrap_or_default();
         let sample = samples.iter().find(|sample| since(sample) <= span)?;
-        let (_, counts) = sample.crawlers.iter().find(|(name, _)| **name == *crawler)?;
+        let (_, counts) = sample
+            .crawlers
+            .iter()
+            .find(|(name, _)| **name == *crawler)?;
         Some((*counts, since(sample)))
     }
 
@@ -132,7 +135,10 @@ fn crawler_counts(
     let crawlers = summary.crawlers.iter().enumerate();
     let counts = crawlers.map(|(index, counts)| {
         let known = before.and_then(|sample| sample.crawlers.get(index));
-        let name = known.map_or_else(|| counts.crawler.as_str().into(), |(name, _)| Arc::clone(name));
+        let name = known.map_or_else(
+            || counts.crawler.as_str().into(),
+            |(name, _)| Arc::clone(name),
+        );
         let admitted = counts.count_with_verdict(VerdictLabel::Allow)
             + counts.count_with_verdict(VerdictLabel::ShadowReject);
         let rejected = counts.count_with_verdict(VerdictLabel::Reject);

@@ -60,7 +60,13 @@ mod tests {
     fn queries_are_parsed_or_refused() {
         assert_eq!(parse_after(None).ok(), Some(0));
         assert_eq!(parse_after(Some("after=7")).ok(), Some(7));
-        for query in ["after=", "after=-1", "after=%2B1", "after=1&after=2", "limit=1"] {
+        for query in [
+            "after=",
+            "after=-1",
+            "after=%2B1",
+            "after=1&after=2",
+            "limit=1",
+        ] {
             assert!(parse_after(Some(query)).is_err(), "{query}");
         }
     }

@@ -170,7 +170,12 @@ impl RuleListQuery {
             }
         }
         self.sort_rules(&mut found, snapshot, trends);
-        let shown: Vec<u32> = found.iter().skip(self.offset).take(self.limit).copied().collect();
+        let shown: Vec<u32> = found
+            .iter()
+            .skip(self.offset)
+            .take(self.limit)
+            .copied()
+            .collect();
         let trends = trends.read(snapshot, shown.iter().copied());
         let rules = shown.iter().zip(&trends).filter_map(|(index, trend)| {
             let mut rule = rule_to_json(snapshot, *index)?;
@@ -204,9 +209,15 @@ impl RuleListQuery {
         }
         let keys: Vec<RuleSortKey> = if self.sort == RuleSort::LastHour {
             let trends = trends.read(snapshot, found.iter().copied());
-            trends.iter().map(|trend| RuleSortKey::Number(trend.iter().sum())).collect()
+            trends
+                .iter()
+                .map(|trend| RuleSortKey::Number(trend.iter().sum()))
+                .collect()
         } else {
-            found.iter().map(|index| self.sort.key(snapshot, *index)).collect()
+            found
+                .iter()
+                .map(|index| self.sort.key(snapshot, *index))
+                .collect()
         };
         let mut keyed: Vec<(RuleSortKey, u32)> = keys.into_iter().zip(found.drain(..)).collect();
         // The sort is stable.

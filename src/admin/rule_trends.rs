@@ -83,12 +83,18 @@ impl TrendSamples {
         let mut new_indexes = HashMap::new();
         for ((rule, index), count) in policy.rules().iter().zip(0_u32..).zip(&mut counts) {
             if let Some(old_index) = old_indexes.get(rule.id.as_str()) {
-                *count = self.counts.get(*old_index as usize).copied().unwrap_or_default();
+                *count = self
+                    .counts
+                    .get(*old_index as usize)
+                    .copied()
+                    .unwrap_or_default();
                 new_indexes.insert(*old_index, index);
             }
         }
         for part in &mut self.parts {
-            let translated = part.iter().filter_map(|(index, count)| Some((*new_indexes.get(index)?, *count)));
+            let translated = part
+                .iter()
+                .filter_map(|(index, count)| Some((*new_indexes.get(index)?, *count)));
             *part = translated.collect();
         }
         self.counts = counts;

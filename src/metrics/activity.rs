@@ -126,7 +126,9 @@ impl CrawlerSeries {
                 }
             }
         }
-        let failures = ClientTlsFailureCause::ALL.into_iter().zip(self.tls_failures.counts());
+        let failures = ClientTlsFailureCause::ALL
+            .into_iter()
+            .zip(self.tls_failures.counts());
         CrawlerReport {
             crawler: self.crawler.as_str().to_owned(),
             verdicts,

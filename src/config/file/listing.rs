@@ -43,7 +43,9 @@ fn add_group(prefix: &str, schema: &Json, node: Option<&Node>, settings: &mut Ve
     let properties = schema.get("properties").and_then(Json::as_object);
     for (name, property) in properties.into_iter().flatten() {
         let key = format!("{prefix}{name}");
-        let value = node.and_then(|node| node.get(name)).filter(|node| !node.is_null());
+        let value = node
+            .and_then(|node| node.get(name))
+            .filter(|node| !node.is_null());
         if property.get("properties").is_some() {
             add_group(&format!("{key}."), property, value, settings);
         } else if !is_unsupported(property) && (value.is_some() || !is_deprecated(property)) {
@@ -172,7 +174,9 @@ fn value_in_force(key: &str, settings: &Settings) -> Option<Json> {
 
 fn listener_to_json(listener: &ListenerConfig) -> Json {
     match &listener.crawler {
-        Some(crawler) => json!({ "addr": listener.address.to_string(), "crawler": crawler.as_str() }),
+        Some(crawler) => {
+            json!({ "addr": listener.address.to_string(), "crawler": crawler.as_str() })
+        }
         None => json!(listener.address.to_string()),
     }
 }
@@ -213,7 +217,11 @@ store: { path: $STATE }
 
     fn listed(text: &str) -> Vec<SettingInfo> {
         let mut problems = Problems::new();
-        let tree = parse(&"c.yaml".into(), text.replace("$STATE", "${STATE}"), &mut problems);
+        let tree = parse(
+            &"c.yaml".into(),
+            text.replace("$STATE", "${STATE}"),
+            &mut problems,
+        );
         list_settings(tree.as_ref())
     }
 
@@ -237,7 +245,8 @@ store: { path: $STATE }
         let webhook = &find(&settings, "ledger.events.webhook").value;
         assert_eq!(webhook, "https://***@hook.test/in?***");
         assert_eq!(find(&settings, "store.path").value, "${STATE}");
-        let crawler = json!([{ "name": "news-bot", "auth": { "user": "news", "password_hash": "***" } }]);
+        let crawler =
+            json!([{ "name": "news-bot", "auth": { "user": "news", "password_hash": "***" } }]);
         assert_eq!(find(&settings, "crawlers").value, crawler);
     }
 
@@ -247,8 +256,16 @@ store: { path: $STATE }
         let in_force = Settings::in_directory(Path::new("/srv"));
         complete(&mut settings, &in_force, &[("listen", "--listen")]);
         for (key, value, source) in [
-            ("listen", json!(["127.0.0.1:3128"]), SettingSource::CommandLine("--listen")),
-            ("store.path", json!("/srv/var/crawlgate"), SettingSource::Default),
+            (
+                "listen",
+                json!(["127.0.0.1:3128"]),
+                SettingSource::CommandLine("--listen"),
+            ),
+            (
+                "store.path",
+                json!("/srv/var/crawlgate"),
+                SettingSource::Default,
+            ),
             ("egress.tls_ports", json!([443]), SettingSource::Default),
             ("timeouts.drain", json!("30s"), SettingSource::Default),
             ("telemetry.otlp", json!("none"), SettingSource::Default),

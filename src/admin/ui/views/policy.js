@@ -4,6 +4,7 @@ import { api } from "../api.js";
 import { empty, fill, h, since, table, write } from "../dom.js";
 import { feed } from "../feed.js";
 import { dateTime, plural, value, visible } from "../format.js";
+import { History } from "./rollout.js";
 import { failed, showError } from "./verdict.js";
 
 /** Creates the view. */
@@ -50,6 +51,7 @@ class Policy {
     this.trouble = h("div");
     this.last = h("div");
     this.diff = h("div");
+    this.history = new History();
     fill(
       main,
       h(
@@ -77,6 +79,7 @@ class Policy {
         h("h2", { id: "diff-title" }, "Changes of the last reload"),
         this.diff,
       ),
+      this.history.element,
     );
     this.end = feed.on(() => this.show());
     this.show();
@@ -99,6 +102,7 @@ class Policy {
     this.shown = said;
     fill(this.facts, factsOf(loaded));
     fill(this.last, lastReload(loaded.last_reload));
+    this.history.load();
     // Without a previous policy there is no difference to request.
     if (loaded.previous) this.showDiff();
     else fill(this.diff, noDifference());
