@@ -22,6 +22,7 @@ mod policy_diff;
 mod policy_rules;
 mod query;
 mod response;
+pub mod rollout;
 mod route;
 mod rule_trends;
 mod shadow;
@@ -51,6 +52,7 @@ use history::CounterHistory;
 use hosts::HostsApi;
 use ledger::LedgerApi;
 use policy_api::PolicyApi;
+use rollout::RolloutApi;
 use rule_trends::RuleTrends;
 use status::ProcessInfo;
 use stops::StopsApi;
@@ -83,6 +85,8 @@ pub struct AdminApis {
     /// The checks of `/readyz`.
     pub readiness: Readiness,
     pub policy: PolicyApi,
+    /// Changes of the policy, and earlier policies.
+    pub rollout: RolloutApi,
     /// Emergency stops.
     pub stops: StopsApi,
     /// The process that the status describes.

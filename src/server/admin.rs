@@ -15,6 +15,7 @@ use crate::admin::health::{CheckState, HealthCheck, Readiness};
 use crate::admin::hosts::HostsApi;
 use crate::admin::ledger::LedgerApi;
 use crate::admin::policy_api::PolicyApi;
+use crate::admin::rollout::RolloutApi;
 use crate::admin::status::{HttpsSettings, ListenerInfo, ProcessInfo, ProcessSettings};
 use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
@@ -24,6 +25,7 @@ use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
 use crate::pipeline::request::dry_run::DryRunner;
+use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
@@ -32,7 +34,7 @@ use crate::proxy::local_reply::ProfileSelection;
 
 use super::StartError;
 use super::ledger::LedgerCell;
-use super::reload;
+use super::reload::{self, PolicyStoreAccess};
 
 /// The parts of a proxy that the admin listener shows.
 pub(super) struct AdminParts {
@@ -40,6 +42,8 @@ pub(super) struct AdminParts {
     pub(super) proxy_addresses: Vec<SocketAddr>,
     pub(super) active_policy: Arc<ActivePolicy>,
     pub(super) reloads: ReloadHandle,
+    pub(super) policies: PolicyStoreAccess,
+    pub(super) changes: RolloutHandle,
     pub(super) exchange: Arc<ProxyService>,
     /// Set when the proxy shuts down.
     pub(super) draining: Arc<AtomicBool>,
@@ -95,6 +99,7 @@ impl AdminParts {
                 ledger,
                 self.removals,
             ),
+            rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,
             hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),

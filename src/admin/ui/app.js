@@ -8,11 +8,12 @@ import { crawlers } from "./views/crawlers.js";
 import { events } from "./views/events.js";
 import { hosts } from "./views/hosts.js";
 import { now } from "./views/now.js";
-import { policy, problemList } from "./views/policy.js";
+import { policy } from "./views/policy.js";
 import { rules } from "./views/rules.js";
 import { shadow } from "./views/shadow.js";
 import { tryUrl } from "./views/try.js";
 import { urls } from "./views/urls.js";
+import { problemList } from "./views/verdict.js";
 
 // `decisions` is the list of Now without the overview, on the whole page.
 const VIEWS = [

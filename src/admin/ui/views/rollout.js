@@ -4,8 +4,7 @@ import { api } from "../api.js";
 import { closeDialog, empty, field, fill, h, openDialog, since, table } from "../dom.js";
 import { feed } from "../feed.js";
 import { dateTime, plural, visible } from "../format.js";
-import { problemList } from "./policy.js";
-import { failed } from "./verdict.js";
+import { failed, problemList } from "./verdict.js";
 
 /**
  * Opens a dialog that says what will change and asks for the reason, which is recorded. `send(reason)` makes the change;

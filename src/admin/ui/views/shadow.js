@@ -5,9 +5,8 @@ import { empty, fill, h, label, table, write } from "../dom.js";
 import { feed, poll } from "../feed.js";
 import { count, dateTime, percent, plural, visible } from "../format.js";
 import { KeptTable } from "../table.js";
-import { problemList } from "./policy.js";
 import { askChange, changed, effectOf } from "./rollout.js";
-import { decisionsLink, showError, tryLink } from "./verdict.js";
+import { decisionsLink, problemList, showError, tryLink } from "./verdict.js";
 
 const EVERY_MS = 3000;
 
