@@ -213,27 +213,44 @@ function crawlerRow(row) {
     said[cell] = next;
     fill(cells[cell], make());
   };
+  const why = new Reasons(cells.why, row.crawler);
   const update = (now) => {
     write(cells.space, now.space === null ? "" : visible(now.space));
     write(cells.rate, rate(perSecond(now)));
     write(cells.requests, count(requests(now)));
     write(cells.refused, count(now.reject));
     write(cells.hour, now.last_hour ? percent(now.last_hour.reject, all(now.last_hour)) : "–");
-    const reasons = Object.entries(now.reasons ?? {}).sort(([, a], [, b]) => b - a);
-    const shown = reasons.slice(0, MOST_REASONS);
-    put("why", shown, () => [
-      shown.map(([reason, number], at) => [
-        at > 0 && ", ",
-        decisionsLink({ crawler: now.crawler, reason }, visible(reason)),
-        ` ${count(number)}`,
-      ]),
-      reasons.length > shown.length && `, ${reasons.length - shown.length} more`,
-    ]);
+    why.show(now);
     const intercepts = feed.status?.https?.intercept ?? true;
     put("trust", [now.tls, intercepts], () => trustOf(now.tls, intercepts));
     put("seen", now.last_seen, () => since(now.last_seen));
   };
   return { element, update };
+}
+
+/** The most frequent reasons of a crawler's refusals. Links are kept while their reason is, so that the focus stays. */
+class Reasons {
+  constructor(cell, crawler) {
+    Object.assign(this, { cell, crawler, counts: new Map() });
+  }
+
+  show(now) {
+    const reasons = Object.entries(now.reasons ?? {}).sort(([, a], [, b]) => b - a);
+    const shown = reasons.slice(0, MOST_REASONS);
+    const names = JSON.stringify([shown.map(([reason]) => reason), reasons.length]);
+    if (names !== this.names) {
+      this.names = names;
+      this.counts = new Map(shown.map(([reason]) => [reason, h("span")]));
+      const links = shown.map(([reason]) => [
+        decisionsLink({ crawler: this.crawler, reason }, visible(reason)),
+        " ",
+        this.counts.get(reason),
+        " ",
+      ]);
+      fill(this.cell, links, reasons.length > shown.length && `and ${reasons.length - shown.length} more`);
+    }
+    for (const [reason, number] of shown) write(this.counts.get(reason), count(number));
+  }
 }
 
 function trustOf(tls, intercepts) {
