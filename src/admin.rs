@@ -5,7 +5,9 @@
 
 mod api_request;
 pub mod body;
+pub mod config;
 mod connections;
+mod crawlers;
 pub mod decisions;
 mod explain;
 pub mod guard;
@@ -13,13 +15,16 @@ pub mod health;
 mod history;
 pub mod hosts;
 pub mod ledger;
+mod messages;
 mod policy;
 pub mod policy_api;
 mod policy_diff;
 mod policy_rules;
 mod query;
 mod response;
+pub mod rollout;
 mod route;
+mod rule_trends;
 mod shadow;
 pub mod status;
 pub mod stops;
@@ -47,6 +52,8 @@ use history::CounterHistory;
 use hosts::HostsApi;
 use ledger::LedgerApi;
 use policy_api::PolicyApi;
+use rollout::RolloutApi;
+use rule_trends::RuleTrends;
 use status::ProcessInfo;
 use stops::StopsApi;
 
@@ -67,6 +74,7 @@ pub struct AdminServer {
     apis: AdminApis,
     connections: AdminConnections,
     history: CounterHistory,
+    rule_trends: Arc<RuleTrends>,
 }
 
 /// The parts of a proxy that the admin server shows and controls.
@@ -77,6 +85,8 @@ pub struct AdminApis {
     /// The checks of `/readyz`.
     pub readiness: Readiness,
     pub policy: PolicyApi,
+    /// Changes of the policy, and earlier policies.
+    pub rollout: RolloutApi,
     /// Emergency stops.
     pub stops: StopsApi,
     /// The process that the status describes.
@@ -102,6 +112,7 @@ impl AdminServer {
             apis,
             connections: AdminConnections::new(max_connections),
             history: CounterHistory::default(),
+            rule_trends: Arc::default(),
         }
     }
 

@@ -23,9 +23,11 @@ mod inputs;
 mod ledger;
 mod logging;
 mod password;
+mod policy;
 mod progress;
 mod reload;
 mod robots;
+mod rollout;
 mod run;
 mod running_proxy;
 mod shadow;
@@ -94,6 +96,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Health(args) => health::run(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Shadow(args) => shadow::run(&args),
+        Command::Policy(args) => policy::run(&args.command),
         Command::Ledger(args) => ledger::run(&args.command),
         Command::Stop(args) => stop::run(&args),
     }

@@ -4,11 +4,13 @@
 //! checks the result. The policy of crawl owners is another file in another language; [`policy`] opens it.
 
 mod base_paths;
+pub mod captured_files;
 pub mod crawler_fit;
 pub mod file;
 pub mod load;
 pub mod policy;
 pub mod policy_files;
+pub mod policy_replacement;
 pub mod settings;
 pub mod timed_read;
 pub mod watch;

@@ -4,6 +4,7 @@
 //! by array lookups and atomic adds. No text of a client or an origin becomes a label (the prometheus crate finds
 //! series by a hash of their labels without comparing them). The decision log is in [`log`].
 
+pub mod activity;
 mod completion;
 pub mod content;
 pub mod families;
@@ -31,6 +32,7 @@ use crate::model::stage::Stage;
 use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
+use activity::CrawlerActivity;
 use families::MetricFamilies;
 use labels::{
     ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, LabelSet, MetricsMode,
@@ -92,6 +94,7 @@ struct CrawlerSeries {
     repeats: IntCounter,
     held_disconnects: IntCounter,
     tls_failures: CounterTable,
+    activity: CrawlerActivity,
 }
 
 impl Metrics {
@@ -401,6 +404,7 @@ fn crawler_series(
                 &families.client_tls_failures,
                 ClientTlsFailureCause::ALL.len(),
             ),
+            activity: CrawlerActivity::default(),
             crawler,
         })
     });

@@ -24,6 +24,7 @@ pub mod reload;
 pub mod request;
 pub mod response;
 pub mod robots_fetch;
+pub mod rollout;
 pub mod schedules;
 pub mod shadow;
 pub mod snapshot;

@@ -31,6 +31,7 @@ use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
+use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::{RemovalScheduler, RobotsSource};
@@ -59,7 +60,7 @@ use descriptors::DescriptorShares;
 use feed::LedgerFeedTask;
 use ledger::{LedgerCell, LedgerOpener};
 use origin_roots::origin_tls_settings;
-use reload::{LoadedPolicy, PolicyFileReloader};
+use reload::{LoadedPolicy, PolicyFileReloader, PolicyRollout};
 use spans::SpanExportTask;
 
 /// The maximum number of connections that wait to be accepted.
@@ -199,7 +200,10 @@ impl Server {
             &drain_watch,
             &mut tasks,
         );
-        let reloads = spawn_reloads(Arc::new(reloader), &clock, &drain_watch, &mut tasks);
+        let reloader = Arc::new(reloader);
+        let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
+        let policies = reloader.store().clone();
+        let changes = spawn_rollout(reloader, reloads.clone(), &mut tasks);
         tasks.spawn(run_periodic_cleanup(
             Arc::clone(&service),
             connections,
@@ -214,6 +218,8 @@ impl Server {
             proxy_addresses: listeners.proxy_addresses.clone(),
             active_policy,
             reloads: reloads.clone(),
+            policies,
+            changes,
             exchange: Arc::clone(&service),
             draining: Arc::clone(&draining),
             certificates: certificates.unwrap_or_default(),
@@ -554,6 +560,18 @@ fn spawn_reloads(
     tasks.spawn(Arc::clone(&reloader).watch(reloads.clone(), drain.clone()));
     tasks.spawn(worker.serve(move |trigger| reload_and_notify(Arc::clone(&reloader), trigger)));
     reloads
+}
+
+/// Spawns the task that changes the policy on request, and returns its handle.
+fn spawn_rollout(
+    reloader: Arc<PolicyFileReloader>,
+    reloads: ReloadHandle,
+    tasks: &mut JoinSet<()>,
+) -> RolloutHandle {
+    let (changes, queue) = RolloutHandle::new();
+    let rollout = Arc::new(PolicyRollout::new(reloader, reloads));
+    tasks.spawn(queue.serve(move |request| Arc::clone(&rollout).change(request)));
+    changes
 }
 
 /// Reloads the policy, and notifies the service manager before and after.

@@ -1,11 +1,13 @@
-//! State that the proxy keeps between requests: the pacing state of hosts, the ledger, emergency stops and
-//! budgets.
+//! State that the proxy keeps between requests: the pacing state of hosts, the ledger, emergency stops, budgets and
+//! earlier policies.
 
 mod atomic_file;
 pub mod budgets;
 mod host_store;
 pub mod ledger;
+pub mod policies;
 pub mod sharded_map;
+pub mod staged_file;
 pub mod stops;
 
 pub use atomic_file::sync_directory;

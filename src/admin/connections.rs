@@ -53,6 +53,8 @@ enum ConnectionPhase {
 pub struct AdminConnection {
     /// The address of the listener to which the client has connected.
     pub(super) local: SocketAddr,
+    /// The address of the client.
+    pub(super) client: IpAddr,
     number: u64,
     connections: AdminConnections,
     _permit: OwnedSemaphorePermit,
@@ -95,6 +97,7 @@ impl AdminConnections {
         open.by_number.insert(number, entry);
         let connection = AdminConnection {
             local,
+            client,
             number,
             connections: self.clone(),
             _permit: permit,

@@ -4,7 +4,8 @@
 //! - `Host` must name this listener. A page whose name an attacker points here (DNS rebinding) sends its own name.
 //! - `Origin` and `Sec-Fetch-Site` must not name another site, unless a user follows a link to the page. Behind a TLS terminator, a page's own origin is `https://`
 //!   and one of the configured names.
-//! - All paths but those for probes require the token, if one is configured; a listener that is not on loopback must have
+//! - All paths but those for probes require the token, if one is configured; those that change the policy require that one
+//!   is. A listener that is not on loopback must have
 //!   one ([`check_exposure`]). It is sent as a Bearer token, or as the password of Basic credentials. A browser asks its
 //!   user for these once, when a page is opened, and not for each of its polls.
 
@@ -28,6 +29,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
+/// The longest user name that is recorded.
+const MAX_USER_CHARS: usize = 64;
+
 /// The preferred challenge. Each challenge has a field of its own, since old browsers read only one per field.
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
 /// The challenge for browsers, which prompt their user.
@@ -41,6 +45,8 @@ pub(super) enum PathAccess {
     Open,
     /// The admin token, if one is configured.
     Token,
+    /// The admin token, which must be configured: the path changes what the proxy enforces for good.
+    RequiredToken,
 }
 
 /// Decides which requests are answered.
@@ -63,6 +69,8 @@ pub(super) enum AdminRefusal {
     ForeignSite,
     /// The path requires the token, and it is missing or wrong.
     Unauthorized(RequestInitiator),
+    /// The path requires the token, and none is configured.
+    NoToken,
 }
 
 /// The initiator of a request without the token.
@@ -124,10 +132,15 @@ impl AdminGuard {
         }
         match (access, &self.token) {
             (PathAccess::Open, _) | (PathAccess::Token, None) => Ok(()),
-            (PathAccess::Token, Some(token)) if token.is_sent_in(headers) => Ok(()),
-            (PathAccess::Token, Some(_)) => Err(AdminRefusal::Unauthorized(
-                RequestInitiator::from_headers(headers),
-            )),
+            (PathAccess::RequiredToken, None) => Err(AdminRefusal::NoToken),
+            (PathAccess::Token | PathAccess::RequiredToken, Some(token))
+                if token.is_sent_in(headers) =>
+            {
+                Ok(())
+            }
+            (PathAccess::Token | PathAccess::RequiredToken, Some(_)) => Err(
+                AdminRefusal::Unauthorized(RequestInitiator::from_headers(headers)),
+            ),
         }
     }
 
@@ -234,6 +247,11 @@ impl AdminRefusal {
                 "requests from pages of other sites are refused",
             ),
             Self::Unauthorized(initiator) => unauthorized(initiator),
+            Self::NoToken => problem(
+                StatusCode::FORBIDDEN,
+                "this changes the policy, which needs the admin token, also on loopback, and none is configured: write one line \
+                 of 16 or more characters to a file (openssl rand -hex 16), name it in admin.token_file, and restart the proxy",
+            ),
         }
     }
 }
@@ -328,6 +346,22 @@ fn password_of_basic(credentials: &str) -> Option<Vec<u8>> {
     let mut plain = STANDARD.decode(credentials).ok()?;
     let colon = plain.iter().position(|byte| *byte == b':')?;
     Some(plain.split_off(colon + 1))
+}
+
+/// Returns the user of Basic credentials, for records of changes: nothing proves the name.
+pub(super) fn claimed_user(headers: &HeaderMap) -> Option<String> {
+    let (scheme, credentials) = single_header(headers, &AUTHORIZATION)?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let plain = String::from_utf8(STANDARD.decode(credentials.trim()).ok()?).ok()?;
+    let (user, _) = plain.split_once(':')?;
+    let user: String = user
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_USER_CHARS)
+        .collect();
+    (!user.is_empty()).then_some(user)
 }
 
 impl fmt::Debug for AdminToken {

@@ -1,6 +1,7 @@
 //! `GET /api/v1/history`: samples of the counters over the last hour, so that charts do not begin when a page is opened.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use crate::clock::Rfc3339;
 use crate::metrics::labels::VerdictLabel;
 use crate::metrics::summary::MetricsSummary;
 
+use super::api_request::run_blocking;
 use super::response;
 use super::status::histogram_bounds;
 use super::{AdminServer, status};
@@ -38,6 +40,15 @@ struct CounterSample {
     /// The refusals by reason.
     reasons: BTreeMap<&'static str, u64>,
     timings: [HistogramCounts; status::TIMINGS.len()],
+    /// The requests of each crawler, in the order of the metrics.
+    crawlers: Box<[(Arc<str>, CrawlerSampleCounts)]>,
+}
+
+/// The requests of a crawler since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CrawlerSampleCounts {
+    pub(super) admitted: u64,
+    pub(super) rejected: u64,
 }
 
 /// The cumulative counts of a histogram's buckets; the last is the count of all.
@@ -46,12 +57,30 @@ type HistogramCounts = Box<[u64]>;
 impl CounterHistory {
     /// Adds a sample, and drops the oldest if there are more than an hour's.
     fn add(&self, at: SystemTime, summary: &MetricsSummary) {
-        let sample = CounterSample::new(at, summary);
         let mut samples = self.samples.lock();
+        let sample = CounterSample::new(at, summary, samples.back());
         if samples.len() == MAX_SAMPLES {
             samples.pop_front();
         }
         samples.push_back(sample);
+    }
+
+    /// Returns the counts of a crawler in the oldest sample of the last `span`, and the age of the sample; `None` before
+    /// the first.
+    pub(super) fn crawler_counts(
+        &self,
+        crawler: &str,
+        now: SystemTime,
+        span: Duration,
+    ) -> Option<(CrawlerSampleCounts, Duration)> {
+        let samples = self.samples.lock();
+        let since = |sample: &CounterSample| now.duration_since(sample.at).unwrap_or_default();
+        let sample = samples.iter().find(|sample| since(sample) <= span)?;
+        let (_, counts) = sample
+            .crawlers
+            .iter()
+            .find(|(name, _)| **name == *crawler)?;
+        Some((*counts, since(sample)))
     }
 
     fn to_json(&self) -> Vec<Json> {
@@ -64,7 +93,8 @@ impl CounterHistory {
 }
 
 impl CounterSample {
-    fn new(at: SystemTime, summary: &MetricsSummary) -> Self {
+    /// Creates a sample, which shares the names of the crawlers with the one before.
+    fn new(at: SystemTime, summary: &MetricsSummary, before: Option<&Self>) -> Self {
         let mut reasons = BTreeMap::new();
         for decision in &summary.decisions {
             if decision.verdict == VerdictLabel::Reject {
@@ -79,6 +109,7 @@ impl CounterSample {
             reasons,
             timings: status::TIMINGS
                 .map(|(_, timing)| timing(&summary.timings).cumulative_counts().collect()),
+            crawlers: crawler_counts(summary, before),
         }
     }
 
@@ -98,6 +129,25 @@ impl CounterSample {
     }
 }
 
+fn crawler_counts(
+    summary: &MetricsSummary,
+    before: Option<&CounterSample>,
+) -> Box<[(Arc<str>, CrawlerSampleCounts)]> {
+    let crawlers = summary.crawlers.iter().enumerate();
+    let counts = crawlers.map(|(index, counts)| {
+        let known = before.and_then(|sample| sample.crawlers.get(index));
+        let name = known.map_or_else(
+            || counts.crawler.as_str().into(),
+            |(name, _)| Arc::clone(name),
+        );
+        let admitted = counts.count_with_verdict(VerdictLabel::Allow)
+            + counts.count_with_verdict(VerdictLabel::ShadowReject);
+        let rejected = counts.count_with_verdict(VerdictLabel::Reject);
+        (name, CrawlerSampleCounts { admitted, rejected })
+    });
+    counts.collect()
+}
+
 impl AdminServer {
     /// Samples the counters for ever, unless metrics are off.
     pub(super) async fn sample_history(&self) {
@@ -108,8 +158,17 @@ impl AdminServer {
             ticks.tick().await;
             if let Some(summary) = self.apis.metrics.summary() {
                 self.history.add(self.apis.process.wall_time(), &summary);
+                self.sample_rules().await;
             }
         }
+    }
+
+    /// Samples the counters of the rules, on a thread that may block: there may be many.
+    async fn sample_rules(&self) {
+        let trends = Arc::clone(&self.rule_trends);
+        let snapshot = self.apis.policy.active_policy.load();
+        let now = self.apis.process.now();
+        let _ = run_blocking(move || trends.sample(&snapshot, now)).await;
     }
 
     /// Returns the samples of the last hour, without those that a restart lost; none if metrics are off.

@@ -104,7 +104,7 @@ pub(super) fn rule_to_json(snapshot: &PolicySnapshot, index: u32) -> Option<Json
 }
 
 /// Returns the name of the space that a rule is part of.
-fn space_name(policy: &Policy, rule: RuleIndex) -> Option<&str> {
+pub(super) fn space_name(policy: &Policy, rule: RuleIndex) -> Option<&str> {
     let spaces = policy.spaces();
     let space = spaces.get(spaces.for_rule(rule)?)?;
     Some(space.name.as_str())

@@ -1,6 +1,7 @@
 //! `GET /api/v1/policy/rules`: a part of the active policy's rules with their counters, searched and sorted.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -10,16 +11,18 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
 use crate::metrics::policy::RuleCounts;
+use crate::metrics::shadow::ShadowSource;
 use crate::pipeline::snapshot::PolicySnapshot;
-use crate::policy::rule::{EnforcementMode, Rule};
+use crate::policy::rule::{EnforcementMode, Rule, RuleIndex};
 
 use super::api_request::run_blocking;
-use super::policy::{disposition_to_json, rule_to_json};
+use super::policy::{disposition_to_json, rule_to_json, space_name};
 use super::policy_api::PolicyApi;
 use super::query::{
     DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, parse_word, reject_duplicates,
 };
 use super::response;
+use super::rule_trends::{PARTS, RuleTrends};
 
 /// The parameters of `GET /api/v1/policy/rules`.
 #[derive(Debug)]
@@ -29,18 +32,40 @@ struct RuleListQuery {
     /// A part of the id, the description, the file or the condition, in lower case.
     search: String,
     sort: RuleSort,
+    /// `None` for the usual direction of the sort.
+    order: Option<SortDirection>,
     group: RuleGroup,
 }
 
-/// The sort order: the largest first, and the position in the policy breaks ties.
+/// The key of the sort. The position in the policy breaks ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleSort {
     Position,
+    Id,
+    Kind,
+    Condition,
+    Space,
     Matched,
     Decided,
     Allowed,
     Rejected,
+    LastHour,
     LastMatch,
+    /// The number of decisions that rules in shadow mode would change.
+    Shadow,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SortDirection {
+    Ascending,
+    Descending,
+}
+
+/// The value of a rule by which it is sorted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RuleSortKey {
+    Number(u64),
+    Text(String),
 }
 
 /// A group of rules.
@@ -56,15 +81,26 @@ enum RuleGroup {
     NotCounted,
 }
 
-const KEYS: [&str; 5] = ["offset", "limit", "search", "sort", "group"];
+const KEYS: [&str; 6] = ["offset", "limit", "search", "sort", "order", "group"];
 
-const SORT_KEYS: [(&str, RuleSort); 6] = [
+const SORT_KEYS: [(&str, RuleSort); 12] = [
     ("position", RuleSort::Position),
+    ("id", RuleSort::Id),
+    ("kind", RuleSort::Kind),
+    ("condition", RuleSort::Condition),
+    ("space", RuleSort::Space),
     ("matched", RuleSort::Matched),
     ("decided", RuleSort::Decided),
     ("allowed", RuleSort::Allowed),
     ("rejected", RuleSort::Rejected),
+    ("last_hour", RuleSort::LastHour),
     ("last_match", RuleSort::LastMatch),
+    ("shadow", RuleSort::Shadow),
+];
+
+const ORDER_KEYS: [(&str, SortDirection); 2] = [
+    ("asc", SortDirection::Ascending),
+    ("desc", SortDirection::Descending),
 ];
 
 const GROUP_KEYS: [(&str, RuleGroup); 6] = [
@@ -78,13 +114,18 @@ const GROUP_KEYS: [(&str, RuleGroup); 6] = [
 
 impl PolicyApi {
     /// Returns the rules that the query selects, and the number of rules in each group.
-    pub(super) async fn list_rules(&self, query: Option<&str>) -> Response<Full<Bytes>> {
+    pub(super) async fn list_rules(
+        &self,
+        query: Option<&str>,
+        trends: &Arc<RuleTrends>,
+    ) -> Response<Full<Bytes>> {
         let query = match RuleListQuery::parse(query) {
             Ok(query) => query,
             Err(error) => return error.to_response(),
         };
         let snapshot = self.active_policy.load();
-        match run_blocking(move || query.document(&snapshot)).await {
+        let trends = Arc::clone(trends);
+        match run_blocking(move || query.document(&snapshot, &trends)).await {
             Some(document) => response::json(StatusCode::OK, &document),
             None => response::internal_error(),
         }
@@ -98,6 +139,7 @@ impl RuleListQuery {
             limit: DEFAULT_LIMIT,
             search: String::new(),
             sort: RuleSort::Position,
+            order: None,
             group: RuleGroup::All,
         };
         for (key, value) in reject_duplicates(parse_query(query)?, &KEYS)? {
@@ -106,6 +148,7 @@ impl RuleListQuery {
                 "limit" => parsed.limit = parse_limit(&value)?,
                 "search" => parsed.search = value.trim().to_lowercase(),
                 "sort" => parsed.sort = parse_word(&value, "sort", &SORT_KEYS)?,
+                "order" => parsed.order = Some(parse_word(&value, "order", &ORDER_KEYS)?),
                 "group" => parsed.group = parse_word(&value, "group", &GROUP_KEYS)?,
                 _ => return Err(ParameterError::unknown(&KEYS)),
             }
@@ -113,7 +156,7 @@ impl RuleListQuery {
         Ok(parsed)
     }
 
-    fn document(&self, snapshot: &PolicySnapshot) -> Json {
+    fn document(&self, snapshot: &PolicySnapshot, trends: &RuleTrends) -> Json {
         let policy = &snapshot.policy;
         let mut group_sizes = GROUP_KEYS.map(|(_, group)| (group, 0_usize));
         let mut found = Vec::new();
@@ -123,15 +166,23 @@ impl RuleListQuery {
                 *size += usize::from(group.contains(rule, counts));
             }
             if self.group.contains(rule, counts) && self.finds(snapshot, rule, index) {
-                found.push((self.sort.key(counts), index));
+                found.push(index);
             }
         }
-        // The sort is stable, and the rules are in the order of their positions.
-        if self.sort != RuleSort::Position {
-            found.sort_by_key(|(key, _)| Reverse(*key));
-        }
-        let shown = found.iter().skip(self.offset).take(self.limit);
-        let rules = shown.filter_map(|(_, index)| rule_to_json(snapshot, *index));
+        self.sort_rules(&mut found, snapshot, trends);
+        let shown: Vec<u32> = found
+            .iter()
+            .skip(self.offset)
+            .take(self.limit)
+            .copied()
+            .collect();
+        let trends = trends.read(snapshot, shown.iter().copied());
+        let rules = shown.iter().zip(&trends).filter_map(|(index, trend)| {
+            let mut rule = rule_to_json(snapshot, *index)?;
+            let counted = snapshot.counters.counts(*index).is_some();
+            response::extend(&mut rule, &trend_to_json(counted.then_some(trend)));
+            Some(rule)
+        });
         let sizes = GROUP_KEYS.iter().zip(group_sizes);
         json!({
             "name": policy.name(),
@@ -145,6 +196,33 @@ impl RuleListQuery {
                 .map(|((name, _), (_, size))| ((*name).to_owned(), json!(size)))
                 .collect::<Map<_, _>>(),
         })
+    }
+
+    /// Sorts rules that are in the order of their positions.
+    fn sort_rules(&self, found: &mut Vec<u32>, snapshot: &PolicySnapshot, trends: &RuleTrends) {
+        let direction = self.order.unwrap_or(self.sort.usual_direction());
+        if self.sort == RuleSort::Position {
+            if direction == SortDirection::Descending {
+                found.reverse();
+            }
+            return;
+        }
+        let keys: Vec<RuleSortKey> = if self.sort == RuleSort::LastHour {
+            let trends = trends.read(snapshot, found.iter().copied());
+            trends
+                .iter()
+                .map(|trend| RuleSortKey::Number(trend.iter().sum()))
+                .collect()
+        } else {
+            found
+                .iter()
+                .map(|index| self.sort.key(snapshot, *index))
+                .collect()
+        };
+        let mut keyed: Vec<(RuleSortKey, u32)> = keys.into_iter().zip(found.drain(..)).collect();
+        // The sort is stable.
+        keyed.sort_by(|(one, _), (other, _)| direction.apply(one.cmp(other)));
+        found.extend(keyed.into_iter().map(|(_, index)| index));
     }
 
     fn finds(&self, snapshot: &PolicySnapshot, rule: &Rule, index: u32) -> bool {
@@ -174,19 +252,69 @@ impl RuleGroup {
     }
 }
 
-impl RuleSort {
-    /// Returns the key of a rule; 0 if it has none.
-    fn key(self, counts: Option<RuleCounts>) -> u64 {
-        let Some(counts) = counts else { return 0 };
+impl SortDirection {
+    fn apply(self, order: Ordering) -> Ordering {
         match self {
-            Self::Position => 0,
-            Self::Matched => counts.matched,
-            Self::Decided => counts.decided(),
-            Self::Allowed => counts.allowed,
-            Self::Rejected => counts.rejected,
-            Self::LastMatch => counts.last_match.map_or(0, unix_seconds),
+            Self::Ascending => order,
+            Self::Descending => order.reverse(),
         }
     }
+}
+
+impl RuleSort {
+    /// Returns the direction if none is asked for: texts from A, and the largest number first.
+    fn usual_direction(self) -> SortDirection {
+        match self {
+            Self::Position | Self::Id | Self::Kind | Self::Condition | Self::Space => {
+                SortDirection::Ascending
+            }
+            Self::Matched
+            | Self::Decided
+            | Self::Allowed
+            | Self::Rejected
+            | Self::LastHour
+            | Self::LastMatch
+            | Self::Shadow => SortDirection::Descending,
+        }
+    }
+
+    /// Returns the key of a rule: 0 or an empty text if it has none.
+    fn key(self, snapshot: &PolicySnapshot, index: u32) -> RuleSortKey {
+        let policy = &snapshot.policy;
+        let number = |of: fn(RuleCounts) -> u64| {
+            RuleSortKey::Number(snapshot.counters.counts(index).map_or(0, of))
+        };
+        let text = |of: &dyn Fn(&Rule) -> Option<String>| {
+            let rule = policy.rule(RuleIndex(index));
+            RuleSortKey::Text(rule.and_then(of).unwrap_or_default())
+        };
+        match self {
+            // The trends have it.
+            Self::Position | Self::LastHour => RuleSortKey::Number(0),
+            Self::Id => text(&|rule| Some(rule.id.as_str().to_owned())),
+            Self::Kind => text(&|rule| rule.condition_key().map(str::to_owned)),
+            Self::Condition => text(&|rule| policy.describe_condition(rule)),
+            Self::Space => text(&|_| space_name(policy, RuleIndex(index)).map(str::to_owned)),
+            Self::Matched => number(|counts| counts.matched),
+            Self::Decided => number(|counts| counts.decided()),
+            Self::Allowed => number(|counts| counts.allowed),
+            Self::Rejected => number(|counts| counts.rejected),
+            Self::LastMatch => number(|counts| counts.last_match.map_or(0, unix_seconds)),
+            Self::Shadow => RuleSortKey::Number(shadow_effect(snapshot, index)),
+        }
+    }
+}
+
+/// Returns the number of decisions that a rule in shadow mode would change.
+fn shadow_effect(snapshot: &PolicySnapshot, index: u32) -> u64 {
+    let stats = snapshot.counters.shadow_stats();
+    let tallies = stats.tallies(ShadowSource::Rule(index));
+    tallies.would_reject.total + tallies.would_allow.total
+}
+
+/// Returns the matches in the last hour, in all and in twelve parts; `null` if the rule is not counted.
+fn trend_to_json(trend: Option<&[u64; PARTS]>) -> Json {
+    json!({ "last_hour": trend.map(|trend| trend.iter().sum::<u64>()), "trend": trend })
 }
 
 fn unix_seconds(at: SystemTime) -> u64 {
@@ -220,6 +348,8 @@ mod tests {
             (Some("limit=1001"), false),
             (Some("sort=Matched"), false),
             (Some("sort="), false),
+            (Some("sort=condition&order=desc"), true),
+            (Some("order=down"), false),
             (Some("group=dead"), false),
             (Some("search=a&search=b"), false),
             (Some("q=a"), false),

@@ -9,15 +9,16 @@ use http_body_util::Full;
 
 use crate::metrics::TEXT_FORMAT;
 use crate::pipeline::stop_registry::StopId;
+use crate::store::policies::ChangeAuthor;
 
 use super::body::AdminBody;
-use super::guard::PathAccess;
+use super::guard::{PathAccess, claimed_user};
 use super::response::{self, TEXT_PLAIN, problem, text_response};
 use super::ui::Asset;
-use super::{AdminConnection, AdminServer, health};
+use super::{AdminConnection, AdminServer, health, messages};
 
-use AllowedMethods::{Post, Read, ReadOrDelete, ReadOrPost};
-use PathAccess::{Open, Token};
+use AllowedMethods::{Post, PutOrDelete, Read, ReadOrDelete, ReadOrPost};
+use PathAccess::{Open, RequiredToken, Token};
 
 /// The media type from which clients import certificates.
 const PEM_TYPE: &str = "application/x-pem-file";
@@ -34,11 +35,38 @@ const ROUTES: &[Route] = &[
     Route::fixed("/ca.pem", Read, Open, Handler::Authorities),
     Route::fixed("/api/v1/status", Read, Token, Handler::Status),
     Route::fixed("/api/v1/history", Read, Token, Handler::History),
+    Route::fixed("/api/v1/messages", Read, Token, Handler::Messages),
+    Route::fixed("/api/v1/config", Read, Token, Handler::Config),
+    Route::fixed("/api/v1/crawlers", Read, Token, Handler::Crawlers),
     Route::fixed("/api/v1/policy", Read, Token, Handler::Policy),
     Route::fixed("/api/v1/policy/rules", Read, Token, Handler::PolicyRules),
     Route::fixed("/api/v1/policy/diff", Read, Token, Handler::PolicyDiff),
+    Route::fixed(
+        "/api/v1/policy/history",
+        Read,
+        Token,
+        Handler::PolicyHistory,
+    ),
+    Route::fixed(
+        "/api/v1/policy/rollback",
+        Post,
+        RequiredToken,
+        Handler::Rollback,
+    ),
     Route::fixed("/api/v1/explain", Post, Token, Handler::Explain),
     Route::fixed("/api/v1/shadow", Read, Token, Handler::Shadow),
+    Route::fixed(
+        "/api/v1/shadow/policy",
+        PutOrDelete,
+        RequiredToken,
+        Handler::ShadowPolicy,
+    ),
+    Route::fixed(
+        "/api/v1/shadow/promote",
+        Post,
+        RequiredToken,
+        Handler::Promote,
+    ),
     Route::fixed("/api/v1/reload", Post, Token, Handler::Reload),
     Route::fixed("/api/v1/stops", ReadOrPost, Token, Handler::Stops),
     Route::item("/api/v1/stops/{id}", ReadOrDelete, Token, |id| {
@@ -100,11 +128,18 @@ enum Handler<'p> {
     Authorities,
     Status,
     History,
+    Messages,
+    Config,
+    Crawlers,
     Policy,
     PolicyRules,
     PolicyDiff,
+    PolicyHistory,
+    Rollback,
     Explain,
     Shadow,
+    ShadowPolicy,
+    Promote,
     Reload,
     Stops,
     Stop(StopId),
@@ -132,6 +167,7 @@ enum AllowedMethods {
     Post,
     ReadOrPost,
     ReadOrDelete,
+    PutOrDelete,
 }
 
 impl Route {
@@ -185,9 +221,10 @@ fn find(path: &str) -> Option<(&'static Route, Handler<'_>)> {
 impl AllowedMethods {
     fn allows(self, method: &Method) -> bool {
         match *method {
-            Method::GET | Method::HEAD => self != Self::Post,
+            Method::GET | Method::HEAD => !matches!(self, Self::Post | Self::PutOrDelete),
             Method::POST => matches!(self, Self::Post | Self::ReadOrPost),
-            Method::DELETE => self == Self::ReadOrDelete,
+            Method::PUT => self == Self::PutOrDelete,
+            Method::DELETE => matches!(self, Self::ReadOrDelete | Self::PutOrDelete),
             _ => false,
         }
     }
@@ -198,6 +235,7 @@ impl AllowedMethods {
             Self::Post => "POST",
             Self::ReadOrPost => "GET, HEAD, POST",
             Self::ReadOrDelete => "GET, HEAD, DELETE",
+            Self::PutOrDelete => "PUT, DELETE",
         }
     }
 }
@@ -227,10 +265,10 @@ impl AdminServer {
             return response::method_not_allowed(route.methods.as_allow_value())
                 .map(AdminBody::from);
         }
-        if access == Token && !connection.begin_api() {
+        if access != Open && !connection.begin_api() {
             return response::too_many_requests().map(AdminBody::from);
         }
-        self.respond(handler, &head, body).await
+        self.respond(handler, &head, body, connection).await
     }
 
     async fn respond<B>(
@@ -238,6 +276,7 @@ impl AdminServer {
         handler: Handler<'_>,
         head: &request::Parts,
         body: B,
+        connection: &AdminConnection,
     ) -> Response<AdminBody>
     where
         B: Body<Data = Bytes>,
@@ -254,11 +293,31 @@ impl AdminServer {
             Handler::Authorities => self.show_authorities(),
             Handler::Status => self.show_status(),
             Handler::History => self.show_history(),
+            Handler::Messages => messages::list(query),
+            Handler::Config => self.show_config(),
+            Handler::Crawlers => self.show_crawlers(),
             Handler::Policy => api.policy.show().await,
-            Handler::PolicyRules => api.policy.list_rules(query).await,
+            Handler::PolicyRules => api.policy.list_rules(query, &self.rule_trends).await,
             Handler::PolicyDiff => api.policy.show_diff().await,
             Handler::Explain => api.policy.explain(body).await,
             Handler::Shadow => api.policy.show_shadow(),
+            Handler::ShadowPolicy if head.method == Method::DELETE => {
+                let author = change_author(head, connection);
+                api.rollout.clear_shadow(author, query).await
+            }
+            Handler::ShadowPolicy => {
+                let author = change_author(head, connection);
+                api.rollout.set_shadow(author, body).await
+            }
+            Handler::Promote => {
+                let author = change_author(head, connection);
+                api.rollout.promote(author, body).await
+            }
+            Handler::PolicyHistory => api.rollout.show_history(&api.policy).await,
+            Handler::Rollback => {
+                let author = change_author(head, connection);
+                api.rollout.roll_back(author, body).await
+            }
             Handler::Reload => api.policy.reload().await,
             Handler::Stops if head.method == Method::POST => api.stops.create(body).await,
             Handler::Stops => api.stops.list(),
@@ -290,6 +349,14 @@ impl AdminServer {
                 "there is no certificate authority to trust: this proxy does not intercept TLS (tls.intercept)",
             ),
         }
+    }
+}
+
+/// Returns the client that requests a change, for its record.
+fn change_author(head: &request::Parts, connection: &AdminConnection) -> ChangeAuthor {
+    ChangeAuthor {
+        user: claimed_user(&head.headers),
+        address: Some(connection.client.to_canonical().to_string()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::metrics::shadow::{ShadowExample, ShadowSource, ShadowTally};
 use crate::pipeline::shadow::ShadowPolicy;
 use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::rule::RuleIndex;
+use crate::store::policies::ShadowAssignment;
 
 use super::policy_api::{PolicyApi, outcome_name, problems_to_json};
 use super::response;
@@ -49,8 +50,19 @@ impl PolicyApi {
             "would_refuse": tally_to_json(&entry.would_reject, &shadow.counters),
             "would_admit": tally_to_json(&entry.would_allow, &shadow.counters),
             "last_reload": last,
+            "set": shadow.assignment.as_deref().map(assignment_to_json),
         })
     }
+}
+
+/// Returns who set the shadow policy, when and why.
+fn assignment_to_json(assignment: &ShadowAssignment) -> Json {
+    json!({
+        "at": Rfc3339(assignment.at()).to_string(),
+        "user": assignment.author.user,
+        "address": assignment.author.address,
+        "reason": assignment.reason,
+    })
 }
 
 fn rule_to_json(snapshot: &PolicySnapshot, root: RuleIndex) -> Json {

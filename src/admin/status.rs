@@ -12,8 +12,10 @@ use serde_json::{Value as Json, json};
 use crate::clock::{Clock, Rfc3339};
 use crate::metrics::labels::VerdictLabel;
 use crate::metrics::summary::{LatencyHistogram, MetricsSummary, TimingSummary};
+use crate::pipeline::shadow::ShadowPolicy;
 
 use super::AdminServer;
+use super::config::ConfigListing;
 use super::response;
 
 /// The process that the status describes.
@@ -37,6 +39,8 @@ pub struct ProcessSettings {
     pub https: Option<HttpsSettings>,
     /// The destination of the decision log: `auto`, `stderr`, `stdout`, `none`, or a path.
     pub decision_log: String,
+    /// The whole configuration.
+    pub config: ConfigListing,
 }
 
 /// A listener for crawlers.
@@ -72,6 +76,14 @@ impl ProcessInfo {
         self.clock.wall_time()
     }
 
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(super) fn settings(&self) -> &ProcessSettings {
+        &self.settings
+    }
+
     /// Adds the settings.
     #[must_use]
     pub fn with_settings(mut self, settings: ProcessSettings) -> Self {
@@ -95,7 +107,8 @@ impl AdminServer {
     pub(super) fn show_status(&self) -> Response<Full<Bytes>> {
         let process = &self.apis.process;
         let settings = &process.settings;
-        let policy = &self.apis.policy.active_policy.load().policy;
+        let snapshot = self.apis.policy.active_policy.load();
+        let policy = &snapshot.policy;
         let uptime = process
             .clock
             .now()
@@ -110,6 +123,7 @@ impl AdminServer {
             "started_at": Rfc3339(process.started_at).to_string(),
             "uptime_ms": u64::try_from(uptime).unwrap_or(u64::MAX),
             "policy": { "name": policy.name(), "revision": policy.revision() },
+            "shadow_policy": snapshot.shadow.as_deref().map(shadow_to_json),
             "policy_path": settings.policy_path.as_deref().map(path_to_text),
             "listeners": listeners_to_json(&settings.listeners),
             "https": https_to_json(settings.https.as_ref()),
@@ -126,6 +140,14 @@ impl AdminServer {
         );
         response::json(StatusCode::OK, &document)
     }
+}
+
+fn shadow_to_json(shadow: &ShadowPolicy) -> Json {
+    json!({
+        "name": shadow.policy.name(),
+        "revision": shadow.policy.revision(),
+        "source": if shadow.assignment.is_some() { "api" } else { "configuration" },
+    })
 }
 
 fn listeners_to_json(listeners: &[ListenerInfo]) -> Vec<Json> {

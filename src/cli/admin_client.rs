@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +26,8 @@ pub(super) struct AdminClientRequest<'a> {
     pub(super) path: &'a str,
     /// The JSON body.
     pub(super) body: Option<String>,
+    /// The user to record as the author of a change.
+    pub(super) user: Option<String>,
 }
 
 impl<'a> AdminClientRequest<'a> {
@@ -32,6 +36,7 @@ impl<'a> AdminClientRequest<'a> {
             method: "GET",
             path,
             body: None,
+            user: None,
         }
     }
 
@@ -40,6 +45,7 @@ impl<'a> AdminClientRequest<'a> {
             method: "POST",
             path,
             body,
+            user: None,
         }
     }
 }
@@ -156,10 +162,20 @@ fn format_request(
     token: Option<&str>,
     version: &str,
 ) -> String {
-    let AdminClientRequest { method, path, body } = request;
-    let authorization = token.map_or(String::new(), |token| {
-        format!("Authorization: Bearer {token}\r\n")
-    });
+    let AdminClientRequest {
+        method,
+        path,
+        body,
+        user,
+    } = request;
+    let authorization = match (token, user) {
+        (Some(token), Some(user)) => {
+            let credentials = STANDARD.encode(format!("{user}:{token}"));
+            format!("Authorization: Basic {credentials}\r\n")
+        }
+        (Some(token), None) => format!("Authorization: Bearer {token}\r\n"),
+        (None, _) => String::new(),
+    };
     let body = body.as_deref().unwrap_or_default();
     let fields = match body.len() {
         0 => String::new(),
@@ -181,10 +197,17 @@ pub(super) fn client_address(listener: SocketAddr) -> SocketAddr {
 }
 
 fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
+    let mut stream = connect(address, RESPONSE_TIMEOUT)?;
+    let written = stream.write_all(request.as_bytes());
     let mut response = String::new();
-    begin_exchange(address, request, RESPONSE_TIMEOUT)?
+    let read = stream
         .take(MAX_RESPONSE_BYTES)
-        .read_to_string(&mut response)?;
+        .read_to_string(&mut response);
+    // A proxy that refuses a long request answers before it has read all of it.
+    if response.is_empty() {
+        written?;
+        read?;
+    }
     Ok(response)
 }
 
@@ -193,10 +216,15 @@ fn begin_exchange(
     request: &str,
     read_timeout: Duration,
 ) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+    let mut stream = connect(address, read_timeout)?;
+    stream.write_all(request.as_bytes())?;
+    Ok(stream)
+}
+
+fn connect(address: SocketAddr, read_timeout: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     stream.set_read_timeout(Some(read_timeout))?;
     stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-    stream.write_all(request.as_bytes())?;
     Ok(stream)
 }
 

@@ -8,13 +8,14 @@ mod init;
 mod ledger;
 mod policy;
 mod robots;
+mod rollout;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use admin::{HealthArgs, ProxyArgs, ReloadArgs, ShadowArgs, StatusArgs, StopArgs};
+pub(crate) use admin::{HealthArgs, ProxyArgs, ReloadArgs, StatusArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
 pub(in crate::cli) use init::parse_crawler;
@@ -29,6 +30,10 @@ pub(crate) use policy::{
     FindArgs, FoundVerdict, TestArgs, TestFormat,
 };
 pub(crate) use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
+pub(crate) use rollout::{
+    PolicyArgs, PolicyCommand, PolicyHistoryArgs, PolicyRollbackArgs, ShadowArgs, ShadowClearArgs,
+    ShadowCommand, ShadowPromoteArgs, ShadowSetArgs,
+};
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
@@ -111,9 +116,11 @@ pub(crate) enum Command {
     /// Reload the policy of a running proxy, and show what changed
     #[command(after_help = RELOAD_HELP)]
     Reload(ReloadArgs),
-    /// Show what rules and policies in shadow mode would change in a running proxy
+    /// Show what rules and policies in shadow mode would change in a running proxy; set, promote and clear a shadow policy
     #[command(after_help = SHADOW_HELP)]
     Shadow(ShadowArgs),
+    /// List the policies that were in force in a running proxy, and return to one
+    Policy(PolicyArgs),
     /// Stop requests by host, crawler or rule in a running proxy; list and lift stops
     #[command(after_help = STOP_HELP)]
     Stop(StopArgs),

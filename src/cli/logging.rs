@@ -5,6 +5,11 @@ use std::{env, io};
 use log::Record;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::clock::Clock;
+use crate::messages::MessageLayer;
 
 /// The environment variable that sets the log level.
 const VARIABLE: &str = "CRAWLGATE_LOG";
@@ -35,7 +40,7 @@ pub(super) struct StderrLogGuard(
     #[allow(dead_code, reason = "it works by being dropped")] WorkerGuard,
 );
 
-/// Starts logging to standard error, one line per message.
+/// Starts logging to standard error, one line per message. The admin page shows the latest messages too.
 ///
 /// A separate thread writes the lines, so that a full pipe without a reader delays neither a request nor the end of the
 /// process. Messages of the TLS library, which are for its developers, are logged only at the levels debug and trace.
@@ -49,6 +54,8 @@ pub(super) fn start(level: LevelFilter) -> StderrLogGuard {
         .with_max_level(level)
         .with_target(false)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .finish()
+        .with(MessageLayer::new(Clock::system()))
         .try_init();
     let libraries = match level {
         LevelFilter::DEBUG => log::LevelFilter::Debug,

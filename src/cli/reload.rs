@@ -128,7 +128,7 @@ fn change_text(change: &Json, key: &str, noun: &str) -> String {
 }
 
 /// Returns the problems of a response, as `check` has them, without the lines of the files, which may be elsewhere.
-fn problems(document: &Json) -> Vec<Problem> {
+pub(super) fn problems(document: &Json) -> Vec<Problem> {
     get_array(document, "problems")
         .iter()
         .map(read_problem)

@@ -12,8 +12,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, Settings, TlsConfig, WorkerCount};
+use crate::config::{policy, policy_replacement};
 use crate::console::ConsoleColors;
 use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
@@ -23,7 +23,7 @@ use crate::server::{Server, StartError, systemd};
 use super::Exit;
 use super::admin_client::client_address;
 use super::args::RunArgs;
-use super::console::{print_problems, report_cannot_run, report_invalid};
+use super::console::{print_problems, report_cannot_run, report_invalid, warn};
 use super::inputs;
 use super::logging;
 use signals::{FinalFlush, ProcessSignal};
@@ -67,8 +67,11 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
     if let Some(error) = settings.safety_errors().first() {
         return Err(report_invalid(error));
     }
-    let (result, files) = policy::open_and_test_watched(&settings.policy.origin, None);
-    let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
+    finish_replacement(&settings)?;
+    let opened = policy::open_and_test_watched(&settings.policy.origin, None);
+    let compiled = opened
+        .result
+        .map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
     print_problems(&policy::inert_rule_warnings(&compiled));
     print_problems(&policy::unknown_crawlers(
@@ -85,7 +88,8 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
         LoadedPolicy {
             policy: compiled.policy,
             source,
-            files,
+            stamps: opened.stamps,
+            files: opened.files,
             shadow,
         },
     ))
@@ -93,8 +97,10 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
 
 /// Loads the policy of `policy.shadow`. At the start of the proxy, an error in it is fatal as well.
 fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPolicy, Exit> {
-    let (result, files) = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()), None);
-    let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
+    let opened = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()), None);
+    let compiled = opened
+        .result
+        .map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
     print_problems(&policy::unknown_crawlers(
         &compiled.named_crawlers,
@@ -102,8 +108,28 @@ fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPo
     ));
     Ok(LoadedShadowPolicy {
         policy: compiled.policy,
-        files,
+        stamps: opened.stamps,
     })
+}
+
+/// Finishes the promotion of a policy that a crash has interrupted, so that no mixture of two policies is read.
+fn finish_replacement(settings: &Settings) -> Result<(), Exit> {
+    let (Some(store), PolicyOrigin::Path(path)) = (&settings.store.path, &settings.policy.origin)
+    else {
+        return Ok(());
+    };
+    match policy_replacement::recover(store, path) {
+        Ok(message) => {
+            message.iter().for_each(|message| warn(message));
+            Ok(())
+        }
+        Err(error) => Err(report_cannot_run(&format!(
+            "the replacement of the policy in {} was interrupted, and its old files cannot be restored: {error}. Put the \
+             right files there, and remove {}",
+            path.display(),
+            store.join("policies/replacement.json").display()
+        ))),
+    }
 }
 
 /// Builds the runtime. With one worker, all tasks run on this thread and never move to another.

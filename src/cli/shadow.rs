@@ -1,20 +1,110 @@
-//! `crawlgate shadow`: shows what rules and policies in shadow mode would change in a running proxy.
+//! `crawlgate shadow`: shows what rules and policies in shadow mode would change in a running proxy, and changes its
+//! shadow policy.
 
 use std::fmt::Write as _;
 
-use serde_json::Value as Json;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value as Json, json};
+use url::form_urlencoded;
+
+use crate::config::policy::{self, OpenAndCaptureError};
 
 use super::Exit;
-use super::admin_client::{get_array, get_or_null, get_str, get_u64};
-use super::args::{OutputFormat, ShadowArgs};
-use super::console::{self, report_cannot_run};
+use super::admin_client::{AdminClientRequest, get_array, get_or_null, get_str, get_u64};
+use super::args::{
+    OutputFormat, ShadowArgs, ShadowClearArgs, ShadowCommand, ShadowPromoteArgs, ShadowSetArgs,
+};
+use super::console::{self, print_problems, report_cannot_run, report_invalid};
+use super::inputs::report_errors;
+use super::rollout;
 use super::running_proxy::RunningProxy;
 use crate::console::{ConsoleColors, Tone};
 
+const SHADOW_POLICY_PATH: &str = "/api/v1/shadow/policy";
 /// The maximum number of examples for each change.
 const MAX_EXAMPLES: usize = 5;
 
 pub(super) fn run(args: &ShadowArgs) -> Exit {
+    match &args.command {
+        None => show(args),
+        Some(ShadowCommand::Set(args)) => set(args),
+        Some(ShadowCommand::Promote(args)) => promote(args),
+        Some(ShadowCommand::Clear(args)) => clear(args),
+    }
+}
+
+/// Checks a policy, and sends it with its lists.
+fn set(args: &ShadowSetArgs) -> Exit {
+    let (compiled, files) = match policy::open_and_capture(&args.path) {
+        Ok(opened) => opened,
+        Err(OpenAndCaptureError::Problems(problems)) => return report_errors(&problems),
+        Err(OpenAndCaptureError::Files(error)) => {
+            let path = args.path.display();
+            return report_invalid(&format!(
+                "{path}: {error}. Copy it to the proxy's machine, and name it in policy.shadow"
+            ));
+        }
+    };
+    print_problems(&compiled.problems);
+    let body = json!({
+        "policy": files.entry(),
+        "files": files.iter().map(|(path, bytes)| (path.to_owned(), file_content(bytes))).collect::<Map<_, _>>(),
+        "reason": args.reason,
+    });
+    let request = AdminClientRequest {
+        method: "PUT",
+        ..AdminClientRequest::post(SHADOW_POLICY_PATH, Some(body.to_string()))
+    };
+    rollout::change(&args.proxy, args.format, request, |document| {
+        let before = get_or_null(document, "before").as_str();
+        let before = before.map_or(String::new(), |revision| {
+            format!(", in place of revision {revision}")
+        });
+        format!(
+            "{} is the shadow policy{before}\nits effects: crawlgate shadow\nto make it active: crawlgate shadow promote \
+             --revision {} --reason TEXT\n",
+            policy_name(document),
+            get_str(document, "revision")
+        )
+    })
+}
+
+/// Returns the content of a file for a request: a text, or Base64 of a compressed list.
+fn file_content(bytes: &[u8]) -> Json {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
+    }
+}
+
+fn promote(args: &ShadowPromoteArgs) -> Exit {
+    let body = json!({ "reason": args.reason, "revision": args.revision });
+    let request = AdminClientRequest::post("/api/v1/shadow/promote", Some(body.to_string()));
+    rollout::change(&args.proxy, args.format, request, rollout::activation_text)
+}
+
+fn clear(args: &ShadowClearArgs) -> Exit {
+    let path = match &args.reason {
+        Some(reason) => {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            format!(
+                "{SHADOW_POLICY_PATH}?{}",
+                query.append_pair("reason", reason).finish()
+            )
+        }
+        None => SHADOW_POLICY_PATH.to_owned(),
+    };
+    let request = AdminClientRequest {
+        method: "DELETE",
+        ..AdminClientRequest::get(&path)
+    };
+    rollout::change(&args.proxy, args.format, request, |document| {
+        format!("{} is no longer the shadow policy\n", policy_name(document))
+    })
+}
+
+fn show(args: &ShadowArgs) -> Exit {
     let proxy = match RunningProxy::find(&args.proxy) {
         Ok(proxy) => proxy,
         Err(exit) => return exit,
@@ -35,7 +125,9 @@ fn report_text(document: &Json, colors: ConsoleColors) -> String {
     let shadow = Some(get_or_null(document, "shadow_policy")).filter(|shadow| !shadow.is_null());
     let active = policy_name(document);
     if rules.is_empty() && shadow.is_none() {
-        return format!("{active}: no rule has `mode: shadow`, and `policy.shadow` is not set\n");
+        return format!(
+            "{active}: no rule has `mode: shadow`, and there is no shadow policy (crawlgate shadow set PATH)\n"
+        );
     }
     let mut text = format!("{}\n", colors.paint(Tone::Strong, active));
     let mut rows = vec![ShadowTableRow::header()];
@@ -51,6 +143,17 @@ fn report_text(document: &Json, colors: ConsoleColors) -> String {
         .collect();
     for row in &rows {
         text.push_str(&row.render(&widths));
+    }
+    if let Some(set) = shadow
+        .map(|shadow| get_or_null(shadow, "set"))
+        .filter(|set| !set.is_null())
+    {
+        let _ = writeln!(
+            text,
+            "the shadow policy was set {}{}",
+            get_str(set, "at"),
+            rollout::author_text(set)
+        );
     }
     for rule in rules {
         write_examples(&mut text, get_str(rule, "rule"), rule, colors);

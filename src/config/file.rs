@@ -9,6 +9,7 @@ mod json_schema;
 mod key;
 mod ledger;
 mod limits;
+pub(super) mod listing;
 mod logs;
 mod telemetry;
 mod tls;
@@ -71,8 +72,10 @@ struct ReadContext<'a> {
 impl ConfigFile {
     /// Returns the defaults, which apply without a file.
     pub fn with_defaults(base: &BasePaths) -> Self {
+        let mut settings = Settings::in_directory(&base.data_root);
+        settings.listing.settings = listing::list_settings(None).into();
         Self {
-            settings: Settings::in_directory(&base.data_root),
+            settings,
             policy: None,
             shadow: None,
         }
@@ -91,6 +94,7 @@ impl ConfigFile {
         let Some(mut tree) = parse(file, text, problems).filter(|tree| !tree.is_null()) else {
             return config;
         };
+        config.settings.listing.settings = listing::list_settings(Some(&tree)).into();
         variables::substitute_all(&mut tree, variables, problems);
         let Some(map) = MapReader::open_document(&tree, "the configuration", problems) else {
             return config;

@@ -9,7 +9,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 
 use super::base_paths::BasePaths;
-use super::file::{ConfigFile, NamedPolicy, VariableLookup};
+use super::file::{ConfigFile, NamedPolicy, VariableLookup, listing};
 use super::settings::{ListenerConfig, PolicyOrigin, Settings};
 use super::timed_read::read_limited;
 
@@ -84,7 +84,8 @@ pub fn load(
         }
         None => ConfigFile::with_defaults(&base),
     };
-    let settings = apply_overrides(config, overrides, &base, &mut problems);
+    let mut settings = apply_overrides(config, overrides, &base, &mut problems);
+    complete_listing(&mut settings, overrides, file.as_deref());
     if problems.has_errors() {
         return Err(problems.into_vec());
     }
@@ -145,6 +146,24 @@ fn apply_overrides(
         .shadow
         .map(|named| resolve_policy(&named, base, problems));
     settings
+}
+
+/// Completes the list of settings for the admin page, whose readers run elsewhere: the path is absolute.
+fn complete_listing(settings: &mut Settings, overrides: &Overrides, file: Option<&Path>) {
+    let options = [
+        ("policy.path", "--policy", overrides.policy.is_some()),
+        ("listen", "--listen", overrides.listen.is_some()),
+        ("admin.listen", "--admin", overrides.admin.is_some()),
+    ];
+    let given = options.iter().filter(|(_, _, given)| *given);
+    let given: Vec<_> = given.map(|(key, option, _)| (*key, *option)).collect();
+    let mut listed = settings.listing.settings.to_vec();
+    listing::complete(&mut listed, settings, &given);
+    settings.listing.settings = listed.into();
+    settings.listing.file = file.map(|path| {
+        let absolute = std::path::absolute(path);
+        absolute.as_deref().unwrap_or(path).display().to_string()
+    });
 }
 
 /// Returns the policy to use if none is named: the usual one if it exists.

@@ -1,6 +1,9 @@
 //! Opens policies: reads their files, compiles them and runs their cases.
 
-use crate::diagnostics::problem::{Problem, Severity};
+use std::path::Path;
+
+use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
+use crate::diagnostics::problems::Problems;
 use crate::model::crawler::Crawler;
 use crate::pipeline::crawlers::CrawlerRegistration;
 use crate::pipeline::offline_evaluation::{CaseFailure, run_case};
@@ -9,7 +12,9 @@ use crate::policy::cases::{CaseAssertion, Mismatch};
 use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::exact::{VerdictAnswer, VerdictFinder};
 use crate::policy::source::tree::LocatedText;
+use crate::policy::source::{self, PolicyFileSet, PolicyFileSetError};
 
+use super::captured_files::CapturingFiles;
 use super::policy_files::PolicyFiles;
 use super::settings::PolicyOrigin;
 use super::watch::{PathStamps, RecordingFiles};
@@ -46,20 +51,95 @@ fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Probl
     Ok(compiled)
 }
 
+/// A policy that was opened for a running proxy.
+#[derive(Debug)]
+pub struct WatchedPolicy {
+    /// The policy, or its problems as in [`open_and_test`].
+    pub result: Result<CompiledPolicy, Vec<Problem>>,
+    /// The state of its files, to detect later changes.
+    pub stamps: PathStamps,
+    /// Its files; `None` for the built-in policy, and if they are too large to be kept.
+    pub files: Option<PolicyFileSet>,
+}
+
 /// Opens a policy like [`open_and_test`], for a running proxy: only from regular files, and with a time limit. Takes
-/// over what has not changed since `previous`. Also returns the state of its files, to detect later changes.
-pub fn open_and_test_watched(
-    origin: &PolicyOrigin,
-    previous: Option<&Policy>,
-) -> (Result<CompiledPolicy, Vec<Problem>>, PathStamps) {
+/// over what has not changed since `previous`.
+pub fn open_and_test_watched(origin: &PolicyOrigin, previous: Option<&Policy>) -> WatchedPolicy {
     match origin {
-        PolicyOrigin::BuiltIn => (open_and_test(origin), PathStamps::default()),
+        PolicyOrigin::BuiltIn => WatchedPolicy {
+            result: open_and_test(origin),
+            stamps: PathStamps::default(),
+            files: None,
+        },
         PolicyOrigin::Path(path) => {
             let files = RecordingFiles::new(PolicyFiles::for_proxy(path));
-            let compiled = compile::load_again(&files, &path.to_string_lossy(), previous);
-            (compiled.and_then(check_cases), files.into_stamps())
+            let captured = CapturingFiles::new(&files);
+            let path = path.to_string_lossy();
+            let compiled = compile::load_again(&captured, &path, previous);
+            WatchedPolicy {
+                result: compiled.and_then(check_cases),
+                files: captured.into_set(&path).ok(),
+                stamps: files.into_stamps(),
+            }
         }
     }
+}
+
+/// Opens a policy for a command, and also returns its files, to send them to a proxy.
+///
+/// # Errors
+/// Returns the problems of [`open_and_test`], or the reason why the files cannot be sent.
+pub fn open_and_capture(
+    path: &Path,
+) -> Result<(CompiledPolicy, PolicyFileSet), OpenAndCaptureError> {
+    let files = PolicyFiles::for_command(path);
+    let captured = CapturingFiles::new(&files);
+    let name = path.to_string_lossy();
+    let compiled = compile::load(&captured, &name)
+        .and_then(check_cases)
+        .map_err(OpenAndCaptureError::Problems)?;
+    let set = captured
+        .into_set(&name)
+        .map_err(OpenAndCaptureError::Files)?;
+    Ok((compiled, set))
+}
+
+/// The cause if a policy or its files cannot be read.
+#[derive(Debug)]
+pub enum OpenAndCaptureError {
+    /// The problems of the policy.
+    Problems(Vec<Problem>),
+    /// The reason why its files are no set.
+    Files(PolicyFileSetError),
+}
+
+/// Opens a policy like [`open_and_test`], from files in memory, all of which it must use.
+///
+/// # Errors
+/// Returns the problems of [`open_and_test`], and an error for a file that is not part of the policy.
+pub fn open_set_and_test(
+    files: &PolicyFileSet,
+    previous: Option<&Policy>,
+) -> Result<CompiledPolicy, Vec<Problem>> {
+    let compiled = compile::load_again(files, files.root_path(), previous).and_then(check_cases)?;
+    let read: Vec<&str> = compiled.texts.iter().map(|(name, _)| &**name).collect();
+    match files.first_unread(&read) {
+        Some(path) => Err(vec![Problem::error(
+            &SourceLocation::for_file(&path.into()),
+            "this file is not part of the policy: neither a list nor a `*.yaml` file of its directory",
+        )]),
+        None => Ok(compiled),
+    }
+}
+
+/// Returns the present files of a policy on disk, without compiling it; `None` if they are not a policy that could be
+/// kept.
+pub(super) fn read_present_files(path: &Path) -> Option<PolicyFileSet> {
+    let files = PolicyFiles::for_proxy(path);
+    let captured = CapturingFiles::new(&files);
+    let path = path.to_string_lossy();
+    source::read_policy(&captured, &path, &mut Problems::new())?;
+    captured.into_set(&path).ok()
 }
 
 /// Returns a warning for each rule that can never act. They are errors of `check` and of a reload, but an upgrade of

@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::admin::config::ConfigListing;
 use crate::metrics::log::LogSettings;
 use crate::model::rule_id::Slug;
 use crate::pipeline::admission::AdmissionLimits;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub logs: LogSettings,
     /// Metrics and spans.
     pub telemetry: TelemetryConfig,
+    /// The settings as they were written, for the admin page.
+    pub listing: ConfigListing,
 }
 
 /// A listener for crawlers.
@@ -220,6 +223,7 @@ impl Settings {
             workers: WorkerCount::Auto,
             logs: LogSettings::default(),
             telemetry: TelemetryConfig::default(),
+            listing: ConfigListing::default(),
         }
     }
 

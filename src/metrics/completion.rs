@@ -166,6 +166,8 @@ impl RequestRecord {
         if self.check_repeat(result, now) == RepeatState::Repeated {
             series.repeats.inc();
         }
+        let wall_time = self.recorder.clock.wall_time();
+        series.activity.record_request(wall_time);
     }
 
     /// A refusal that asks the crawler to come back later is not a repeat when it does.

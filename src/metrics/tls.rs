@@ -31,11 +31,13 @@ impl Metrics {
         &self,
         crawler: CrawlerIndex,
         cause: ClientTlsFailureCause,
+        at: SystemTime,
     ) {
         if self.enabled_families().is_some()
             && let Some(series) = self.crawler_series(crawler)
         {
             increment(series.tls_failure_counter(cause));
+            series.activity.record_handshake_failure(cause, at);
         }
     }
 

@@ -19,6 +19,7 @@ use crate::policy::options::schema;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::shadow::{ShadowDecisions, first_admitted};
 use crate::policy::trail::Trail;
+use crate::store::policies::ShadowAssignment;
 
 use super::facts::{RequestFacts, TunnelFacts};
 use super::snapshot::PolicySnapshot;
@@ -31,6 +32,8 @@ pub struct ShadowPolicy {
     pub policy: Arc<Policy>,
     /// The counters of its rules.
     pub counters: Arc<PolicyMetrics>,
+    /// Set if it was set while the proxy ran, and is not the one of the configuration.
+    pub assignment: Option<Arc<ShadowAssignment>>,
     /// Its decisions on tunnels.
     tunnels: TunnelDecisions,
 }
@@ -41,8 +44,15 @@ impl ShadowPolicy {
         Self {
             policy: policy.into(),
             counters,
+            assignment: None,
             tunnels: TunnelDecisions::default(),
         }
+    }
+
+    /// Adds the record of who set it.
+    #[must_use]
+    pub fn with_assignment(self, assignment: Option<Arc<ShadowAssignment>>) -> Self {
+        Self { assignment, ..self }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::admin::health::{CheckState, HealthCheck, Readiness};
 use crate::admin::hosts::HostsApi;
 use crate::admin::ledger::LedgerApi;
 use crate::admin::policy_api::PolicyApi;
+use crate::admin::rollout::RolloutApi;
 use crate::admin::status::{HttpsSettings, ListenerInfo, ProcessInfo, ProcessSettings};
 use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
@@ -26,6 +27,7 @@ use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
 use crate::pipeline::request::dry_run::DryRunner;
+use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
@@ -37,7 +39,7 @@ use super::StartError;
 use super::authority;
 use super::ca_bundle;
 use super::ledger::LedgerCell;
-use super::reload;
+use super::reload::{self, PolicyStoreAccess};
 
 /// The parts of a proxy that the admin listener shows.
 pub(super) struct AdminParts {
@@ -45,6 +47,8 @@ pub(super) struct AdminParts {
     pub(super) proxy_addresses: Vec<SocketAddr>,
     pub(super) active_policy: Arc<ActivePolicy>,
     pub(super) reloads: ReloadHandle,
+    pub(super) policies: PolicyStoreAccess,
+    pub(super) changes: RolloutHandle,
     pub(super) exchange: Arc<ProxyService>,
     /// Set when the proxy shuts down.
     pub(super) draining: Arc<AtomicBool>,
@@ -105,6 +109,7 @@ impl AdminParts {
                     clock: recorder.clock().clone(),
                 },
             ),
+            rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,
             hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),
@@ -193,6 +198,7 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
             | LogDestination::Stderr
             | LogDestination::Stdout) => format!("{other:?}"),
         },
+        config: settings.listing.clone(),
     }
 }
 

@@ -1,5 +1,8 @@
 //! Reloads the policy while the proxy runs, and activates it if it has no errors and its cases pass.
 
+mod history;
+mod rollout;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::Builder;
@@ -10,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::admin::health::CheckState;
 use crate::clock::Clock;
-use crate::config::policy;
+use crate::config::policy::{self, WatchedPolicy};
 use crate::config::settings::{PolicyConfig, PolicyOrigin, Settings};
 use crate::config::timed_read::ReadTimeoutError;
 use crate::config::watch::{PathStamps, PolicyWatcher};
@@ -29,13 +32,20 @@ use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
 use crate::policy::rule::{EnforcementMode, RuleBody};
+use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::proxy::drain::DrainWatch;
+use crate::store::policies::{PolicyActivation, ShadowAssignment};
 
 use super::ledger::LedgerOpener;
+pub(super) use history::PolicyStoreAccess;
+pub(super) use rollout::PolicyRollout;
 
 /// The interval at which the policy's files are polled. Since a change is used only after two equal polls, it is active
 /// within two intervals.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time in which a policy that came in force must be recorded before the reload ends without that.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The duration from which readiness warns of a reload in progress.
 const SLOW_RELOAD: Duration = Duration::from_secs(5);
@@ -47,7 +57,9 @@ pub struct LoadedPolicy {
     /// The text of the policy.
     pub source: PolicySource,
     /// The state of its files, to detect changes.
-    pub files: PathStamps,
+    pub stamps: PathStamps,
+    /// Its files, to keep them; `None` if they are too large.
+    pub files: Option<PolicyFileSet>,
     pub shadow: Option<LoadedShadowPolicy>,
 }
 
@@ -56,7 +68,7 @@ pub struct LoadedPolicy {
 pub struct LoadedShadowPolicy {
     pub policy: Policy,
     /// The state of its files, to detect changes.
-    pub files: PathStamps,
+    pub stamps: PathStamps,
 }
 
 impl From<Policy> for LoadedPolicy {
@@ -65,7 +77,8 @@ impl From<Policy> for LoadedPolicy {
         Self {
             policy,
             source: PolicySource::default(),
-            files: PathStamps::default(),
+            stamps: PathStamps::default(),
+            files: None,
             shadow: None,
         }
     }
@@ -84,6 +97,13 @@ pub(super) struct PolicyFileReloader {
     /// Never locked while a file is examined, since the disk may hang.
     watcher: Mutex<PolicyWatcher>,
     shadow_watcher: Mutex<PolicyWatcher>,
+    store: PolicyStoreAccess,
+    /// The files of the active policy when it was loaded.
+    live_files: Mutex<PolicyFileDigests>,
+    /// The policy whose files are being written, to record who activated it.
+    expected: Mutex<Option<PolicyActivation>>,
+    /// Held while the files of the policy are read or written, and while its shadow policy is replaced.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// The result of reading a policy: problems, or a policy whose cases pass.
@@ -95,7 +115,19 @@ struct ReadPolicies {
     live: Option<CompileResult>,
     /// The text of the live policy, if it has changed.
     source: PolicySource,
-    shadow: Option<CompileResult>,
+    /// The files of the live policy, if they can be kept.
+    files: Option<PolicyFileSet>,
+    digests: PolicyFileDigests,
+    shadow: ShadowRead,
+}
+
+/// The result of reading the shadow policy.
+enum ShadowRead {
+    /// The configuration names none.
+    None,
+    /// It was set while the proxy ran, and has no files of its own.
+    Assigned,
+    Configured(CompileResult),
 }
 
 impl PolicyFileReloader {
@@ -107,13 +139,24 @@ impl PolicyFileReloader {
         metrics: &Metrics,
         clock: Clock,
     ) -> Self {
+        let store = history::open_store(settings);
+        if settings.policy.origin != PolicyOrigin::BuiltIn {
+            history::record_start(&store, &loaded, &clock);
+        }
+        let digests = loaded.files.as_ref().map(PolicyFileSet::digests);
         let live = SnapshotParts::load(loaded.policy, loaded.source, metrics, &clock);
-        let (shadow, shadow_files) = match loaded.shadow {
-            Some(shadow) => (
-                Some(load_shadow_policy(shadow.policy, metrics, &clock)),
-                shadow.files,
-            ),
+        let (configured, shadow_stamps) = match loaded.shadow {
+            Some(shadow) => (Some(shadow.policy), shadow.stamps),
             None => (None, PathStamps::default()),
+        };
+        let shadow = match history::restore_shadow(&store) {
+            Some((policy, assignment)) => Some(load_shadow_policy(
+                policy,
+                Some(Arc::new(assignment)),
+                metrics,
+                &clock,
+            )),
+            None => configured.map(|policy| load_shadow_policy(policy, None, metrics, &clock)),
         };
         let snapshot = ledger_opener.apply_keep_setting(live.into_snapshot(shadow));
         // Reading a policy takes several times the memory that it has in the end.
@@ -125,13 +168,22 @@ impl PolicyFileReloader {
             metrics: metrics.clone(),
             clock,
             crawlers: settings.crawlers.clone(),
-            watcher: Mutex::new(PolicyWatcher::new(loaded.files)),
-            shadow_watcher: Mutex::new(PolicyWatcher::new(shadow_files)),
+            watcher: Mutex::new(PolicyWatcher::new(loaded.stamps)),
+            shadow_watcher: Mutex::new(PolicyWatcher::new(shadow_stamps)),
+            store,
+            live_files: Mutex::new(digests.unwrap_or_default()),
+            expected: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
     pub(super) fn active_policy(&self) -> &Arc<ActivePolicy> {
         &self.active_policy
+    }
+
+    /// Returns the policies that are kept.
+    pub(super) fn store(&self) -> &PolicyStoreAccess {
+        &self.store
     }
 
     /// Returns a status line: the active policy, and whether a newer one was refused.
@@ -144,17 +196,34 @@ impl PolicyFileReloader {
 
     /// Reloads both policies. They are read and compiled on a thread that does not serve requests.
     pub(super) async fn attempt(self: Arc<Self>, trigger: ReloadTrigger) -> ReloadOutcomes {
+        let _turn = self.turn.lock().await;
         self.metrics.set_reload_start(Some(self.clock.wall_time()));
         let this = Arc::clone(&self);
         let read = run_on_thread(move || this.read_policies()).await;
         let before = self.active_policy.load();
-        let outcomes = self.apply(read.unwrap_or_else(|| self.panic_results()));
+        let mut read = read.unwrap_or_else(|| self.panic_results());
+        let files = read.files.take();
+        let digests = std::mem::take(&mut read.digests);
+        let outcomes = self.apply(read);
+        let activation = self.new_activation(trigger, &outcomes.live);
+        if activation.is_some() {
+            *self.live_files.lock() = digests;
+        }
         // A large policy is freed on a thread that does not serve requests.
-        run_on_thread(move || {
+        let this = Arc::clone(&self);
+        let finish = run_on_thread(move || {
             drop(before);
+            if let Some(activation) = activation {
+                history::record(&this.store, activation, files.as_ref());
+            }
+            drop(files);
             heap::give_back();
-        })
-        .await;
+        });
+        if tokio::time::timeout(RECORD_TIMEOUT, finish).await.is_err() {
+            tracing::warn!(
+                "the history of policies is not written yet: the disk does not answer (store.path)"
+            );
+        }
         self.metrics.set_reload_start(None);
         self.log_outcome(trigger, &outcomes.live);
         self.log_shadow_outcome(trigger, outcomes.shadow.as_ref());
@@ -164,7 +233,7 @@ impl PolicyFileReloader {
 
     /// Blocks.
     fn read_policies(&self) -> ReadPolicies {
-        let live = self.read_live();
+        let (live, files) = self.read_live();
         let source = match &live {
             Some(Ok(compiled)) => self.new_source(compiled),
             Some(Err(_)) | None => None,
@@ -172,44 +241,67 @@ impl PolicyFileReloader {
         ReadPolicies {
             live,
             source: source.unwrap_or_default(),
+            digests: files
+                .as_ref()
+                .map(PolicyFileSet::digests)
+                .unwrap_or_default(),
+            files,
             shadow: self.read_shadow(),
         }
     }
 
     /// Reads the live policy, and opens the ledger if it needs one: without it the policy must not become active.
-    fn read_live(&self) -> Option<CompileResult> {
-        let path = match &self.settings.origin {
-            PolicyOrigin::BuiltIn => return None,
-            PolicyOrigin::Path(path) => path,
-        };
+    fn read_live(&self) -> (Option<CompileResult>, Option<PolicyFileSet>) {
+        let origin = &self.settings.origin;
+        if *origin == PolicyOrigin::BuiltIn {
+            return (None, None);
+        }
         let active = self.active_policy.load();
-        let compiled =
-            match self.read_at(&self.settings.origin, &self.watcher, Some(&active.policy)) {
-                Ok(compiled) => compiled,
-                Err(problems) => return Some(Err(problems)),
-            };
+        let (result, files) = self.read_at(origin, &self.watcher, Some(&active.policy));
+        (
+            Some(result.and_then(|compiled| self.check_live(compiled))),
+            files,
+        )
+    }
+
+    /// Returns the policy if it may become the active one.
+    fn check_live(&self, compiled: CompiledPolicy) -> CompileResult {
+        let active = self.active_policy.load();
         // A policy that is active already stays so.
         if !compiled.inert_rules.is_empty()
             && active.policy.revision() != compiled.policy.revision()
         {
             let problems = compiled.problems.into_iter().chain(compiled.inert_rules);
-            return Some(Err(problems.collect()));
+            return Err(problems.collect());
         }
-        Some(match self.ledger_opener.ensure_open(&compiled.policy) {
-            Ok(()) => Ok(compiled),
-            Err(message) => Err(vec![file_problem(path, message)]),
-        })
+        let path = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => Path::new(""),
+            PolicyOrigin::Path(path) => path,
+        };
+        self.ledger_opener
+            .ensure_open(&compiled.policy)
+            .map_err(|message| vec![file_problem(path, message)])?;
+        Ok(compiled)
     }
 
-    fn read_shadow(&self) -> Option<CompileResult> {
-        let path = self.settings.shadow.as_ref()?;
+    fn read_shadow(&self) -> ShadowRead {
+        let active = self.active_policy.load();
+        let shadow = active.shadow.as_ref();
+        if shadow.is_some_and(|shadow| shadow.assignment.is_some()) {
+            return ShadowRead::Assigned;
+        }
+        self.read_configured_shadow()
+    }
+
+    /// Reads the shadow policy that the configuration names.
+    fn read_configured_shadow(&self) -> ShadowRead {
+        let Some(path) = &self.settings.shadow else {
+            return ShadowRead::None;
+        };
         let active = self.active_policy.load();
         let previous = active.shadow.as_ref().map(|shadow| &*shadow.policy);
-        Some(self.read_at(
-            &PolicyOrigin::Path(path.clone()),
-            &self.shadow_watcher,
-            previous,
-        ))
+        let origin = PolicyOrigin::Path(path.clone());
+        ShadowRead::Configured(self.read_at(&origin, &self.shadow_watcher, previous).0)
     }
 
     fn read_at(
@@ -217,15 +309,26 @@ impl PolicyFileReloader {
         origin: &PolicyOrigin,
         watcher: &Mutex<PolicyWatcher>,
         previous: Option<&Policy>,
-    ) -> CompileResult {
-        let (result, files) = policy::open_and_test_watched(origin, previous);
-        watcher.lock().set_loaded(files);
-        let mut compiled = result?;
+    ) -> (CompileResult, Option<PolicyFileSet>) {
+        let WatchedPolicy {
+            result,
+            stamps,
+            files,
+        } = policy::open_and_test_watched(origin, previous);
+        watcher.lock().set_loaded(stamps);
+        (
+            result.map(|compiled| self.with_crawler_warnings(compiled)),
+            files,
+        )
+    }
+
+    /// Adds warnings about crawlers that the configuration does not have.
+    fn with_crawler_warnings(&self, mut compiled: CompiledPolicy) -> CompiledPolicy {
         compiled.problems.extend(policy::unknown_crawlers(
             &compiled.named_crawlers,
             &self.crawlers,
         ));
-        Ok(compiled)
+        compiled
     }
 
     /// Returns the text of a policy that was read and its differences from the active one, unless they are the same.
@@ -245,11 +348,21 @@ impl PolicyFileReloader {
             PolicyOrigin::BuiltIn => None,
             PolicyOrigin::Path(path) => Some(Err(vec![panic_problem(path)])),
         };
-        let shadow = self.settings.shadow.as_ref();
+        let active = self.active_policy.load();
+        let is_assigned = active
+            .shadow
+            .as_ref()
+            .is_some_and(|shadow| shadow.assignment.is_some());
         ReadPolicies {
             live,
             source: PolicySource::default(),
-            shadow: shadow.map(|path| Err(vec![panic_problem(path)])),
+            files: None,
+            digests: PolicyFileDigests::default(),
+            shadow: match &self.settings.shadow {
+                _ if is_assigned => ShadowRead::Assigned,
+                Some(path) => ShadowRead::Configured(Err(vec![panic_problem(path)])),
+                None => ShadowRead::None,
+            },
         }
     }
 
@@ -297,15 +410,21 @@ impl PolicyFileReloader {
     /// compare it with the live policy.
     fn apply_shadow(
         &self,
-        read: Option<CompileResult>,
+        read: ShadowRead,
         active: &PolicySnapshot,
         live_changes: bool,
     ) -> (OptionalShadowPolicy, Option<ReloadOutcome>) {
         let old = &active.shadow;
         let compiled = match read {
-            None => return (None, None),
-            Some(Err(problems)) => return (old.clone(), Some(ReloadOutcome::Refused(problems))),
-            Some(Ok(compiled)) => compiled,
+            ShadowRead::None => return (None, None),
+            ShadowRead::Assigned => {
+                let shadow = old.as_ref().map(|old| self.kept_shadow(old, live_changes));
+                return (shadow, Some(ReloadOutcome::Unchanged));
+            }
+            ShadowRead::Configured(Err(problems)) => {
+                return (old.clone(), Some(ReloadOutcome::Refused(problems)));
+            }
+            ShadowRead::Configured(Ok(compiled)) => compiled,
         };
         let old_revision = old.as_ref().map(|old| old.policy.revision());
         let outcome = reload_outcome(old_revision, &compiled);
@@ -314,11 +433,22 @@ impl PolicyFileReloader {
         } else {
             Some(load_shadow_policy(
                 compiled.policy,
+                None,
                 &self.metrics,
                 &self.clock,
             ))
         };
         (shadow, Some(outcome))
+    }
+
+    /// Returns the same shadow policy, with new counters if the live policy changes.
+    fn kept_shadow(&self, shadow: &Arc<ShadowPolicy>, live_changes: bool) -> Arc<ShadowPolicy> {
+        if !live_changes {
+            return Arc::clone(shadow);
+        }
+        let policy = Arc::clone(&shadow.policy);
+        let assignment = shadow.assignment.clone();
+        load_shadow_policy(policy, assignment, &self.metrics, &self.clock)
     }
 
     fn count_outcome(&self, outcome: &ReloadOutcome) {
@@ -501,14 +631,20 @@ impl SnapshotParts {
 }
 
 /// Registers the counters of a shadow policy, which start at zero.
-fn load_shadow_policy(policy: Policy, metrics: &Metrics, clock: &Clock) -> Arc<ShadowPolicy> {
+fn load_shadow_policy(
+    policy: impl Into<Arc<Policy>>,
+    assignment: Option<Arc<ShadowAssignment>>,
+    metrics: &Metrics,
+    clock: &Clock,
+) -> Arc<ShadowPolicy> {
+    let policy = policy.into();
     let counters = metrics.register_shadow_policy(
         policy.name(),
         policy.revision(),
         rule_labels(&policy),
         clock,
     );
-    Arc::new(ShadowPolicy::new(policy, counters))
+    Arc::new(ShadowPolicy::new(policy, counters).with_assignment(assignment))
 }
 
 fn rule_labels(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, RuleKind)> {

@@ -3,6 +3,7 @@
 import {
   Crawl,
   NEWS,
+  VIEWS,
   agent,
   api,
   browser,
@@ -21,6 +22,7 @@ import {
   until,
   wrong,
 } from "./page_user.mjs";
+import { configurationView, crawlersView, eventsView, shadowView } from "./page_operate.mjs";
 import { urlsView } from "./page_urls.mjs";
 import { hostsView, policyView, ruleCounters, tries } from "./page_views.mjs";
 import { away, hidden, keyboard, looks, token } from "./page_senses.mjs";
@@ -48,7 +50,7 @@ async function first(page) {
     const links = await page
       .locator("#views a")
       .evaluateAll((all) => all.map((link) => `${link.textContent}${link.ariaCurrent ? "*" : ""}`));
-    return equal(links.join(" "), "Now* Rules Try a URL Hosts Policy URLs");
+    return equal(links.join(" "), `${Object.values(VIEWS).join(" ")}`.replace("Now", "Now*"));
   });
   return true;
 }
@@ -71,6 +73,19 @@ async function live(page) {
     }),
   );
   await check("charts are drawn", async () => equal(await page.locator(".chart canvas").count(), 2));
+  await check("the chart of requests names a line for each reason, whose strokes differ", () =>
+    until(async () => {
+      const keys = await page
+        .locator(".keys .key")
+        .evaluateAll((all) => all.map((one) => `${one.textContent} ${one.className.match(/solid|dashed|dotted/)}`));
+      return holds(
+        keys.some((one) => one.startsWith("rule ")) &&
+          keys.some((one) => one.startsWith("robots_txt ")) &&
+          new Set(keys.map((one) => one.split(" ")[1])).size === keys.length,
+        keys.join(),
+      );
+    }),
+  );
   await check("the verdict's filter leaves the rejected", async () => {
     await list.locator("select[name=verdict]").selectOption("reject");
     return until(async () => {
@@ -144,6 +159,21 @@ async function live(page) {
   await check("the list stands still while one is open", async () =>
     holds((await list.locator("[role=status]").first().textContent()).startsWith("paused"), "not paused"),
   );
+  await check("the request can be copied as a command of curl", async () => {
+    await page.evaluate(() => {
+      globalThis.copied = "";
+      Object.defineProperty(navigator, "clipboard", {
+        value: { writeText: async (text) => (globalThis.copied = text) },
+        configurable: true,
+      });
+    });
+    await list.locator("tr.details").getByRole("button", { name: "Copy as curl" }).click();
+    const copied = await page.evaluate(() => globalThis.copied);
+    return holds(
+      copied.startsWith(`curl --include --proxy 'http://127.0.0.1:${given.proxyPort}'`) && copied.includes("sid="),
+      copied,
+    );
+  });
   await shot(page, "decisions-dark");
   await refused(page, list);
   await check("from there the URL is explained", async () => {
@@ -272,6 +302,10 @@ async function main() {
       hostsView,
       urlsView,
       hostile,
+      crawlersView,
+      configurationView,
+      eventsView,
+      shadowView,
       policyView,
       keyboard,
       looks,

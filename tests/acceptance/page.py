@@ -31,6 +31,10 @@ HOSTS = ["news.page.test", "shop.page.test", "slow.page.test", "many.page.test"]
 # Lines before the one that decides, of the last host's robots.txt.
 MANY_LINES = 30_000
 SECONDS = 900
+# The crawler of the second listener.
+CRAWLER = "shop-bot"
+# A part of the configuration that the page must not show.
+SECRET = "secret-0123456789"
 
 # Texts of a site or of a policy that must not become markup in the browser of an operator.
 HOSTILE = "<img src=x onerror=globalThis.hurt=1>"
@@ -69,6 +73,9 @@ rules:
     rules:
       - { id: slow-search, forbid: { under: /search }, log: true }
 """.replace("HOSTILE", HOSTILE)
+
+# The next version of the policy, which the page's user sees as a shadow and promotes.
+NEXT_POLICY = POLICY.replace("mode: shadow, ", "").replace("would this hurt", HOSTILE)
 
 ROBOTS = f"""\
 # {HOSTILE}
@@ -123,7 +130,7 @@ def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> 
     token.write_text(TOKEN, encoding="ascii")
     token.chmod(0o600)
     gate = Gate(arguments.binary, policy, folder, settings(policy, token, HOSTS))
-    ports = {"listen": f"127.0.0.1:{gate.port}"}
+    ports = {"listen": [f"127.0.0.1:{gate.port}", _listener(0)]}
     admin = {"listen": f"127.0.0.1:{gate.admin_port}", "token_file": str(token)}
     restarted = folder / "restarted"
 
@@ -143,6 +150,9 @@ def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> 
             "hosts": HOSTS,
             "token": TOKEN,
             "policy": str(policy),
+            "nextPolicy": NEXT_POLICY,
+            "crawler": CRAWLER,
+            "secret": SECRET,
             "hostile": HOSTILE,
             "home": str(folder / "browser"),
             "screenshots": str(arguments.screenshots or folder),
@@ -158,7 +168,22 @@ def run(report: Report, arguments: argparse.Namespace, folder: pathlib.Path) -> 
 
 def settings(policy: pathlib.Path, token: pathlib.Path, hosts: list[str]) -> dict:
     """The page reloads the policy, nothing else does."""
+    folder = policy.parent
     return {
+        "listen": ["127.0.0.1:0", _listener(0)],
+        "crawlers": [{"name": CRAWLER, "profile": "scrapy"}],
+        "tls": {
+            "ca": {"cert": str(folder / "ca.pem"), "key": str(folder / "ca.key"), "create": True},
+            "bundle": str(folder / "bundle.pem"),
+        },
+        "telemetry": {
+            "otlp": {
+                "endpoint": "http://127.0.0.1:9",
+                "share": 0,
+                "service": HOSTILE,
+                "headers": {"authorization": "Bearer " + SECRET},
+            }
+        },
         "admin": {"listen": "127.0.0.1:0", "token_file": str(token)},
         "policy": {"path": str(policy), "watch": False},
         "store": {"path": str(policy.parent / "store")},
@@ -169,6 +194,11 @@ def settings(policy: pathlib.Path, token: pathlib.Path, hosts: list[str]) -> dic
             "hosts": {host: "127.0.0.1" for host in hosts},
         },
     }
+
+
+def _listener(port: int) -> dict:
+    """A listener whose clients are the crawler."""
+    return {"addr": f"127.0.0.1:{port}", "crawler": CRAWLER}
 
 
 def drive(

@@ -13,7 +13,18 @@ export const AXE = await readFile(require.resolve("axe-core/axe.min.js"), "utf8"
 export const given = JSON.parse(await text(process.stdin));
 
 const PATIENCE_MS = 30_000;
-export const VIEWS = { now: "Now", rules: "Rules", try: "Try a URL", hosts: "Hosts", policy: "Policy", urls: "URLs" };
+export const VIEWS = {
+  now: "Now",
+  crawlers: "Crawlers",
+  hosts: "Hosts",
+  rules: "Rules",
+  try: "Try a URL",
+  policy: "Policy",
+  shadow: "Shadow",
+  urls: "URLs",
+  events: "Events",
+  configuration: "Configuration",
+};
 export const [NEWS, SHOP, SLOW, MANY] = given.hosts;
 const ARGUMENTS = [
   "--no-sandbox",
@@ -77,12 +88,12 @@ export async function until(look, patience = PATIENCE_MS) {
 }
 
 /** One request through the proxy; the status. The target goes out as it stands. */
-export function crawl(host, target) {
+export function crawl(host, target, port = given.proxyPort) {
   const url = `http://${host}:${given.sitePort}${target}`;
   return new Promise((resolve) => {
     const options = {
       host: "127.0.0.1",
-      port: given.proxyPort,
+      port,
       path: url,
       headers: { host: `${host}:${given.sitePort}` },
       agent,

@@ -150,7 +150,7 @@ export async function ruleCounters(page) {
     });
   });
   await check("what a rule in shadow would refuse stands beside it", async () => {
-    await page.getByRole("button", { name: "in shadow" }).click();
+    await page.locator("[data-kept=shadow]").click();
     return until(async () =>
       holds(/would refuse [1-9]/.test(await cell("pictures", "shadow").textContent()), "nothing"),
     );
@@ -170,6 +170,38 @@ export async function ruleCounters(page) {
   await check("the sort stands in the address", async () =>
     equal(new URL(page.url()).hash, "#/rules?sort=rejected"),
   );
+  await check("a second click turns the order around, and every column has one", async () => {
+    await page.locator("thead").getByRole("button", { name: "Rejected" }).click();
+    const turned = await until(async () => {
+      const marked = await page.locator("th[aria-sort]").getAttribute("aria-sort");
+      const first = await page.locator("[data-rule]").first().locator("td").nth(3).textContent();
+      return equal(`${marked} ${first}`, "ascending 0");
+    });
+    const heads = await page.locator("thead th").count();
+    return [
+      turned,
+      equal(new URL(page.url()).hash, "#/rules?sort=rejected&order=ascending"),
+      equal(await page.locator("thead th button").count(), heads),
+    ].filter((one) => one !== true);
+  });
+  await check("rules are sorted by their conditions, as texts", async () => {
+    await page.locator("thead").getByRole("button", { name: "Condition" }).click();
+    return until(async () => {
+      const found = await page.locator("[data-rule] .condition").allTextContents();
+      const sorted = found.every((text, at) => at === 0 || found[at - 1] <= text);
+      return holds(sorted && found.length > 3, found.join("; "));
+    });
+  });
+  await check("the last hour of a rule is a number with bars", async () => {
+    const row = page.locator("[data-rule=calendars]");
+    const hour = Number((await row.locator(".trend").textContent()).replaceAll(",", ""));
+    return holds(hour > 0 && (await row.locator(".spark rect").count()) === 12, String(hour));
+  });
+  await check("a group leads to the decisions of the rules in it", async () => {
+    const to = await page.locator("[data-rule=slow-site] th a").getAttribute("href");
+    return equal(to, "#/decisions?rule=slow-search");
+  });
+  await page.locator("thead").getByRole("button", { name: "Rejected" }).click();
   await shot(page, "rules-dark");
   await uncounted(page);
 }

@@ -5,7 +5,7 @@ mod rule_labels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::labels::{
@@ -165,7 +165,7 @@ fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
     ] {
         bench
             .metrics
-            .record_client_handshake_failure(crawler, cause);
+            .record_client_handshake_failure(crawler, cause, SystemTime::UNIX_EPOCH);
     }
     bench.metrics.record_leaf_certificate();
     bench.metrics.record_certificate_wait();

@@ -276,12 +276,12 @@ const SCENARIOS: &[Scenario] = &[
 
 /// Reads as `run` does. How many hosts the list has is seen by which of them is refused.
 fn read(path: &Path) -> (Read, PolicyWatcher) {
-    let (read, footprint) = open_and_test_watched(&PolicyOrigin::Path(path.to_owned()), None);
-    let found = match &read {
+    let read = open_and_test_watched(&PolicyOrigin::Path(path.to_owned()), None);
+    let found = match &read.result {
         Ok(compiled) => Read::Hosts((0..10).filter(|at| refuses(compiled, *at)).count()),
         Err(_) => Read::Refused,
     };
-    (found, PolicyWatcher::new(footprint))
+    (found, PolicyWatcher::new(read.stamps))
 }
 
 fn refuses(compiled: &CompiledPolicy, at: usize) -> bool {

@@ -3,24 +3,35 @@
 import { closeDialog, fill, h, openDialog, tick, write } from "./dom.js";
 import { feed } from "./feed.js";
 import { clock, dateTime, plural, visible } from "./format.js";
+import { configuration } from "./views/configuration.js";
+import { crawlers } from "./views/crawlers.js";
+import { events } from "./views/events.js";
 import { hosts } from "./views/hosts.js";
 import { now } from "./views/now.js";
-import { policy, problemList } from "./views/policy.js";
+import { policy } from "./views/policy.js";
 import { rules } from "./views/rules.js";
+import { shadow } from "./views/shadow.js";
 import { tryUrl } from "./views/try.js";
 import { urls } from "./views/urls.js";
+import { problemList } from "./views/verdict.js";
 
 // `decisions` is the list of Now without the overview, on the whole page.
 const VIEWS = [
   { name: "now", title: "Now", view: now },
+  { name: "crawlers", title: "Crawlers", view: crawlers },
+  { name: "hosts", title: "Hosts", view: hosts },
   { name: "rules", title: "Rules", view: rules },
   { name: "try", title: "Try a URL", view: tryUrl },
-  { name: "hosts", title: "Hosts", view: hosts },
   { name: "policy", title: "Policy", view: policy },
+  { name: "shadow", title: "Shadow", view: shadow },
   { name: "urls", title: "URLs", view: urls },
+  { name: "events", title: "Events", view: events },
+  { name: "configuration", title: "Configuration", view: configuration },
 ];
+// The key of each view: 1 to 9, and 0 for the tenth.
+const keyOf = (at) => String((at + 1) % 10);
 const KEYS = [
-  ["1 to 6", "Now, Rules, Try a URL, Hosts, Policy, URLs"],
+  ...VIEWS.map((view, at) => [keyOf(at), view.title]),
   ["d", "all decisions"],
   ["/", "go to the filter or first field of the view"],
   ["p", "pause or resume the live decisions"],
@@ -64,8 +75,11 @@ function route() {
   main.dataset.view = name;
   open = { name, host, instance: entry.view(main, query, name) };
   for (const link of document.querySelectorAll("#views a")) {
-    if (link.dataset.name === entry.name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.name === entry.name) {
+      link.setAttribute("aria-current", "page");
+      // In a narrow window the bar scrolls.
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   enter(title, moved);
 }
@@ -79,7 +93,7 @@ function enter(title, moved) {
 
 function navigation() {
   const links = VIEWS.map((view, at) =>
-    h("a", { href: `#/${view.name}`, data: { name: view.name }, "aria-keyshortcuts": at + 1 }, view.title),
+    h("a", { href: `#/${view.name}`, data: { name: view.name }, "aria-keyshortcuts": keyOf(at) }, view.title),
   );
   fill(document.getElementById("views"), links);
 }
@@ -92,6 +106,7 @@ function state() {
   if (failure) write(line, failure.status ? `error ${failure.status}` : "no answer");
   else if (status) write(line, status.ready === false ? "not ready" : "connected");
   if (status?.policy) write(document.getElementById("policy"), `${status.policy.name}@${status.policy.revision}`);
+  if (status?.version) write(document.getElementById("version"), `crawlgate ${status.version}`);
 }
 
 /** One block for each problem or warning. The blocks are rebuilt only if their texts change. */
@@ -201,7 +216,7 @@ const actions = {
   d: () => (location.hash = "#/decisions"),
   p: () => open?.instance.pause?.(),
   t: nextTheme,
-  ...Object.fromEntries(VIEWS.map((view, at) => [at + 1, () => (location.hash = `#/${view.name}`)])),
+  ...Object.fromEntries(VIEWS.map((view, at) => [keyOf(at), () => (location.hash = `#/${view.name}`)])),
 };
 
 navigation();

@@ -19,7 +19,10 @@ function times(_, marks, __, ___, step) {
   return marks.map((mark) => new Date(mark * 1000).toLocaleTimeString("en-GB", options));
 }
 
-/** A chart in `box`. `series` are `{ label, colour: "--name", show: value => text, fill }`; `fill` fills the area. */
+/**
+ * A chart in `box`. `series` are `{ label, colour: "--name", show: value => text, fill, dash }`; `fill` fills the area,
+ * and `dash` has the lengths of strokes and gaps.
+ */
 export class Chart {
   constructor(box, series) {
     this.box = box;
@@ -38,7 +41,8 @@ export class Chart {
       label: one.label,
       stroke: colour(this.box, one.colour),
       fill: one.fill ? colour(this.box, one.colour, 0.13) : undefined,
-      width: 1.5,
+      width: one.dash ? 2 : 1.5,
+      dash: one.dash,
       points: { show: false },
       value: (_, value) => (value === null || value === undefined ? "–" : one.show(value)),
     });

@@ -89,16 +89,81 @@ export function empty(title, ...words) {
   return h("div.empty", h("p.empty-title", title), words.length ? h("p", words) : null);
 }
 
+/**
+ * Labels the cells of rows with the names of their columns: in a narrow window each row is a card. The roles keep it a
+ * table for assistive technology, whatever its layout.
+ */
+export function label(rows, names) {
+  for (const row of rows) {
+    row.setAttribute("role", "row");
+    [...row.cells].forEach((cell, at) => {
+      cell.setAttribute("role", cell.tagName === "TH" ? "rowheader" : "cell");
+      if (names[at]) cell.dataset.label = names[at];
+    });
+  }
+}
+
+/** Creates a table with these heads, whose rows are cards in a narrow window. The caller labels rows that it adds later. */
+export function cards(caption, heads, body) {
+  for (const head of heads) head.setAttribute("role", "columnheader");
+  body.setAttribute("role", "rowgroup");
+  return h(
+    "table.cards",
+    { role: "table" },
+    h("caption.hidden", caption),
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)),
+    body,
+  );
+}
+
 /** Creates a table in a box that scrolls sideways, by keyboard too, since it takes the focus. */
 export function table(caption, columns, body) {
   const heads = columns.map((column) =>
     h("th", { scope: "col", class: column.kind, "aria-sort": column.sorted }, column.head ?? column.name),
   );
-  return h(
-    "div.scroll",
-    { role: "region", "aria-label": caption, tabindex: "0" },
-    h("table", h("caption.hidden", caption), h("thead", h("tr", heads)), body),
+  label(
+    body.rows,
+    columns.map((column) => column.name),
   );
+  return h("div.scroll", { role: "region", "aria-label": caption, tabindex: "0" }, cards(caption, heads, body));
+}
+
+/** Creates a button that copies the text of `get()`; the words after it are announced. */
+export function copyButton(words, get) {
+  const said = h("span.quiet", { role: "status" });
+  const copy = async () => {
+    const text = get();
+    try {
+      await navigator.clipboard.writeText(text);
+      fill(said, "copied");
+    } catch {
+      // Without https, pages may not use the clipboard. The user can copy the selection.
+      const box = h("textarea", { readonly: true, rows: 2, "aria-label": words });
+      box.value = text;
+      fill(said, box);
+      box.focus();
+      box.select();
+    }
+  };
+  return h("span.copy", h("button.plain", { type: "button", onclick: copy }, words), said);
+}
+
+/** Asks for confirmation and resolves to the answer. `content` says what will change. */
+export function confirm(title, content, action, { danger = false } = {}) {
+  return new Promise((resolve) => {
+    let answer = false;
+    const yes = h(
+      danger ? "button.danger" : "button.main",
+      { type: "button", onclick: () => ((answer = true), closeDialog()) },
+      action,
+    );
+    openDialog(
+      title,
+      h("div", content, h("div.actions", yes, h("button", { type: "button", onclick: closeDialog }, "Cancel"))),
+      () => resolve(answer),
+    );
+    yes.focus();
+  });
 }
 
 let dialogClosed = null;

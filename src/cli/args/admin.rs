@@ -1,4 +1,4 @@
-//! Arguments of the commands that query a running proxy: `health`, `reload`, `shadow`, `status` and `stop`.
+//! Arguments of the commands that query a running proxy: `health`, `reload`, `status` and `stop`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,16 +53,6 @@ pub(crate) struct ReloadArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
-    /// The proxy to query.
-    #[command(flatten)]
-    pub proxy: ProxyArgs,
-    /// Format of the report
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: OutputFormat,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ShadowArgs {
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,

@@ -57,7 +57,74 @@ The command queries the admin API at `admin.listen`, with the token of `admin.to
 Requests that were refused because of robots.txt, an address range or the pace of the host are
 not counted. Options that a shadow policy would set differently are not evaluated.
 
+`shadow set` makes another policy the shadow policy without a restart, `shadow promote` makes it
+the active one, and `shadow clear` removes it.
+
 Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be queried.";
+
+pub(super) const SHADOW_SET_HELP: &str = "\
+Example:
+  crawlgate shadow set next.yaml --reason 'ticket 7: no login pages'
+
+The policy and its list files are checked here, sent to the proxy as text, and evaluated there on
+all requests from then on, without any effect. It takes the place of `policy.shadow`, survives
+reloads and restarts, and needs `store.path`. The revision that is shown is the one that it will
+have when it is promoted: it depends on the name of the file at `policy.path`.
+
+The command sends the token of `admin.token_file`, which the proxy requires, also on loopback.
+
+Exit codes: 0 set, 1 the proxy refuses, 2 wrong usage or configuration, or errors in the policy, 3
+the proxy cannot be queried.";
+
+pub(super) const SHADOW_PROMOTE_HELP: &str = "\
+Example:
+  crawlgate shadow promote --revision 1a2b3c4d --reason 'ticket 7: a day in shadow'
+
+The files of the shadow policy are written in place of those at `policy.path`, all or none, and
+are loaded as by `crawlgate reload`. The proxy refuses that if these files have changed since they
+were loaded, are not writable, or are not inside the policy's directory. `crawlgate policy
+rollback` returns to the policy before.
+
+The command sends the token of `admin.token_file`, which the proxy requires, also on loopback.
+
+Exit codes: 0 active, 1 the proxy refuses, 2 wrong usage or configuration, or errors in the
+policy, 3 the proxy cannot be queried.";
+
+pub(super) const SHADOW_CLEAR_HELP: &str = "\
+Example:
+  crawlgate shadow clear
+
+If the configuration has `policy.shadow`, that policy is the shadow policy again.
+
+The command sends the token of `admin.token_file`, which the proxy requires, also on loopback.
+
+Exit codes: 0 cleared, 1 the proxy refuses: none was set, 2 wrong usage or configuration, 3 the
+proxy cannot be queried.";
+
+pub(super) const POLICY_HISTORY_HELP: &str = "\
+Example:
+  crawlgate policy history
+
+Each line has the time from which a policy was in force, its name and revision, how that came
+about (start, reload, promote, rollback), who did it and why. The files of the last 20 policies
+are kept below `store.path`; `not kept` marks those to which `rollback` cannot return.
+
+Exit codes: 0 shown, 1 the proxy keeps no policies, 2 wrong usage or configuration, 3 the proxy
+cannot be queried.";
+
+pub(super) const POLICY_ROLLBACK_HELP: &str = "\
+Example:
+  crawlgate policy rollback --reason 'ticket 8: the shop is refused'
+  crawlgate policy rollback 1a2b3c4d --reason 'ticket 8'
+
+The files of the earlier policy are written in place of those at `policy.path`, all or none, and
+are loaded as by `crawlgate reload`. The proxy refuses that if these files have changed since they
+were loaded, or are not writable.
+
+The command sends the token of `admin.token_file`, which the proxy requires, also on loopback.
+
+Exit codes: 0 active, 1 the proxy refuses, 2 wrong usage or configuration, or errors in the
+policy, 3 the proxy cannot be queried.";
 
 pub(super) const STOP_HELP: &str = "\
 Example:

@@ -142,9 +142,9 @@ impl ProxyService {
                 HandshakeFailure::Client(failure)
             })?;
             interceptor.record_trust(identity.index, address);
-            self.recorder
-                .metrics()
-                .record_client_handshake(clock.now().saturating_duration_since(began));
+            let metrics = self.recorder.metrics();
+            metrics.record_client_handshake(clock.now().saturating_duration_since(began));
+            metrics.record_crawler_handshake(identity.index, clock.wall_time());
             Ok(client)
         };
         tokio::select! {
@@ -218,9 +218,11 @@ impl ProxyService {
     }
 
     fn count_client_failure(&self, failure: ClientTlsFailure, tunnel: &InterceptedTunnel) {
-        self.recorder
-            .metrics()
-            .record_client_handshake_failure(tunnel.identity.index, failure.cause);
+        self.recorder.metrics().record_client_handshake_failure(
+            tunnel.identity.index,
+            failure.cause,
+            self.recorder.clock().wall_time(),
+        );
     }
 }
 

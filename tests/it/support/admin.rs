@@ -10,6 +10,7 @@ use crawlgate::admin::health::Readiness;
 use crawlgate::admin::hosts::HostsApi;
 use crawlgate::admin::ledger::LedgerApi;
 use crawlgate::admin::policy_api::PolicyApi;
+use crawlgate::admin::rollout::RolloutApi;
 use crawlgate::admin::status::ProcessInfo;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::admin::{AdminApis, AdminServer};
@@ -22,6 +23,7 @@ use crawlgate::model::profile::Profile;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
 use crawlgate::pipeline::reload::{ReloadHandle, ReloadOutcome};
 use crawlgate::pipeline::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
+use crawlgate::pipeline::rollout::RolloutHandle;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::stop_registry::StopRegistry;
 use crawlgate::pipeline::sweep::LedgerSweeper;
@@ -81,6 +83,8 @@ pub(crate) fn apis(metrics: Metrics, policy: PolicyApi, stops: StopsApi) -> Admi
             Arc::clone(&policy.active_policy),
             clock,
         ),
+        // No change of the policy is made: its queue is closed.
+        rollout: RolloutApi::new(Err("no policies".into()), RolloutHandle::new().0),
         policy,
         stops,
     }

@@ -8,6 +8,7 @@ mod case;
 mod case_file;
 mod condition;
 mod document;
+mod file_set;
 pub mod files;
 mod json_schema;
 mod key;
@@ -20,6 +21,7 @@ pub mod tree;
 
 pub use case_file::{CaseFile, FileKind, read_case_file};
 pub(crate) use document::missing_disposition;
+pub use file_set::{PolicyFileDigests, PolicyFileSet, PolicyFileSetError};
 pub use files::{FileError, FileSystem, MemoryFileSystem};
 pub use json_schema::json_schema;
 pub use policy_reader::read_policy;

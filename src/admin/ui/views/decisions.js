@@ -1,7 +1,7 @@
 // The live decisions: a filtered stream, newest first. The page has at most 500 rows, and lines that would be dropped
 // at once are not even parsed, so a fast crawl does not slow the browser.
 
-import { empty, field, fill, h, select, suggestions, write } from "../dom.js";
+import { cards, empty, field, fill, h, label, select, suggestions, write } from "../dom.js";
 import { feed } from "../feed.js";
 import { clock, count, duration, plural, value, visible } from "../format.js";
 import { follow, memory } from "../stream.js";
@@ -61,7 +61,7 @@ export class Decisions {
       h(
         "div.scroll.rows",
         { role: "region", tabindex: "0", "aria-label": "Live decisions" },
-        h("table", h("caption.hidden", "Decisions, newest first"), h("thead", h("tr", heads)), this.body),
+        cards("Decisions, newest first", heads, this.body),
         this.none,
       ),
     );
@@ -306,7 +306,9 @@ export class Decisions {
     try {
       line = JSON.parse(text);
     } catch {
-      return h("tr", h("td", { colspan: COLUMNS.length }, visible(text)));
+      const gap = h("tr", h("td", { colspan: COLUMNS.length }, visible(text)));
+      label([gap], []);
+      return gap;
     }
     const why = line.reason === "rule" || line.rule ? (line.rule ?? line.reason) : line.reason;
     const address = line.url ?? line.host;
@@ -327,6 +329,7 @@ export class Decisions {
       h("td.url", address ? visible(address) : h("span.quiet", "not recorded")),
       h("td.number", line.held_ms ? duration(line.held_ms) : ""),
     );
+    label([row], COLUMNS);
     row.addEventListener("click", (event) => {
       // Selecting text with the pointer does not open the row. The keyboard (which has no click count) always does.
       const selecting = event.detail > 0 && getSelection().toString();
@@ -340,7 +343,11 @@ export class Decisions {
     const open = button.getAttribute("aria-expanded") === "true";
     button.setAttribute("aria-expanded", String(!open));
     if (open) row.nextElementSibling.remove();
-    else row.after(h("tr.details", h("td", { colspan: COLUMNS.length }, details(line))));
+    else {
+      const below = h("tr.details", h("td", { colspan: COLUMNS.length }, details(line)));
+      label([below], []);
+      row.after(below);
+    }
     const any = this.body.querySelector("tr.details");
     if (!open && !this.paused) this.pause("details");
     else if (!any && this.paused === "details") this.pause();

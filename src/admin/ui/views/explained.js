@@ -1,6 +1,8 @@
 // An explanation: the verdict, the rules one by one with their reasons, the response, the options, and a test case.
 
-import { empty, fill, h, select, table } from "../dom.js";
+import { curlOf } from "../curl.js";
+import { copyButton, empty, fill, h, select, table } from "../dom.js";
+import { feed } from "../feed.js";
 import { count, duration, plural, value, visible } from "../format.js";
 import { decisionsLink } from "./verdict.js";
 
@@ -22,7 +24,7 @@ function outcome(found) {
     { class: `panel outcome ${decision.verdict}`, "aria-label": "Verdict" },
     h("p.said", SAID[decision.verdict] ?? visible(decision.verdict), decision.rule ? " " : "", by),
     rule?.about && h("p", visible(rule.about)),
-    h("p.url", visible(found.url)),
+    h("p.url", visible(found.url), " ", copyButton("Copy as curl", () => curlOf(found, feed.status))),
     h(
       "p.quiet",
       `Stage ${visible(decision.stage)}, reason ${visible(decision.reason)}, ${visible(decision.crawl_status)}${answer?.status_line ? `; response ${visible(answer.status_line.replace("HTTP/1.1 ", ""))} (${visible(answer.profile)})` : ""}. Policy ${visible(decision.policy)}.`,

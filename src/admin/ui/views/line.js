@@ -1,6 +1,8 @@
 // One line of the decision log with all its fields and links.
 
-import { h } from "../dom.js";
+import { curlOf } from "../curl.js";
+import { copyButton, h } from "../dom.js";
+import { feed } from "../feed.js";
 import { dateTime, value } from "../format.js";
 import { decisionsLink, hostLink, ofHost, tryLink } from "./verdict.js";
 
@@ -22,6 +24,17 @@ export function isMasked(url) {
   return MASKED_QUERY.test(url ?? "");
 }
 
+/** Returns the request that curl sends: a tunnel is that of a request over HTTPS. */
+function repeatable(line) {
+  const { url, method } = factsOf(line);
+  return { url, method: method === "CONNECT" ? "GET" : method };
+}
+
+/** Returns true if the request can be repeated: its URL is known, and it has no body. */
+function canRepeat(line) {
+  return factsOf(line) && ["GET", "HEAD", "CONNECT"].includes(line.method);
+}
+
 /** Shows all fields of a line, with links. */
 export function details(line) {
   const shown = Object.entries(line).filter(([, given]) => given !== null);
@@ -30,6 +43,7 @@ export function details(line) {
     line.host && h("span", "Host ", hostLink(line.host, line.url ? { url: line.url } : {})),
     line.rule && decisionsLink({ rule: line.rule }, "Decisions of this rule"),
     line.host && decisionsLink(ofHost(line.host), "Decisions of this host"),
+    canRepeat(line) && copyButton("Copy as curl", () => curlOf({ ...line, ...repeatable(line) }, feed.status)),
   ];
   return h(
     "div",

@@ -56,6 +56,19 @@ function point(ms) {
   return ms?.under ?? ms?.over ?? ms;
 }
 
+/** The colours and strokes of the refusals in the chart; either tells them apart. */
+const STROKES = { solid: undefined, dashed: [7, 4], dotted: [2, 3] };
+const REASON_SERIES = [
+  { colour: "--reason-1", stroke: "solid" },
+  { colour: "--reason-2", stroke: "dashed" },
+  { colour: "--reason-3", stroke: "dotted" },
+  { colour: "--reason-4", stroke: "solid" },
+  { colour: "--reason-5", stroke: "dashed" },
+  { colour: "--reason-6", stroke: "dotted" },
+];
+/** The series of all reasons without one of their own. */
+const OTHER = "other reasons";
+
 const REASON_COLUMNS = [
   { name: "Reason" },
   { name: "Stage" },
@@ -71,6 +84,8 @@ class Overview {
       return { element: h("div.tile", h("dt", name), value, note), value, note, show, below };
     });
     this.requests = h("div.chart");
+    this.reasonKeys = h("span.keys");
+    this.reasonSlots = [];
     this.latency = h("div.chart");
     this.reasons = h("div");
     this.table = new KeptTable("Rejections by reason", REASON_COLUMNS, { key: reasonKey, make: reasonRow });
@@ -86,7 +101,7 @@ class Overview {
         "div.columns",
         h(
           "div.panel",
-          h("h2", "Requests per second ", key("allow", "allowed"), key("reject", "rejected")),
+          h("h2", "Requests per second ", key("allow", "allowed"), this.reasonKeys),
           this.requests,
         ),
         h("div.panel", h("h2", "Time ", key("accent", "origins p50"), key("shadow", "held p95")), this.latency),
@@ -99,20 +114,49 @@ class Overview {
 
   /** Called once the element is in the page, since charts need its width. */
   start() {
-    const perSecond = (value) => rate(value);
     this.charts = [
-      new Chart(this.requests, [
-        { label: "allowed", colour: "--allow", fill: true, show: perSecond, mark: compact },
-        { label: "rejected", colour: "--reject", fill: true, show: perSecond },
-      ]),
+      this.requestsChart(),
       new Chart(this.latency, [
         { label: "origins p50", colour: "--accent", show: duration },
-        { label: "held p95", colour: "--shadow", show: duration },
+        { label: "held p95", colour: "--shadow", show: duration, dash: STROKES.dashed },
       ]),
     ];
     this.end = feed.on(() => this.show());
     addEventListener("theme", this.redraw);
     this.show();
+  }
+
+  /** Creates the chart of the allowed requests and of the refusals by reason. */
+  requestsChart() {
+    const reasons = this.reasonSlots.map((reason, at) => ({ reason, ...REASON_SERIES[at] })).filter((one) => one.reason);
+    return new Chart(this.requests, [
+      { label: "allowed", colour: "--allow", fill: true, show: rate, mark: compact },
+      ...reasons.map((one) => ({ label: one.reason, colour: one.colour, dash: STROKES[one.stroke], show: rate })),
+    ]);
+  }
+
+  /** Draws other reasons if those with the most refusals in the last hour have changed. */
+  chooseReasons(history) {
+    const [first, last] = [history[0].reasons, history.at(-1).reasons];
+    const counts = [...last].map(([reason, number]) => [reason, number - (first.get(reason) ?? 0)]);
+    const most = counts.filter(([, number]) => number > 0).sort(([, one], [, other]) => other - one);
+    const named = most.length > REASON_SERIES.length ? most.slice(0, REASON_SERIES.length - 1) : most;
+    const wanted = named.map(([reason]) => reason);
+    if (most.length > named.length) wanted.push(OTHER);
+    const kept = this.reasonSlots.map((reason) => (wanted.includes(reason) ? reason : null));
+    // A reason keeps its colour while it is drawn.
+    for (const reason of wanted.filter((one) => !kept.includes(one))) {
+      const free = kept.indexOf(null);
+      kept[free < 0 ? kept.length : free] = reason;
+    }
+    if (kept.join() === this.reasonSlots.join()) return;
+    this.reasonSlots = kept;
+    fill(
+      this.reasonKeys,
+      kept.map((reason, at) => reason && key(`reason-${at + 1} ${REASON_SERIES[at].stroke}`, visible(reason))),
+    );
+    this.charts[0].close();
+    this.charts[0] = this.requestsChart();
   }
 
   close() {
@@ -172,15 +216,25 @@ class Overview {
   }
 
   draw(history, timings) {
+    this.chooseReasons(history);
     const times = history.slice(1).map((sample) => sample.at / 1000);
     const perSecond = (of) =>
       history.slice(1).map((sample, at) => {
         const before = history[at];
-        return Math.max(0, ((sample[of] - before[of]) * 1000) / (sample.at - before.at));
+        return Math.max(0, ((of(sample) - of(before)) * 1000) / (sample.at - before.at));
       });
     const quantiles = (name, q) =>
       history.slice(1).map((_, at) => point(timing(history, timings?.[name].le_ms, name, q, at + 1)));
-    this.charts[0].show([times, perSecond("allow"), perSecond("reject")]);
+    const drawn = this.reasonSlots.filter(Boolean);
+    const named = new Set(drawn);
+    const ofReason = (sample, reason) => {
+      if (reason !== OTHER) return sample.reasons.get(reason) ?? 0;
+      let sum = 0;
+      for (const [other, number] of sample.reasons) if (!named.has(other)) sum += number;
+      return sum;
+    };
+    const refusals = drawn.map((reason) => perSecond((sample) => ofReason(sample, reason)));
+    this.charts[0].show([times, perSecond((sample) => sample.allow), ...refusals]);
     this.charts[1].show([times, quantiles("origin", 0.5), quantiles("held", 0.95)]);
   }
 

@@ -4,38 +4,12 @@ import { api } from "../api.js";
 import { empty, fill, h, since, table, write } from "../dom.js";
 import { feed } from "../feed.js";
 import { dateTime, plural, value, visible } from "../format.js";
-import { failed, showError } from "./verdict.js";
+import { History } from "./rollout.js";
+import { failed, problemList, showError } from "./verdict.js";
 
 /** Creates the view. */
 export function policy(main) {
   return new Policy(main);
-}
-
-/** Lists the problems of a policy, each with its position and what to write instead. */
-export function problemList(problems) {
-  if (!problems?.length) return null;
-  return h("ul.problems", problems.map(problem));
-}
-
-function problem(one) {
-  const help = [one.help, one.near && `Did you mean \u201c${one.near}\u201d?`].filter(Boolean);
-  return h(
-    "li",
-    position(one),
-    visible(one.message),
-    one.found ? [": ", h("code", visible(one.found))] : null,
-    help.length ? h("div.help", visible(help.join(" "))) : null,
-  );
-}
-
-function position(one) {
-  if (!one.file) return null;
-  const at = [one.file, one.line, one.column].filter(Boolean).join(":");
-  return h(
-    "span",
-    h("span.at", visible(at)),
-    one.severity && one.severity !== "error" ? ` ${visible(one.severity)}: ` : ": ",
-  );
 }
 
 class Policy {
@@ -50,6 +24,7 @@ class Policy {
     this.trouble = h("div");
     this.last = h("div");
     this.diff = h("div");
+    this.history = new History();
     fill(
       main,
       h(
@@ -77,6 +52,7 @@ class Policy {
         h("h2", { id: "diff-title" }, "Changes of the last reload"),
         this.diff,
       ),
+      this.history.element,
     );
     this.end = feed.on(() => this.show());
     this.show();
@@ -99,6 +75,7 @@ class Policy {
     this.shown = said;
     fill(this.facts, factsOf(loaded));
     fill(this.last, lastReload(loaded.last_reload));
+    this.history.load();
     // Without a previous policy there is no difference to request.
     if (loaded.previous) this.showDiff();
     else fill(this.diff, noDifference());

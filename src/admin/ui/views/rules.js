@@ -4,15 +4,16 @@
 import { poll } from "../feed.js";
 import { api } from "../api.js";
 import { empty, field, fill, h, write } from "../dom.js";
-import { ago, count, dateTime, plural, rate, visible } from "../format.js";
+import { ago, count, dateTime, plural, visible } from "../format.js";
+import { sparkline } from "../sparkline.js";
 import { KeptTable } from "../table.js";
-import { problemList } from "./policy.js";
 import { decisionsLink, showError, tryLink } from "./verdict.js";
 
 const EVERY_MS = 5000;
-const MINUTE_MS = 60_000;
 const MAX_DEPTH = 6;
 const PAGE_ROWS = 200;
+// The rules of a group whose decisions its link shows; each is a filter.
+const MOST_INSIDE = 20;
 const MAX_PAGE = 1_000_000;
 const TYPED_MS = 300;
 
@@ -26,20 +27,22 @@ const KEPT = [
 ];
 
 /** The state of the view when the address says nothing. */
-const DEFAULTS = { text: "", kept: "all", sort: "tree", page: "1" };
+const DEFAULTS = { text: "", kept: "all", sort: "tree", order: "", page: "1" };
 
-/** A column with `sort` can be sorted by its value, largest first; it is the name of the order in the API. */
+/** A column with `sort` can be sorted; it is the name of the order in the API. */
 const COLUMNS = [
-  { name: "Rule", key: "tree", sort: "position", title: "In the order of the policy" },
-  { name: "Kind" },
-  { name: "Condition" },
+  { name: "Rule", key: "tree", sort: "position", sorted: "ascending", title: "In the order of the policy" },
+  { name: "Kind", key: "kind", sort: "kind", sorted: "ascending" },
+  { name: "Condition", key: "condition", sort: "condition", sorted: "ascending" },
   number("Matched", "matched"),
   number("Rejected", "rejected"),
   number("Allowed", "allowed"),
-  { name: "Matches/s", kind: "number" },
+  { name: "Last hour", kind: "number", key: "hour", sort: "last_hour", sorted: "descending", title: "Matches in the last hour" },
   { name: "Last match", key: "last", sort: "last_match", sorted: "descending" },
-  { name: "In shadow" },
+  { name: "In shadow", key: "shadow", sort: "shadow", sorted: "descending" },
 ];
+/** The directions of the API. */
+const ORDERS = { ascending: "asc", descending: "desc" };
 
 function number(name, key) {
   return { name, key, sort: key, kind: "number", sorted: "descending", title: `Sort by ${name.toLowerCase()}` };
@@ -57,7 +60,6 @@ export function rules(main, query) {
 class Rules {
   constructor(main, query) {
     this.main = main;
-    this.samples = [];
     this.summary = h("span.quiet", "loading");
     this.trouble = h("div");
     this.shadowPolicy = h("div");
@@ -69,7 +71,7 @@ class Rules {
     this.table = new KeptTable("Rules of the policy", COLUMNS, {
       key: (rule) => rule.id,
       make: (rule) => this.row(rule),
-      sort: (sort) => this.go({ sort }),
+      sort: (sort, order) => this.go({ sort, order: order === this.table.columnOf(sort).sorted ? "" : order }),
     });
     this.read(query);
     this.text = h("input", {
@@ -153,9 +155,18 @@ class Rules {
   /** Returns the parameters of the API. */
   wanted() {
     const group = KEPT.find(([name]) => name === this.asked.kept)?.[2] ?? "all";
-    const sort = COLUMNS.find((column) => column.sort && column.key === this.asked.sort)?.sort ?? "position";
+    const { sort } = this.column();
     const offset = (this.page() - 1) * PAGE_ROWS;
-    return { search: this.asked.text.trim(), group, sort, offset, limit: PAGE_ROWS };
+    return { search: this.asked.text.trim(), group, sort, order: ORDERS[this.direction()], offset, limit: PAGE_ROWS };
+  }
+
+  /** Returns the column by which the rules are sorted. */
+  column() {
+    return COLUMNS.find((column) => column.key === this.asked.sort) ?? COLUMNS[0];
+  }
+
+  direction() {
+    return ORDERS[this.asked.order] ? this.asked.order : this.column().sorted;
   }
 
   async load() {
@@ -177,26 +188,14 @@ class Rules {
     const stamp = `${found.name}@${found.revision} ${found.loaded_at}`;
     if (this.stamp !== stamp) {
       this.stamp = stamp;
-      this.samples = [];
       this.table.clear();
     }
-    const now = Date.now();
-    this.samples.push({ at: now, matched: new Map(found.rules.map((rule) => [rule.id, rule.matched])) });
-    while (this.samples.length > 2 && now - this.samples[1].at >= MINUTE_MS) this.samples.shift();
+    this.found = found;
     this.shadow = shadow;
     this.shadows = new Map((shadow.rules ?? []).map((entry) => [entry.rule, entry]));
     // The rules became fewer.
     if (!found.rules.length && found.total) this.go({ page: String(Math.ceil(found.total / PAGE_ROWS)) });
     else this.show(found);
-  }
-
-  /** Returns the matches per second in the last minute, or since the rule is shown. */
-  rate(rule) {
-    const first = this.samples.find((sample) => sample.matched.has(rule.id));
-    const last = this.samples.at(-1);
-    const [before, after] = [first?.matched.get(rule.id) ?? null, last?.matched.get(rule.id) ?? null];
-    if (first === last || before === null || after === null) return null;
-    return Math.max(0, ((after - before) * 1000) / (last.at - first.at));
   }
 
   show(found) {
@@ -216,7 +215,7 @@ class Rules {
       return;
     }
     if (!this.table.element.isConnected) fill(this.box, this.table.element);
-    this.table.sorted(this.asked.sort);
+    this.table.sorted(this.column().key, this.direction());
     this.table.show(found.rules);
   }
 
@@ -233,7 +232,7 @@ class Rules {
       matched: h("td.number"),
       rejected: h("td.number"),
       allowed: h("td.number"),
-      rate: h("td.number"),
+      hour: h("td.number.trend"),
       last: h("td.quiet"),
       shadow: h("td"),
     };
@@ -244,7 +243,7 @@ class Rules {
       h(
         "th",
         { scope: "row", class: `rule-name depth-${depth}` },
-        h("span.id", decisionsLink({ rule: rule.id }, visible(rule.id))),
+        h("span.id", this.matches(rule)),
         rule.about && h("span.about", visible(rule.about)),
         rule.space && h("span.about", `space ${visible(rule.space)}`),
       ),
@@ -260,15 +259,18 @@ class Rules {
       ),
       Object.values(cells),
     );
-    return { element: row, update: (now) => this.update(row, cells, now) };
+    const trend = { words: h("span"), line: sparkline() };
+    fill(cells.hour, trend.line.element, trend.words);
+    return { element: row, update: (now) => this.update(row, cells, trend, now) };
   }
 
-  update(row, cells, rule) {
+  update(row, cells, trend, rule) {
     row.classList.toggle("dead", isDead(rule));
     write(cells.matched, count(rule.matched));
     write(cells.rejected, count(rule.rejected));
     write(cells.allowed, count(rule.allowed));
-    write(cells.rate, rate(this.rate(rule)));
+    write(trend.words, count(rule.last_hour));
+    trend.line.show(rule.trend);
     write(cells.last, lastWords(rule));
     cells.last.title = rule.last_match ?? "";
     const entry = this.shadows.get(rule.id);
@@ -281,31 +283,32 @@ class Rules {
     this.shadowEffects.get(cell).show(entry);
   }
 
+  /** Links to the view of the shadow policy. */
   showShadowPolicy() {
     const entry = this.shadow?.shadow_policy;
-    if (!entry) {
-      fill(this.shadowPolicy);
-      this.policyEffect = null;
-      return;
-    }
-    if (!this.policyEffect) {
-      const box = h("div");
-      this.policyEffect = { name: h("strong"), problems: h("div"), effect: new ShadowEffect(box) };
-      fill(this.shadowPolicy, h("div.notice", this.policyEffect.name, this.policyEffect.problems, box));
-    }
-    write(this.policyEffect.name, `Shadow policy ${visible(entry.policy)}@${visible(entry.revision)}`);
-    this.showProblems(entry.last_reload);
-    this.policyEffect.effect.show(entry);
+    const said = entry ? `${entry.policy}@${entry.revision}` : "";
+    if (said === this.shadowSaid) return;
+    this.shadowSaid = said;
+    const words = entry && h("p", h("a", { href: "#/shadow" }, `Shadow policy ${visible(said)}`), " is evaluated beside these rules.");
+    fill(this.shadowPolicy, words);
   }
 
-  showProblems(last) {
-    const said = JSON.stringify(last ?? null);
-    if (this.policyEffect.said === said) return;
-    this.policyEffect.said = said;
-    const words = last?.problems?.length
-      ? [h("p", `Its last reload, ${dateTime(last.at)}: ${visible(last.result)}.`), problemList(last.problems)]
-      : [];
-    fill(this.policyEffect.problems, words);
+  /**
+   * Links to the decisions of a rule. A group decides nothing itself: for it these are the decisions of the rules in it
+   * that are shown.
+   */
+  matches(rule) {
+    const inside = rule.kind === "group" ? this.rulesIn(rule.id).slice(0, MOST_INSIDE) : [];
+    const named = inside.length ? inside : [rule.id];
+    return decisionsLink(
+      named.map((id) => ["rule", id]),
+      visible(rule.id),
+    );
+  }
+
+  rulesIn(id) {
+    const children = this.found.rules.filter((rule) => rule.parent === id);
+    return children.flatMap((rule) => (rule.kind === "group" ? this.rulesIn(rule.id) : [rule.id]));
   }
 
   close() {

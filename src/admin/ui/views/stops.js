@@ -1,7 +1,7 @@
 // Stops: the active ones, the form that adds one, and the button that lifts one.
 
 import { api } from "../api.js";
-import { closeDialog, field, fill, h, openDialog, select, table } from "../dom.js";
+import { closeDialog, confirm, field, fill, h, openDialog, select, table } from "../dom.js";
 import { dateTime, visible } from "../format.js";
 import { failed } from "./verdict.js";
 
@@ -65,7 +65,7 @@ export class Stops {
   }
 
   async lift(stop) {
-    const confirmed = await confirm("Lift the stop", `The stop of ${stop.what} ends at once.`, "Lift");
+    const confirmed = await confirm("Lift the stop", h("p", `The stop of ${visible(stop.what)} ends at once.`), "Lift");
     if (!confirmed) return;
     try {
       await api.lift(stop.id);
@@ -83,24 +83,6 @@ function mayApply(what, host) {
   if (kind === "crawler" || kind === "rule") return true;
   const bare = host.replace(/^([^:]*|\[.*\]):\d+$/u, "$1");
   return name === bare || name === host || (kind === "domain" && bare.endsWith(`.${name}`));
-}
-
-/** Asks for confirmation and resolves to the answer. */
-function confirm(title, text, action) {
-  return new Promise((resolve) => {
-    let answer = false;
-    const yes = h("button.main", { type: "button", onclick: () => ((answer = true), closeDialog()) }, action);
-    openDialog(
-      title,
-      h(
-        "div",
-        h("p", visible(text)),
-        h("div.actions", yes, h("button", { type: "button", onclick: closeDialog }, "Cancel")),
-      ),
-      () => resolve(answer),
-    );
-    yes.focus();
-  });
 }
 
 const DURATIONS = [
@@ -167,7 +149,9 @@ export function askStop({ what }, done) {
     { onsubmit: press },
     h(
       "p.quiet",
-      "Requests to it wait, and are refused with the reason `stopped` after a while. Others are not affected.",
+      "Requests to it wait, and are refused with the reason ",
+      h("code", "stopped"),
+      " after a while. Others are not affected.",
     ),
     field("What", input),
     field("Why", reason),

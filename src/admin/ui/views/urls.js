@@ -1,7 +1,7 @@
-// URLs: the records of the ledger, one of them in detail, and the feed of events.
+// URLs: the records of the ledger, and one of them in detail.
 
 import { api } from "../api.js";
-import { empty, field, fill, h, openDialog, select, since, table, write } from "../dom.js";
+import { empty, field, fill, h, label, openDialog, select, since, table, write } from "../dom.js";
 import { count, dateTime, plural, value, visible } from "../format.js";
 import { showError, tryLink } from "./verdict.js";
 
@@ -26,13 +26,6 @@ const STATUSES = [
   "REJECTED_IMPORT",
   "REJECTED_ADDRESS",
 ];
-const KINDS = [
-  ["", "all"],
-  ["removal", "removals"],
-  ["permanent_error", "permanent errors"],
-  ["moved", "moved"],
-  ["restored", "restored"],
-];
 const TIMES = new Set([
   "first_seen",
   "last_seen",
@@ -42,6 +35,7 @@ const TIMES = new Set([
   "removed_at",
   "pending_since",
 ]);
+const COLUMNS = ["URL", "Crawler", "Status", "Code", "Last request"];
 const FILTERS = ["crawler", "host", "status", "code", "prefix", "known"];
 
 /** Creates the view; the address contains the filters. */
@@ -57,7 +51,6 @@ class Urls {
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.load(this.next) }, "More");
     this.rows = h("tbody");
     this.form = this.filters();
-    this.feed = new Feed((url, crawler) => this.one(url, crawler));
     fill(
       main,
       h(
@@ -69,10 +62,8 @@ class Urls {
         this.box,
         h("p", this.more),
       ),
-      this.feed.element,
     );
     this.query(query);
-    this.feed.load();
   }
 
   filters() {
@@ -143,6 +134,7 @@ class Urls {
 
   show(found, more) {
     const rows = found.urls.map((record) => this.row(record));
+    label(rows, COLUMNS);
     if (more) this.rows.append(...rows);
     else this.rows.replaceChildren(...rows);
     this.next = found.next;
@@ -158,7 +150,7 @@ class Urls {
       return;
     }
     if (this.rows.isConnected) return;
-    const columns = ["URL", "Crawler", "Status", "Code", "Last request"].map((name) => ({ name }));
+    const columns = COLUMNS.map((name) => ({ name, kind: name === "Code" ? "number" : null }));
     fill(this.box, table("URLs", columns, this.rows));
   }
 
@@ -174,34 +166,19 @@ class Urls {
     );
   }
 
-  /** Shows the record of a URL that an event names. */
-  async one(url, crawler) {
-    try {
-      const found = await api.urls([
-        ["url", url],
-        ["crawler", crawler],
-      ]);
-      if (found.urls.length) detail(found.urls[0]);
-      else openDialog("URL", empty("The ledger no longer has this URL.", visible(url)));
-    } catch (error) {
-      showError(this.trouble, "The URL cannot be shown", error);
-    }
-  }
-
   close() {
     clearTimeout(this.timer);
     this.turn = null;
-    this.feed.close();
   }
 }
 
 function status(word) {
-  const kind = word === "ACCEPTED" ? "allowed" : "rejected";
+  const kind = word === "ACCEPTED" ? "allow" : "reject";
   return h("span", { class: `mark ${kind}` }, visible(word.replace("REJECTED_", "")));
 }
 
 /** Shows the whole record of one URL. */
-function detail(record) {
+export function detail(record) {
   const shown = Object.entries(record).filter(([, given]) => given !== null);
   const facts = {
     url: record.url,
@@ -220,71 +197,4 @@ function detail(record) {
       ),
     ),
   );
-}
-
-/** The feed of events, latest first. */
-class Feed {
-  constructor(show) {
-    this.show = show;
-    this.box = h("div");
-    this.trouble = h("div");
-    this.kind = select({ name: "kind", "aria-label": "Kind of event" }, KINDS);
-    this.kind.addEventListener("change", () => this.load());
-    this.element = h(
-      "section.panel",
-      { "aria-labelledby": "events-title" },
-      h("div.panel-head", h("h2", { id: "events-title" }, "Events"), this.kind),
-      this.trouble,
-      this.box,
-    );
-  }
-
-  async load() {
-    const turn = (this.turn = {});
-    try {
-      const { last_event: last } = await api.ledger();
-      const kind = this.kind.value;
-      // The latest hundred of one kind may reach back further than the latest hundred of all.
-      const after = Math.max(0, last - (kind ? 1000 : MOST));
-      const found = await api.events([["after", after], ["limit", 1000], ...(kind ? [["kind", kind]] : [])]);
-      if (turn !== this.turn) return;
-      showError(this.trouble, "The events cannot be shown", null);
-      this.rows(found.events.reverse().slice(0, MOST));
-    } catch (error) {
-      // If there is no ledger, the list above says so.
-      if (turn === this.turn && error.status !== 404) showError(this.trouble, "The events cannot be shown", error);
-    }
-  }
-
-  rows(events) {
-    if (!events.length) {
-      fill(this.box, empty("No events.", "An event is added when a URL is removed, restored, fails permanently or moves."));
-      return;
-    }
-    const columns = ["URL", "What", "Why", "Crawler", "Rule", "When"].map((name) => ({ name }));
-    const rows = events.map((event) =>
-      h(
-        "tr",
-        h(
-          "th.url",
-          { scope: "row" },
-          h(
-            "button.plain",
-            { type: "button", onclick: () => this.show(event.url, event.crawler) },
-            visible(event.url),
-          ),
-        ),
-        h("td", KINDS.find(([name]) => name === event.kind)?.[1].replace(/s$/, "") ?? visible(event.kind)),
-        h("td", visible(event.why.replaceAll("_", " "))),
-        h("td", visible(event.crawler)),
-        h("td", visible(event.rule ?? "")),
-        h("td.quiet", since(event.at)),
-      ),
-    );
-    fill(this.box, table("Events", columns, h("tbody", rows)));
-  }
-
-  close() {
-    this.turn = null;
-  }
 }

@@ -57,3 +57,30 @@ export function failed(what, error, more = "") {
     error.cure ? ` ${error.cure}` : null,
   );
 }
+
+/** Lists the problems of a policy, each with its position and what to write instead. */
+export function problemList(problems) {
+  if (!problems?.length) return null;
+  return h("ul.problems", problems.map(problem));
+}
+
+function problem(one) {
+  const help = [one.help, one.near && `Did you mean \u201c${one.near}\u201d?`].filter(Boolean);
+  return h(
+    "li",
+    position(one),
+    visible(one.message),
+    one.found ? [": ", h("code", visible(one.found))] : null,
+    help.length ? h("div.help", visible(help.join(" "))) : null,
+  );
+}
+
+function position(one) {
+  if (!one.file) return null;
+  const at = [one.file, one.line, one.column].filter(Boolean).join(":");
+  return h(
+    "span",
+    h("span.at", visible(at)),
+    one.severity && one.severity !== "error" ? ` ${visible(one.severity)}: ` : ": ",
+  );
+}

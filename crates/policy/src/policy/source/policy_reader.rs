@@ -12,6 +12,7 @@ use crate::yaml::read::spelling;
 use crate::yaml::{self, Node};
 
 use super::document::{PolicyHeader, PolicyParts, missing_header};
+use super::file_set::is_plain_path;
 use super::files::{FileError, FileSystem};
 use super::list_file::{self, ListFileError};
 use super::tree::{SourceListItems, SourcePolicy};
@@ -188,7 +189,7 @@ impl PolicyFileReader<'_> {
         problems: &mut Problems,
     ) -> Option<SourceListItems> {
         let relative = spelling(node, problems)?;
-        if !is_inside_directory(relative) {
+        if !is_plain_path(relative) {
             let problem = Problem::error(
                 &node.place,
                 "a list file must be inside the policy's directory",
@@ -229,12 +230,6 @@ impl PolicyFileReader<'_> {
             .collect::<String>();
         hex.into()
     }
-}
-
-fn is_inside_directory(path: &str) -> bool {
-    let drive = path.as_bytes().get(1) == Some(&b':');
-    let plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    plain && !drive && !path.contains('\\')
 }
 
 /// Decodes a file, without the byte order mark that some editors write.

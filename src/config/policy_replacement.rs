@@ -1,0 +1,382 @@
+//! Replaces the files of the policy that `policy.path` names by those of another policy: all of them or none.
+//!
+//! All files are written under temporary names first, and renamed then: lists before the files that use them. If a
+//! rename fails, the old files are restored; [`recover`] does that after a crash. The caller lets nothing reload meanwhile.
+//! Only files of the active policy are replaced, and only if they are as it was loaded.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
+use crate::store::policies::{PolicyReplacement, PolicyStore};
+use crate::store::staged_file::{PRIVATE_MODE, StagedFile, remove_if_exists};
+use crate::store::sync_directory;
+
+use super::policy::read_present_files;
+use super::timed_read::{READ_TIMEOUT, ReadPurpose, run_with_timeout};
+
+/// The advice if the files cannot be written.
+const CURE: &str = "make it writable for the proxy's user, or replace the files with your own tools and run \
+                    `crawlgate reload`";
+
+/// The two policies of a replacement.
+#[derive(Clone, Debug)]
+pub struct ReplacedPolicies {
+    /// The files of the active policy, as they are kept.
+    pub previous: PolicyFileSet,
+    pub previous_revision: String,
+    /// The files to write.
+    pub next: PolicyFileSet,
+    pub next_revision: String,
+}
+
+/// The files of the policy on disk.
+#[derive(Clone, Debug)]
+pub struct PolicyOnDisk {
+    /// `policy.path`.
+    path: PathBuf,
+    /// The policy's directory, without symbolic links.
+    directory: PathBuf,
+    is_directory: bool,
+}
+
+impl PolicyOnDisk {
+    /// Finds the policy that `policy.path` names.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub fn find(path: &Path) -> Result<Self, String> {
+        let is_directory = path.is_dir();
+        let directory = match path.parent() {
+            _ if is_directory => path,
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            Some(_) | None => Path::new("."),
+        };
+        let directory = directory
+            .canonicalize()
+            .map_err(|error| format!("policy.path {}: {error}", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            directory,
+            is_directory,
+        })
+    }
+
+    /// Returns the files as they would be called here: a policy file gets the name of the one at `policy.path`.
+    ///
+    /// # Errors
+    /// If one policy is a file and the other one a directory.
+    pub fn adapt(&self, files: PolicyFileSet) -> Result<PolicyFileSet, String> {
+        match (self.is_directory, files.entry()) {
+            (true, None) => Ok(files),
+            (true, Some(_)) => Err(format!(
+                "policy.path names a directory, {}, and the other policy is a file: make it a directory of `*.yaml` files, too",
+                self.path.display()
+            )),
+            (false, None) => Err(format!(
+                "policy.path names a file, {}, and the other policy is a directory: make it one file, too",
+                self.path.display()
+            )),
+            (false, Some(_)) => files
+                .with_entry_name(&self.file_name()?)
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    fn file_name(&self) -> Result<String, String> {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        name.map(str::to_owned)
+            .ok_or_else(|| format!("policy.path {} is not UTF-8", self.path.display()))
+    }
+
+    /// Writes the files of a policy in place of those of the active one, and returns the paths that were written. The
+    /// replacement stays pending, until it is ended or [`Self::restore`]d. Blocks.
+    ///
+    /// # Errors
+    /// If the files have changed since the active policy was loaded, or cannot be written. They are unchanged then.
+    pub fn replace(
+        &self,
+        store: &PolicyStore,
+        loaded: &PolicyFileDigests,
+        policies: &ReplacedPolicies,
+    ) -> Result<Vec<String>, String> {
+        self.check_unchanged(loaded)?;
+        let changed: Vec<&str> = policies
+            .next
+            .iter()
+            .filter(|(path, bytes)| policies.previous.get(path) != Some(bytes))
+            .map(|(path, _)| path)
+            .collect();
+        let mut staged = Vec::with_capacity(changed.len());
+        for path in changed {
+            let bytes = policies.next.get(path).unwrap_or_default();
+            if let Some(file) = self.stage(path, bytes, loaded, store)? {
+                staged.push((path, file));
+            }
+        }
+        // Lists first, the policy's own files last.
+        staged.sort_by_key(|(path, _)| self.is_document(path, &policies.next));
+        store
+            .begin_replacement(&PolicyReplacement {
+                previous: policies.previous_revision.clone(),
+                next: policies.next_revision.clone(),
+            })
+            .map_err(|error| {
+                format!("store.path cannot be written: {error}; nothing was changed")
+            })?;
+        let written = staged.iter().map(|(path, _)| (*path).to_owned()).collect();
+        let files = staged.into_iter().map(|(_, file)| file);
+        match self.commit(files, policies) {
+            Ok(()) => Ok(written),
+            Err(error) => {
+                let restored = self.restore(store, policies);
+                Err(match restored {
+                    Ok(()) => format!("{error}; the old files are restored"),
+                    Err(restore) => {
+                        format!("{error}; and the old files cannot be restored: {restore}")
+                    }
+                })
+            }
+        }
+    }
+
+    /// Puts the old files back, and ends the replacement. Blocks.
+    ///
+    /// # Errors
+    /// If they cannot be written. The replacement then stays pending, and the next start tries again.
+    pub fn restore(&self, store: &PolicyStore, policies: &ReplacedPolicies) -> Result<(), String> {
+        self.write_back(&policies.previous, &policies.next)
+            .and_then(|()| store.end_replacement())
+            .map_err(|error| error.to_string())
+    }
+
+    fn check_unchanged(&self, loaded: &PolicyFileDigests) -> Result<(), String> {
+        let present = read_present_files(&self.path).map(|files| files.digests());
+        let changed = match &present {
+            Some(present) => loaded.first_difference(present),
+            None => Some("a file of the policy"),
+        };
+        match changed {
+            None => Ok(()),
+            Some(file) => Err(format!(
+                "{file} in {} has changed since the active policy was loaded, and would be lost: run `crawlgate reload`, or \
+                 restore the file, and try again",
+                self.directory.display()
+            )),
+        }
+    }
+
+    /// Writes a file under a temporary name; `None` if it has this content already.
+    fn stage(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        loaded: &PolicyFileDigests,
+        store: &PolicyStore,
+    ) -> Result<Option<StagedFile>, String> {
+        let target = self.plain_path(path)?;
+        let failed = |error: &dyn std::fmt::Display| {
+            format!(
+                "{} cannot be written: {error}; {CURE}. Nothing was changed",
+                target.display()
+            )
+        };
+        let existing = match fs::symlink_metadata(&target) {
+            Ok(metadata) => Some(metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(&error)),
+        };
+        if let Some(metadata) = &existing {
+            if !metadata.is_file() {
+                return Err(failed(&"it is not a regular file"));
+            }
+            if !loaded.contains(path) {
+                let present = fs::read(&target).map_err(|error| failed(&error))?;
+                if present == bytes {
+                    return Ok(None);
+                }
+                // A list that an earlier policy used may be left over.
+                if !store.has_kept_file(path, &present) {
+                    return Err(failed(
+                        &"it is not part of a policy that was in force, and is not overwritten",
+                    ));
+                }
+            }
+            if metadata.permissions().readonly() {
+                return Err(failed(&"it is read-only"));
+            }
+            // The rename would also replace a file that its owner has closed to the proxy.
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&target)
+                .map_err(|error| failed(&error))?;
+        } else if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(|error| failed(&error))?;
+        }
+        let mode = existing.as_ref().map_or(PRIVATE_MODE, |metadata| {
+            metadata.permissions().mode() & 0o777
+        });
+        let staged = StagedFile::write(&target, bytes, mode).map_err(|error| failed(&error))?;
+        if let Some(metadata) = &existing {
+            // Only a privileged process can keep another owner.
+            let _ = chown(
+                staged.temporary(),
+                Some(metadata.uid()),
+                Some(metadata.gid()),
+            );
+        }
+        Ok(Some(staged))
+    }
+
+    /// Returns the path of a file of the policy, if no symbolic link is on it.
+    fn plain_path(&self, path: &str) -> Result<PathBuf, String> {
+        let mut plain = self.directory.clone();
+        for name in path.split('/') {
+            plain.push(name);
+            if fs::symlink_metadata(&plain).is_ok_and(|metadata| metadata.is_symlink()) {
+                return Err(format!(
+                    "{} is a symbolic link, and only files inside the policy's directory are replaced: replace its target with \
+                     your own tools, and run `crawlgate reload`",
+                    plain.display()
+                ));
+            }
+        }
+        Ok(plain)
+    }
+
+    fn commit(
+        &self,
+        staged: impl Iterator<Item = StagedFile>,
+        policies: &ReplacedPolicies,
+    ) -> Result<(), String> {
+        for file in staged {
+            let target = file.target().display().to_string();
+            file.commit()
+                .map_err(|error| format!("{target} cannot be replaced: {error}"))?;
+        }
+        self.remove_documents(&policies.previous, &policies.next)
+            .map_err(|error| {
+                format!("a file that is no longer part of the policy cannot be removed: {error}")
+            })
+    }
+
+    /// Returns `true` for a file that is part of the policy without being named: the policy file, or a `*.yaml` file of
+    /// its directory.
+    fn is_document(&self, path: &str, files: &PolicyFileSet) -> bool {
+        match files.entry() {
+            Some(entry) => path == entry,
+            None => self.is_directory && !path.contains('/') && path.ends_with(".yaml"),
+        }
+    }
+
+    /// Removes the `*.yaml` files that only the old policy has; otherwise they would be part of the new one.
+    fn remove_documents(&self, old: &PolicyFileSet, new: &PolicyFileSet) -> io::Result<()> {
+        for (path, bytes) in old.iter() {
+            let target = self.directory.join(path);
+            let is_removed = new.get(path).is_none() && self.is_document(path, old);
+            if is_removed && fs::read(&target).is_ok_and(|present| present == bytes) {
+                remove_if_exists(&target)?;
+                sync_directory(&target)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the files of a policy that differ on disk, and removes those that only the other one has.
+    fn write_back(&self, policy: &PolicyFileSet, other: &PolicyFileSet) -> io::Result<()> {
+        for (path, bytes) in policy.iter() {
+            let target = self.plain_path(path).map_err(io::Error::other)?;
+            if fs::read(&target).is_ok_and(|present| present == bytes) {
+                continue;
+            }
+            let mode = fs::metadata(&target).map_or(PRIVATE_MODE, |metadata| {
+                metadata.permissions().mode() & 0o777
+            });
+            StagedFile::write(&target, bytes, mode)?.commit()?;
+        }
+        self.remove_documents(other, policy)
+    }
+
+    /// Returns the state of the files after a crash.
+    fn state_between(&self, previous: &PolicyFileSet, next: &PolicyFileSet) -> InterruptedState {
+        let present = read_present_files(&self.path).map(|files| files.digests());
+        let is_present = |files: &PolicyFileSet| present.as_ref() == Some(&files.digests());
+        if is_present(next) || is_present(previous) {
+            return InterruptedState::Whole;
+        }
+        let paths = previous.iter().chain(next.iter()).map(|(path, _)| path);
+        let mut contents = paths.map(|path| (path, fs::read(self.directory.join(path)).ok()));
+        let is_ours = contents.all(|(path, present)| {
+            [previous.get(path), next.get(path)].contains(&present.as_deref())
+        });
+        if is_ours {
+            InterruptedState::Mixture
+        } else {
+            InterruptedState::Edited
+        }
+    }
+}
+
+/// The files of a policy whose replacement was interrupted by a crash.
+enum InterruptedState {
+    /// The files are those of one policy.
+    Whole,
+    /// Some files are old and others new.
+    Mixture,
+    /// Somebody has written a file since.
+    Edited,
+}
+
+/// Finishes a replacement that a crash has interrupted, before the policy is read: if only some files are replaced, the old
+/// ones are restored. Returns what was done, in words for the operator. Blocks.
+///
+/// # Errors
+/// If that is impossible.
+pub fn recover(store: &Path, policy: &Path) -> Result<Option<String>, String> {
+    let (directory, policy) = (store.to_owned(), policy.to_owned());
+    run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
+        recover_now(&directory, &policy)
+    })
+    .map_err(|error| error.to_string())?
+}
+
+fn recover_now(store: &Path, policy: &Path) -> Result<Option<String>, String> {
+    let store = PolicyStore::open(store)?;
+    let Some(pending) = store
+        .pending_replacement()
+        .map_err(|error| error.to_string())?
+    else {
+        return Ok(None);
+    };
+    let PolicyReplacement { previous, next } = &pending;
+    let load = |revision| match store.load(revision) {
+        Ok(Some(files)) => Ok(files),
+        Ok(None) => Err(format!("the files of revision {revision} are missing")),
+        Err(error) => Err(error.to_string()),
+    };
+    let policies = ReplacedPolicies {
+        previous: load(previous)?,
+        previous_revision: previous.clone(),
+        next: load(next)?,
+        next_revision: next.clone(),
+    };
+    let disk = PolicyOnDisk::find(policy)?;
+    let message = match disk.state_between(&policies.previous, &policies.next) {
+        InterruptedState::Whole => None,
+        InterruptedState::Mixture => {
+            disk.write_back(&policies.previous, &policies.next)
+                .map_err(|error| error.to_string())?;
+            Some(format!(
+                "the replacement of policy revision {previous} by {next} was interrupted: the files of {previous} are restored"
+            ))
+        }
+        InterruptedState::Edited => Some(format!(
+            "the replacement of policy revision {previous} by {next} was interrupted, and the files have been changed since: \
+             they are used as they are"
+        )),
+    };
+    store.end_replacement().map_err(|error| error.to_string())?;
+    Ok(message)
+}

@@ -1,0 +1,492 @@
+//! Changes of the policy while the proxy runs: sets and clears a shadow policy, promotes it, and returns to an earlier
+//! policy.
+//!
+//! Promotion and rollback write the files that `policy.path` names, and reload them like any other change: nothing is in
+//! force that the files do not contain.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::config::policy;
+use crate::config::policy_replacement::{PolicyOnDisk, ReplacedPolicies};
+use crate::config::settings::PolicyOrigin;
+use crate::diagnostics::problem::Problem;
+use crate::heap;
+use crate::pipeline::reload::{ReloadHandle, ReloadOutcome, ReloadTrigger};
+use crate::pipeline::rollout::{
+    PolicyChange, PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, PolicyChangeResult,
+};
+use crate::policy::Policy;
+use crate::policy::compile::CompiledPolicy;
+use crate::policy::source::PolicyFileSet;
+use crate::store::policies::{
+    ActivationCause, ChangeAuthor, PolicyActivation, PolicyStore, ShadowAssignment,
+};
+
+use super::{
+    OptionalShadowPolicy, PolicyFileReloader, ShadowRead, SnapshotParts, load_shadow_policy,
+    run_on_thread,
+};
+
+/// Makes the changes that operators request.
+#[derive(Debug)]
+pub(in crate::server) struct PolicyRollout {
+    reloader: Arc<PolicyFileReloader>,
+    reloads: ReloadHandle,
+}
+
+/// The author of a change and the reason.
+#[derive(Clone, Debug)]
+struct ChangeCause {
+    author: ChangeAuthor,
+    reason: Option<String>,
+}
+
+/// An activation whose files are written, and not loaded yet.
+struct PendingActivation {
+    disk: PolicyOnDisk,
+    store: Arc<PolicyStore>,
+    policies: ReplacedPolicies,
+    report: PolicyChangeReport,
+    /// Set if the policy was the shadow policy that was set.
+    clears_shadow: bool,
+}
+
+impl PolicyRollout {
+    pub(in crate::server) fn new(reloader: Arc<PolicyFileReloader>, reloads: ReloadHandle) -> Self {
+        Self { reloader, reloads }
+    }
+
+    /// Makes a change. It is read, compiled and written on a thread that does not serve requests.
+    pub(in crate::server) async fn change(
+        self: Arc<Self>,
+        request: PolicyChangeRequest,
+    ) -> PolicyChangeResult {
+        let PolicyChangeRequest {
+            change,
+            author,
+            reason,
+        } = request;
+        let cause = ChangeCause { author, reason };
+        let logged = cause.clone();
+        let (done, result) = match change {
+            PolicyChange::SetShadow(files) => (
+                "is the shadow policy",
+                self.run(move |reloader| reloader.set_shadow(files, cause))
+                    .await,
+            ),
+            PolicyChange::ClearShadow => (
+                "is no longer the shadow policy",
+                self.run(PolicyFileReloader::clear_shadow).await,
+            ),
+            PolicyChange::Promote { revision } => (
+                "is promoted from shadow",
+                self.activate(move |reloader| reloader.begin_promotion(revision.as_deref(), cause))
+                    .await,
+            ),
+            PolicyChange::RollBack { revision } => (
+                "is active again",
+                self.activate(move |reloader| reloader.begin_rollback(revision.as_deref(), cause))
+                    .await,
+            ),
+        };
+        log_change(done, &logged, &result);
+        result
+    }
+
+    /// Runs a part of a change while no files are read or written by others.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&PolicyFileReloader) -> Result<T, PolicyChangeError> + Send + 'static,
+    ) -> Result<T, PolicyChangeError> {
+        let _turn = self.reloader.turn.lock().await;
+        let reloader = Arc::clone(&self.reloader);
+        let result = run_on_thread(move || {
+            let result = work(&reloader);
+            heap::give_back();
+            result
+        });
+        result.await.unwrap_or_else(|| {
+            Err(refused(
+                "this change failed because of a bug in crawlgate; please report it",
+            ))
+        })
+    }
+
+    /// Writes files and loads them.
+    async fn activate(
+        &self,
+        begin: impl FnOnce(&PolicyFileReloader) -> Result<PendingActivation, PolicyChangeError>
+        + Send
+        + 'static,
+    ) -> PolicyChangeResult {
+        let pending = self.run(begin).await?;
+        let attempt = self.reloads.reload(ReloadTrigger::Api).await;
+        let outcome = attempt.map(|attempt| attempt.outcome.clone());
+        self.run(move |reloader| reloader.end_activation(pending, outcome))
+            .await
+    }
+}
+
+impl PolicyFileReloader {
+    fn open_store(&self) -> Result<Arc<PolicyStore>, PolicyChangeError> {
+        self.store.clone().map_err(|error| refused(&*error))
+    }
+
+    fn set_shadow(&self, files: PolicyFileSet, cause: ChangeCause) -> PolicyChangeResult {
+        let store = self.open_store()?;
+        let files = self.adapt_shadow(files);
+        let active = self.active_policy.load();
+        let before = active.shadow.as_ref().map(|shadow| &shadow.policy);
+        let compiled = self.compile_set(&files, before.map(|policy| &**policy))?;
+        let (name, revision) = (compiled.policy.name(), compiled.policy.revision());
+        let assignment = ShadowAssignment::new(
+            name,
+            revision,
+            self.clock.wall_time(),
+            cause.author,
+            cause.reason,
+        );
+        let report = new_report(
+            &compiled.policy,
+            before.map(|policy| policy.revision()),
+            compiled.problems,
+        );
+        store
+            .keep(&report.revision, &files)
+            .and_then(|()| store.set_shadow(Some(assignment.clone())))
+            .map_err(|error| {
+                refused(format!(
+                    "store.path cannot be written: {error}; the shadow policy was not set"
+                ))
+            })?;
+        self.replace_shadow(Some(load_shadow_policy(
+            compiled.policy,
+            Some(Arc::new(assignment)),
+            &self.metrics,
+            &self.clock,
+        )));
+        Ok(report)
+    }
+
+    /// Gives a policy file the name that it will have when it is promoted, since its revision depends on it.
+    fn adapt_shadow(&self, files: PolicyFileSet) -> PolicyFileSet {
+        match &self.settings.origin {
+            PolicyOrigin::BuiltIn => files,
+            PolicyOrigin::Path(path) => PolicyOnDisk::find(path)
+                .and_then(|disk| disk.adapt(files.clone()))
+                .unwrap_or(files),
+        }
+    }
+
+    fn clear_shadow(&self) -> PolicyChangeResult {
+        let store = self.open_store()?;
+        let Some(assignment) = store.shadow() else {
+            return Err(refused(
+                "no shadow policy was set while the proxy runs; one that the configuration names is removed there \
+                 (policy.shadow)",
+            ));
+        };
+        let warnings = self.drop_assignment(&store)?;
+        Ok(PolicyChangeReport {
+            name: assignment.name,
+            revision: assignment.revision,
+            previous_revision: None,
+            warnings,
+            written_files: Vec::new(),
+        })
+    }
+
+    /// Returns to the shadow policy that the configuration names. Returns its problems: it is not used if it has errors.
+    fn drop_assignment(&self, store: &PolicyStore) -> Result<Vec<Problem>, PolicyChangeError> {
+        store
+            .set_shadow(None)
+            .map_err(|error| refused(format!("store.path cannot be written: {error}")))?;
+        let (shadow, problems) = match self.read_configured_shadow() {
+            ShadowRead::None | ShadowRead::Assigned => (None, Vec::new()),
+            ShadowRead::Configured(Err(problems)) => (None, problems),
+            ShadowRead::Configured(Ok(compiled)) => {
+                let shadow = load_shadow_policy(compiled.policy, None, &self.metrics, &self.clock);
+                (Some(shadow), compiled.problems)
+            }
+        };
+        self.replace_shadow(shadow);
+        Ok(problems)
+    }
+
+    fn replace_shadow(&self, shadow: OptionalShadowPolicy) {
+        let active = self.active_policy.load();
+        let snapshot = SnapshotParts::from_snapshot(&active).into_snapshot(shadow);
+        self.active_policy
+            .replace(self.ledger_opener.apply_keep_setting(snapshot));
+    }
+
+    /// Compiles files that were sent or kept. Rules that can never act are errors, as in a reload.
+    fn compile_set(
+        &self,
+        files: &PolicyFileSet,
+        previous: Option<&Policy>,
+    ) -> Result<CompiledPolicy, PolicyChangeError> {
+        let compiled =
+            policy::open_set_and_test(files, previous).map_err(PolicyChangeError::Invalid)?;
+        if compiled.inert_rules.is_empty() {
+            return Ok(self.with_crawler_warnings(compiled));
+        }
+        let problems = compiled.problems.into_iter().chain(compiled.inert_rules);
+        Err(PolicyChangeError::Invalid(problems.collect()))
+    }
+
+    fn begin_promotion(
+        &self,
+        revision: Option<&str>,
+        cause: ChangeCause,
+    ) -> Result<PendingActivation, PolicyChangeError> {
+        let store = self.open_store()?;
+        let active = self.active_policy.load();
+        let Some(shadow) = &active.shadow else {
+            return Err(refused(
+                "there is no shadow policy: set one with `crawlgate shadow set PATH`",
+            ));
+        };
+        let shown = shadow.policy.revision();
+        if let Some(revision) = revision.filter(|revision| *revision != shown) {
+            return Err(refused(format!(
+                "the shadow policy has the revision {shown}, not {revision}"
+            )));
+        }
+        let files = match &shadow.assignment {
+            Some(assignment) => load_files(&store, &assignment.revision)?,
+            None => self.read_shadow_files(shown)?,
+        };
+        let clears_shadow = shadow.assignment.is_some();
+        let pending = self.begin_activation(store, files, ActivationCause::Promote, cause)?;
+        Ok(PendingActivation {
+            clears_shadow,
+            ..pending
+        })
+    }
+
+    /// Reads the files of the shadow policy that the configuration names, if they still have this revision.
+    fn read_shadow_files(&self, revision: &str) -> Result<PolicyFileSet, PolicyChangeError> {
+        let path = self.settings.shadow.clone().unwrap_or_default();
+        let opened = policy::open_and_test_watched(&PolicyOrigin::Path(path), None);
+        let compiled = opened.result.map_err(PolicyChangeError::Invalid)?;
+        match opened.files {
+            Some(files) if compiled.policy.revision() == revision => Ok(files),
+            Some(_) => Err(refused(
+                "the files of policy.shadow have changed since they were loaded: run `crawlgate reload`, look at `crawlgate \
+                 shadow`, and promote again",
+            )),
+            None => Err(refused(too_large())),
+        }
+    }
+
+    fn begin_rollback(
+        &self,
+        revision: Option<&str>,
+        cause: ChangeCause,
+    ) -> Result<PendingActivation, PolicyChangeError> {
+        let store = self.open_store()?;
+        let active = self.active_policy.load();
+        let active = active.policy.revision();
+        let revision = match revision {
+            Some(revision) => revision.to_owned(),
+            None => {
+                let activations = store.activations();
+                let mut earlier = activations.into_iter().rev();
+                let earlier = earlier.find(|activation| activation.revision != active);
+                earlier.map(|activation| activation.revision).ok_or_else(|| {
+                    refused("there is no earlier policy to return to; `crawlgate policy history` lists them")
+                })?
+            }
+        };
+        let files = load_files(&store, &revision)?;
+        self.begin_activation(store, files, ActivationCause::Rollback, cause)
+    }
+
+    /// Checks a policy like a reload, and writes its files in place of those of the active one.
+    fn begin_activation(
+        &self,
+        store: Arc<PolicyStore>,
+        files: PolicyFileSet,
+        how: ActivationCause,
+        cause: ChangeCause,
+    ) -> Result<PendingActivation, PolicyChangeError> {
+        let disk = PolicyOnDisk::find(&self.policy_path()?).map_err(refused)?;
+        let files = disk.adapt(files).map_err(refused)?;
+        let active = self.active_policy.load();
+        let before = active.policy.revision();
+        let compiled = self.compile_set(&files, Some(&active.policy))?;
+        let compiled = self
+            .check_live(compiled)
+            .map_err(PolicyChangeError::Invalid)?;
+        let report = new_report(&compiled.policy, Some(before), compiled.problems);
+        drop(compiled.policy);
+        if report.revision == before {
+            return Err(refused(format!(
+                "policy {}@{before} is active already",
+                report.name
+            )));
+        }
+        let policies = ReplacedPolicies {
+            previous: load_files(&store, before)?,
+            previous_revision: before.to_owned(),
+            next: files,
+            next_revision: report.revision.clone(),
+        };
+        store
+            .keep(&policies.next_revision, &policies.next)
+            .map_err(|error| {
+                refused(format!(
+                    "store.path cannot be written: {error}; nothing was changed"
+                ))
+            })?;
+        let loaded = self.live_files.lock().clone();
+        if policies.previous.digests() != loaded {
+            return Err(refused(format!(
+                "the copy of the active policy in store.path, which would be restored if writing fails, is not what was \
+                 loaded: remove policies/{before} there, and run `crawlgate reload`"
+            )));
+        }
+        let written_files = disk.replace(&store, &loaded, &policies).map_err(refused)?;
+        let activation =
+            PolicyActivation::new(&report.name, &report.revision, self.clock.wall_time(), how);
+        *self.expected.lock() = Some(activation.with_author(cause.author, cause.reason));
+        Ok(PendingActivation {
+            disk,
+            store,
+            policies,
+            report: PolicyChangeReport {
+                written_files,
+                ..report
+            },
+            clears_shadow: false,
+        })
+    }
+
+    fn policy_path(&self) -> Result<PathBuf, PolicyChangeError> {
+        match &self.settings.origin {
+            PolicyOrigin::Path(path) => Ok(path.clone()),
+            PolicyOrigin::BuiltIn => Err(refused(
+                "the built-in policy is active, which has no file: name one in policy.path, and restart the proxy",
+            )),
+        }
+    }
+
+    /// Completes an activation if its policy is active now; otherwise restores the old files.
+    fn end_activation(
+        &self,
+        pending: PendingActivation,
+        outcome: Option<ReloadOutcome>,
+    ) -> PolicyChangeResult {
+        let PendingActivation {
+            disk,
+            store,
+            policies,
+            report,
+            clears_shadow,
+        } = pending;
+        let active = self.active_policy.load();
+        let active = active.policy.revision();
+        if active == report.revision {
+            store.end_replacement().map_err(|error| {
+                refused(format!(
+                    "policy {active} is active, but store.path cannot be written: {error}"
+                ))
+            })?;
+            if clears_shadow {
+                self.drop_assignment(&store)?;
+            }
+            return Ok(report);
+        }
+        self.expected.lock().take();
+        let Some(outcome) = outcome else {
+            return Err(refused(
+                "the proxy is shutting down: the files are written, and are used after its next start",
+            ));
+        };
+        if active != policies.previous_revision {
+            let _ = store.end_replacement();
+            return Err(refused(format!(
+                "somebody else has changed the files at the same time: revision {active} is active"
+            )));
+        }
+        disk.restore(&store, &policies).map_err(|error| {
+            refused(format!(
+                "the files were not loaded, and the old ones cannot be restored: {error}"
+            ))
+        })?;
+        match outcome {
+            ReloadOutcome::Refused(problems) => Err(PolicyChangeError::Invalid(problems)),
+            ReloadOutcome::Loaded { .. } | ReloadOutcome::Unchanged | ReloadOutcome::NoSource => {
+                Err(refused(
+                    "the files were changed at the same time, and are restored; try again",
+                ))
+            }
+        }
+    }
+}
+
+/// Returns the files of a policy that is kept.
+fn load_files(store: &PolicyStore, revision: &str) -> Result<PolicyFileSet, PolicyChangeError> {
+    match store.load(revision) {
+        Ok(Some(files)) => Ok(files),
+        Ok(None) => Err(refused(format!(
+            "the files of revision {revision} are not kept: they were larger than {} MiB, could not be written to \
+             store.path, or are too old; `crawlgate policy history` lists those that are",
+            PolicyFileSet::MAX_BYTES >> 20
+        ))),
+        Err(error) => Err(refused(format!(
+            "the files of revision {revision} in store.path cannot be read: {error}"
+        ))),
+    }
+}
+
+fn too_large() -> String {
+    format!(
+        "the files of the policy are larger than {} MiB: replace them with your own tools, and run `crawlgate reload`",
+        PolicyFileSet::MAX_BYTES >> 20
+    )
+}
+
+fn new_report(policy: &Policy, before: Option<&str>, warnings: Vec<Problem>) -> PolicyChangeReport {
+    PolicyChangeReport {
+        name: policy.name().to_owned(),
+        revision: policy.revision().to_owned(),
+        previous_revision: before.map(str::to_owned),
+        warnings,
+        written_files: Vec::new(),
+    }
+}
+
+fn refused(message: impl Into<String>) -> PolicyChangeError {
+    PolicyChangeError::Refused(message.into())
+}
+
+fn log_change(done: &str, cause: &ChangeCause, result: &PolicyChangeResult) {
+    let user = cause.author.user.as_deref().unwrap_or("-");
+    let address = cause.author.address.as_deref().unwrap_or("-");
+    let reason = cause.reason.as_deref().unwrap_or("-");
+    match result {
+        Ok(report) => {
+            let PolicyChangeReport { name, revision, .. } = report;
+            tracing::warn!(user, address, reason, "policy {name}@{revision} {done}");
+        }
+        Err(PolicyChangeError::Refused(error)) => {
+            tracing::warn!(
+                user,
+                address,
+                reason,
+                "a change of the policy was refused: {error}"
+            );
+        }
+        Err(PolicyChangeError::Invalid(_)) => {
+            tracing::warn!(
+                user,
+                address,
+                reason,
+                "a change of the policy was refused: it has errors"
+            );
+        }
+    }
+}

@@ -1,0 +1,592 @@
+//! The policies that were in force, and the shadow policy that was set while the proxy ran: `policies/` in the store's
+//! directory.
+//!
+//! - `policies/REVISION/files/`: the files of a policy. `policies/REVISION/policy.json` lists them; it is written last.
+//! - `policies/history.json`: which policy came in force when, who activated it and why; and the shadow policy.
+//! - `policies/replacement.json`: exists while the files of the active policy are replaced, so that a crash in the middle
+//!   is noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::source::PolicyFileSet;
+
+use super::staged_file::{
+    PRIVATE_MODE, StagedFile, create_private_directory, open_no_follow, remove_if_exists,
+    write_below,
+};
+use super::sync_directory;
+
+const DIRECTORY: &str = "policies";
+const HISTORY_FILE: &str = "history.json";
+const REPLACEMENT_FILE: &str = "replacement.json";
+const MANIFEST_FILE: &str = "policy.json";
+const FILES_DIRECTORY: &str = "files";
+/// The version of the formats.
+const VERSION: u32 = 1;
+/// The maximum size of a JSON file here.
+const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
+/// The maximum number of recorded activations.
+const MAX_ACTIVATIONS: usize = 100;
+
+/// The policies below the directory of the store.
+#[derive(Debug)]
+pub struct PolicyStore {
+    directory: PathBuf,
+    records: Mutex<PolicyRecords>,
+}
+
+/// The client of the admin API that changed the policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeAuthor {
+    /// The user name that it gave; nothing proves it.
+    pub user: Option<String>,
+    /// Its address.
+    pub address: Option<String>,
+}
+
+/// The way in which a policy came in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivationCause {
+    /// It was the policy at the start of the proxy.
+    Start,
+    /// Its files were changed and loaded again.
+    Reload,
+    /// It was the shadow policy before.
+    Promote,
+    /// It was in force before.
+    Rollback,
+}
+
+impl ActivationCause {
+    /// Returns the word in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Reload => "reload",
+            Self::Promote => "promote",
+            Self::Rollback => "rollback",
+        }
+    }
+}
+
+/// A policy that came in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyActivation {
+    pub name: String,
+    pub revision: String,
+    at_ms: u64,
+    pub cause: ActivationCause,
+    pub author: ChangeAuthor,
+    /// The reason that the author gave, or what triggered a reload.
+    pub reason: Option<String>,
+}
+
+impl PolicyActivation {
+    /// Creates a record without author and reason.
+    pub fn new(name: &str, revision: &str, at: SystemTime, cause: ActivationCause) -> Self {
+        Self {
+            name: name.to_owned(),
+            revision: revision.to_owned(),
+            at_ms: unix_millis(at),
+            cause,
+            author: ChangeAuthor::default(),
+            reason: None,
+        }
+    }
+
+    /// Adds who activated it, and why.
+    #[must_use]
+    pub fn with_author(self, author: ChangeAuthor, reason: Option<String>) -> Self {
+        Self {
+            author,
+            reason,
+            ..self
+        }
+    }
+
+    /// Returns the time at which it came in force.
+    pub fn at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.at_ms)
+    }
+}
+
+/// The shadow policy that was set while the proxy ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShadowAssignment {
+    pub name: String,
+    pub revision: String,
+    at_ms: u64,
+    pub author: ChangeAuthor,
+    pub reason: Option<String>,
+}
+
+impl ShadowAssignment {
+    /// Creates the record of a policy that was set now.
+    pub fn new(
+        name: &str,
+        revision: &str,
+        at: SystemTime,
+        author: ChangeAuthor,
+        reason: Option<String>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            revision: revision.to_owned(),
+            at_ms: unix_millis(at),
+            author,
+            reason,
+        }
+    }
+
+    /// Returns the time at which it was set.
+    pub fn at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.at_ms)
+    }
+}
+
+/// A replacement of the files of the active policy that has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyReplacement {
+    /// The revision whose files are replaced.
+    pub previous: String,
+    /// The revision whose files are written.
+    pub next: String,
+}
+
+/// The contents of `history.json`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyRecords {
+    version: u32,
+    /// The oldest first.
+    activations: Vec<PolicyActivation>,
+    shadow: Option<ShadowAssignment>,
+}
+
+impl Default for PolicyRecords {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            activations: Vec::new(),
+            shadow: None,
+        }
+    }
+}
+
+/// The contents of `policy.json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyManifest {
+    version: u32,
+    revision: String,
+    entry: Option<String>,
+    files: Vec<String>,
+}
+
+impl PolicyStore {
+    /// The number of policies that are kept, besides the active one and the shadow policy.
+    pub const MAX_REVISIONS: usize = 20;
+
+    /// Reads the history below the directory of the store; neither needs to exist.
+    ///
+    /// # Errors
+    /// If the history exists and cannot be read.
+    pub fn open(store: &Path) -> Result<Self, String> {
+        let directory = store.join(DIRECTORY);
+        let path = directory.join(HISTORY_FILE);
+        let unreadable = |reason: String| {
+            format!(
+                "cannot read the history of policies from {}: {reason}. Repair the file, or move it away: a shadow policy \
+                 that was set is then forgotten",
+                path.display()
+            )
+        };
+        let records: Option<PolicyRecords> =
+            read_document(&path).map_err(|error| unreadable(error.to_string()))?;
+        let records = records.unwrap_or_default();
+        if records.version != VERSION {
+            return Err(unreadable(format!(
+                "it has version {}, and this program reads {VERSION}",
+                records.version
+            )));
+        }
+        Ok(Self {
+            directory,
+            records: Mutex::new(records),
+        })
+    }
+
+    /// Returns the policies that came in force, the oldest first.
+    pub fn activations(&self) -> Vec<PolicyActivation> {
+        self.records.lock().activations.clone()
+    }
+
+    /// Returns the shadow policy that was set.
+    pub fn shadow(&self) -> Option<ShadowAssignment> {
+        self.records.lock().shadow.clone()
+    }
+
+    /// Records a policy that came in force, and removes policies that are no longer kept. Blocks.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn record_activation(&self, activation: PolicyActivation) -> io::Result<()> {
+        self.change_records(|records| {
+            records.activations.push(activation);
+            let excess = records.activations.len().saturating_sub(MAX_ACTIVATIONS);
+            records.activations.drain(..excess);
+        })
+    }
+
+    /// Records the shadow policy that was set, or that none is. Blocks.
+    ///
+    /// # Errors
+    /// If the directory cannot be written; the record is then unchanged.
+    pub fn set_shadow(&self, shadow: Option<ShadowAssignment>) -> io::Result<()> {
+        self.change_records(|records| records.shadow = shadow)
+    }
+
+    fn change_records(&self, change: impl FnOnce(&mut PolicyRecords)) -> io::Result<()> {
+        let mut records = self.records.lock();
+        let mut changed = PolicyRecords {
+            version: VERSION,
+            activations: records.activations.clone(),
+            shadow: records.shadow.clone(),
+        };
+        change(&mut changed);
+        create_private_directory(&self.directory)?;
+        write_document(&self.directory.join(HISTORY_FILE), &changed)?;
+        let kept = changed.kept_revisions();
+        *records = changed;
+        self.remove_except(&kept)
+    }
+
+    /// Removes the policies that are not one of these revisions, and what a crash has left.
+    fn remove_except(&self, kept: &BTreeSet<String>) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_directory = entry.file_type()?.is_dir();
+            let is_unused = is_revision(&name) && !kept.contains(&*name);
+            if is_directory && (is_unused || name.starts_with('.')) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the files of a policy. Blocks until they are on disk.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn keep(&self, revision: &str, files: &PolicyFileSet) -> io::Result<()> {
+        // Also prevents that two calls write the same directory.
+        let _records = self.records.lock();
+        if !is_revision(revision) {
+            return Err(io::Error::other("this is not a revision"));
+        }
+        if matches!(self.load(revision), Ok(Some(kept)) if kept == *files) {
+            return Ok(());
+        }
+        let target = self.directory.join(revision);
+        let new = self.directory.join(format!(".{revision}.new"));
+        remove_directory_if_exists(&new)?;
+        create_private_directory(&new)?;
+        for (path, bytes) in files.iter() {
+            write_below(&new.join(FILES_DIRECTORY), path, bytes)?;
+        }
+        let manifest = PolicyManifest {
+            version: VERSION,
+            revision: revision.to_owned(),
+            entry: files.entry().map(str::to_owned),
+            files: files.iter().map(|(path, _)| path.to_owned()).collect(),
+        };
+        write_document(&new.join(MANIFEST_FILE), &manifest)?;
+        remove_directory_if_exists(&target)?;
+        fs::rename(&new, &target)?;
+        sync_directory(&target)
+    }
+
+    /// Returns the files of a policy that is kept. Blocks.
+    ///
+    /// # Errors
+    /// If they exist and cannot be read.
+    pub fn load(&self, revision: &str) -> io::Result<Option<PolicyFileSet>> {
+        if !is_revision(revision) {
+            return Ok(None);
+        }
+        let directory = self.directory.join(revision);
+        let manifest: Option<PolicyManifest> = read_document(&directory.join(MANIFEST_FILE))?;
+        let Some(manifest) = manifest else {
+            return Ok(None);
+        };
+        if manifest.version != VERSION {
+            return Err(io::Error::other("another version of crawlgate has kept it"));
+        }
+        let empty = manifest.files.iter().map(|path| (path.clone(), Vec::new()));
+        // The paths are checked before one of them is opened.
+        PolicyFileSet::new(manifest.entry.clone(), empty.collect()).map_err(io::Error::other)?;
+        let mut files = BTreeMap::new();
+        for path in manifest.files {
+            let bytes = read_at_most(
+                &directory.join(FILES_DIRECTORY).join(&path),
+                PolicyFileSet::MAX_BYTES as u64,
+            )?;
+            files.insert(path, bytes);
+        }
+        PolicyFileSet::new(manifest.entry, files)
+            .map(Some)
+            .map_err(io::Error::other)
+    }
+
+    /// Returns `true` if the files of a policy are kept.
+    pub fn is_kept(&self, revision: &str) -> bool {
+        is_revision(revision) && self.directory.join(revision).join(MANIFEST_FILE).exists()
+    }
+
+    /// Returns `true` if a policy that is kept has this file with this content. Blocks.
+    pub fn has_kept_file(&self, path: &str, content: &[u8]) -> bool {
+        let revisions = fs::read_dir(&self.directory).into_iter().flatten();
+        let revisions = revisions.filter_map(Result::ok);
+        let mut kept = revisions.filter(|entry| is_revision(&entry.file_name().to_string_lossy()));
+        kept.any(|entry| {
+            let file = entry.path().join(FILES_DIRECTORY).join(path);
+            read_at_most(&file, PolicyFileSet::MAX_BYTES as u64).is_ok_and(|bytes| bytes == content)
+        })
+    }
+
+    /// Records that the files of the active policy are about to be replaced. Blocks until that is on disk.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn begin_replacement(&self, replacement: &PolicyReplacement) -> io::Result<()> {
+        create_private_directory(&self.directory)?;
+        write_document(&self.directory.join(REPLACEMENT_FILE), replacement)
+    }
+
+    /// Returns the replacement that has begun and not ended. Blocks.
+    ///
+    /// # Errors
+    /// If its record exists and cannot be read.
+    pub fn pending_replacement(&self) -> io::Result<Option<PolicyReplacement>> {
+        read_document(&self.directory.join(REPLACEMENT_FILE))
+    }
+
+    /// Records that the files of the active policy are those of one policy again. Blocks.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn end_replacement(&self) -> io::Result<()> {
+        let path = self.directory.join(REPLACEMENT_FILE);
+        remove_if_exists(&path)?;
+        sync_directory(&path)
+    }
+}
+
+impl PolicyRecords {
+    /// Returns the revisions whose files are kept: the last ones, of which the newest is active, and the shadow policy.
+    fn kept_revisions(&self) -> BTreeSet<String> {
+        let mut kept = BTreeSet::new();
+        for activation in self.activations.iter().rev() {
+            if kept.len() == PolicyStore::MAX_REVISIONS {
+                break;
+            }
+            kept.insert(activation.revision.clone());
+        }
+        kept.extend(self.shadow.iter().map(|shadow| shadow.revision.clone()));
+        kept
+    }
+}
+
+/// Returns `true` for the first 8 hexadecimal digits of a digest, which are safe as a name.
+fn is_revision(text: &str) -> bool {
+    text.len() == 8
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn unix_millis(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn remove_directory_if_exists(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn write_document(path: &Path, document: &impl Serialize) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec_pretty(document)?;
+    bytes.push(b'\n');
+    StagedFile::write(path, &bytes, PRIVATE_MODE)?.commit()
+}
+
+fn read_document<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match read_at_most(path, MAX_DOCUMENT_BYTES) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_no_follow(path)?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other("the file is too large"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    struct StoreDirectory(PathBuf);
+
+    impl StoreDirectory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("policies-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for StoreDirectory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn files(text: &str) -> PolicyFileSet {
+        let files = [("p.yaml", text), ("lists/a.txt", "a\n")];
+        let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+        PolicyFileSet::new(Some("p.yaml".to_owned()), files.into()).unwrap()
+    }
+
+    fn activation(revision: &str) -> PolicyActivation {
+        PolicyActivation::new("p", revision, UNIX_EPOCH, ActivationCause::Reload)
+    }
+
+    fn revision(number: u32) -> String {
+        format!("{number:08x}")
+    }
+
+    #[test]
+    fn the_last_policies_and_the_shadow_are_kept_with_their_files() {
+        let directory = StoreDirectory::new("kept");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        store.keep(&revision(100), &files("shadow")).unwrap();
+        let author = ChangeAuthor {
+            user: Some("ann".into()),
+            address: None,
+        };
+        let shadow = ShadowAssignment::new("p", &revision(100), UNIX_EPOCH, author, None);
+        store.set_shadow(Some(shadow.clone())).unwrap();
+        for number in 1..=21 {
+            store
+                .keep(&revision(number), &files(&number.to_string()))
+                .unwrap();
+            store
+                .record_activation(activation(&revision(number)))
+                .unwrap();
+        }
+        let store = PolicyStore::open(&directory.0).unwrap();
+        assert_eq!(store.activations().len(), 21);
+        assert_eq!(store.shadow(), Some(shadow));
+        assert!(!store.is_kept(&revision(1)) && store.load(&revision(1)).unwrap().is_none());
+        for number in (2..=21).chain([100]) {
+            assert!(store.is_kept(&revision(number)), "{number}");
+        }
+        assert_eq!(store.load(&revision(21)).unwrap().unwrap(), files("21"));
+        store.set_shadow(None).unwrap();
+        assert!(!store.is_kept(&revision(100)));
+        let kept = directory.0.join("policies").join(revision(21));
+        let mode = |path: &str| fs::metadata(kept.join(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("files/p.yaml"), mode("policy.json")), (0o640, 0o640));
+        assert_eq!(mode("files/lists"), 0o750);
+    }
+
+    #[test]
+    fn a_policy_of_the_same_revision_is_replaced_as_a_whole() {
+        let directory = StoreDirectory::new("again");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        for text in ["one", "two", "two"] {
+            store.keep(&revision(1), &files(text)).unwrap();
+            assert_eq!(store.load(&revision(1)).unwrap().unwrap(), files(text));
+        }
+        for name in ["", "..", "../policies", "0000000g", "00000001/"] {
+            assert!(store.load(name).unwrap().is_none(), "{name}");
+            assert!(store.keep(name, &files("x")).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_leads_nowhere_else() {
+        let directory = StoreDirectory::new("links");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        store.keep(&revision(1), &files("one")).unwrap();
+        let kept = directory.0.join("policies").join(revision(1));
+        let file = kept.join("files/p.yaml");
+        fs::remove_file(&file).unwrap();
+        symlink("/etc/hostname", &file).unwrap();
+        assert!(store.load(&revision(1)).is_err());
+        let manifest = fs::read_to_string(kept.join("policy.json")).unwrap();
+        fs::write(
+            kept.join("policy.json"),
+            manifest.replace("lists/a.txt", "../../../x"),
+        )
+        .unwrap();
+        assert!(store.load(&revision(1)).is_err());
+    }
+
+    #[test]
+    fn a_broken_history_is_an_error() {
+        let directory = StoreDirectory::new("broken");
+        fs::create_dir_all(directory.0.join("policies")).unwrap();
+        let path = directory.0.join("policies/history.json");
+        for text in [
+            "",
+            "{",
+            "{\"version\": 2, \"activations\": [], \"shadow\": null}",
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = PolicyStore::open(&directory.0).unwrap_err();
+            assert!(error.contains("history.json"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_pending_until_it_ends() {
+        let directory = StoreDirectory::new("pending");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        assert_eq!(store.pending_replacement().unwrap(), None);
+        let replacement = PolicyReplacement {
+            previous: revision(1),
+            next: revision(2),
+        };
+        store.begin_replacement(&replacement).unwrap();
+        assert_eq!(store.pending_replacement().unwrap(), Some(replacement));
+        store.end_replacement().unwrap();
+        assert_eq!(store.pending_replacement().unwrap(), None);
+    }
+}
