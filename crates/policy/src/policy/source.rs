@@ -9,6 +9,7 @@ mod case_file;
 mod condition;
 mod document;
 pub mod files;
+mod host_pace;
 mod json_schema;
 mod key;
 pub(crate) mod list_file;
