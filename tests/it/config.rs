@@ -395,7 +395,8 @@ fn every_key_reaches_its_setting() {
             format: LogLineFormat::Squid,
             rotate: Some(LogFileRotation {
                 size: 1 << 30,
-                keep: 0
+                keep: 0,
+                max_age: None,
             }),
             allow_sample: SampleRate::new(0.25).unwrap(),
             on_full: LogFullAction::Wait,
