@@ -425,12 +425,13 @@ fn check_names_the_user_and_the_directory_that_it_may_not_write_to() {
     set_mode("locked", 0o755);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
-    for key in [
-        "logs.decisions: locked/d.jsonl",
-        "store.path: locked/store",
-    ] {
+    for key in ["logs.decisions: locked/d.jsonl", "store.path: locked/store"] {
         let part = format!("warning: {key} cannot be used: user ");
         assert!(text.contains(&part), "{part}: {text}");
     }
-    assert_eq!(text.matches(" may not write to locked").count(), 2, "{text}");
+    assert_eq!(
+        text.matches(" may not write to locked").count(),
+        2,
+        "{text}"
+    );
 }

@@ -335,9 +335,15 @@ fn other_file_types_are_not_rotated() {
     assert!(fs::metadata(&path).unwrap().file_type().is_fifo() && !numbered(&path, 1).exists());
 }
 
+/// The first day of the manual clock, 2026-01-01, counted from 1970.
+const FIRST_DAY: u64 = 20_454;
+
 fn set_modified(path: &Path, days: u64) {
-    // The manual clock begins at 2026-01-01.
-    let time = UNIX_EPOCH + Duration::from_secs((20_454 + days) * 86_400 + 3_600);
+    set_modified_on(path, FIRST_DAY + days);
+}
+
+fn set_modified_on(path: &Path, day: u64) {
+    let time = UNIX_EPOCH + Duration::from_secs(day * 86_400 + 3_600);
     let file = fs::File::options().append(true).open(path).unwrap();
     file.set_modified(time).unwrap();
 }
@@ -414,29 +420,17 @@ fn a_restart_keeps_days_apart_and_removes_old_files() {
     assert_eq!(numbers(&path), [0, 1]);
     drop(bench);
     fs::rename(&path, numbered(&path, 1)).unwrap();
-    set_modified(&numbered(&path, 1), 0);
     fs::write(&path, "").unwrap();
-    let old = UNIX_EPOCH + Duration::from_secs(20_000 * 86_400);
-    let file = fs::File::options().append(true);
-    file.open(numbered(&path, 1))
-        .unwrap()
-        .set_modified(old)
-        .unwrap();
+    set_modified_on(&numbered(&path, 1), 20_000);
     drop(daily(&path, 10));
     assert!(!numbered(&path, 1).exists());
     // A file of an earlier day is rotated by the first line.
     fs::write(&path, "{\"url\":\"http://h.example/7\"}\n").unwrap();
-    file_of_yesterday(&path);
+    set_modified_on(&path, FIRST_DAY - 1);
     let bench = daily(&path, 10);
     bench.log_some(8, 9);
     assert_eq!(
         (numbers(&path), numbers(&numbered(&path, 1))),
         (vec![8], vec![7])
     );
-}
-
-fn file_of_yesterday(path: &Path) {
-    let time = UNIX_EPOCH + Duration::from_secs(20_453 * 86_400 + 3_600);
-    let file = fs::File::options().append(true).open(path).unwrap();
-    file.set_modified(time).unwrap();
 }

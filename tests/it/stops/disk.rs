@@ -1,7 +1,7 @@
 //! Stops after a restart.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
