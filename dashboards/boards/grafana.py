@@ -1,4 +1,4 @@
-"""Grafana's JSON for a dashboard (schema 39, Grafana 10.3 and later): panels, queries, variables.
+"""Grafana's JSON for a dashboard (schema 42, Grafana 12 and later): panels, queries, variables.
 
 The other modules describe the dashboards. In their queries, `@` inside a selector is the job and instance selected above
 the panels, and the crawler, if the metric has this label; `[~]` is the range for rates that Grafana derives from the
@@ -12,7 +12,9 @@ import dataclasses
 import re
 import string
 
-SCHEMA = 39
+SCHEMA = 42
+# The admin page of a proxy on the same machine.
+PAGE = "http://127.0.0.1:3129"
 COLUMNS = 24
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 LOKI = {"type": "loki", "uid": "${loki}"}
@@ -81,6 +83,22 @@ class Panel:
         url = f"/d/crawlgate-{name}?${{__url_time_range}}&{chosen}"
         self.body["links"] = [_link(title, "link", title) | {"tags": [], "url": url, "includeVars": False, "keepTime": False}]
         return self
+
+
+    def opening_decisions(self, **filters: str) -> Panel:
+        """The same panel, with a link from each of its series to the decisions on the admin page.
+
+        In a filter, `{label}` is the value of this label of the series.
+        """
+        labelled = {name: re.sub(r"\{(\w+)\}", r"${__field.labels.\1:percentencode}", text) for name, text in filters.items()}
+        query = "&".join(f"{name}={text}" for name, text in labelled.items())
+        link = {"title": "Decisions on the admin page", "url": f"${{page}}/ui#/decisions?{query}", "targetBlank": True}
+        self.body["fieldConfig"]["defaults"]["links"] = [link]
+        return self
+
+    def opens_decisions(self) -> bool:
+        """Whether the panel needs the variable `$page`."""
+        return "links" in self.body.get("fieldConfig", {}).get("defaults", {})
 
 
 def heading(title: str) -> Panel:
@@ -373,25 +391,14 @@ class Board:
 
     def _variables(self) -> list[dict]:
         found = [
-            {
-                "name": "datasource",
-                "label": "Data source",
-                "type": "datasource",
-                "query": "prometheus",
-                "regex": "",
-                "hide": 0,
-                "refresh": 1,
-                "multi": False,
-                "includeAll": False,
-                "options": [],
-                "current": {"selected": False, "text": "default", "value": "default"},
-            },
+            _datasource("datasource", "Data source", "prometheus"),
             _labels("job", "Job", "label_values(crawlgate_build_info, job)"),
             _labels("instance", "Instance", 'label_values(crawlgate_build_info{job=~"$job"}, instance)'),
             _labels("crawler", "Crawler", f"label_values(crawlgate_decisions_total{{{CHOSEN}}}, crawler)"),
         ]
         found += [_compare()] if self.compares else []
-        return found + [_loki()] if self.reads_log else found
+        found += [_datasource("loki", "Decision log", "loki")] if self.reads_log else []
+        return found + [_page()] if any(panel.opens_decisions() for panel in self.panels) else found
 
     def _placed(self) -> list[dict]:
         """Places panels from left to right; a panel that does not fit into its row begins the next."""
@@ -425,12 +432,12 @@ def _labels(name: str, label: str, query: str) -> dict:
     }
 
 
-def _loki() -> dict:
+def _datasource(name: str, label: str, kind: str) -> dict:
     return {
-        "name": "loki",
-        "label": "Decision log",
+        "name": name,
+        "label": label,
         "type": "datasource",
-        "query": "loki",
+        "query": kind,
         "regex": "",
         "hide": 0,
         "refresh": 1,
@@ -438,6 +445,20 @@ def _loki() -> dict:
         "includeAll": False,
         "options": [],
         "current": {"selected": False, "text": "default", "value": "default"},
+    }
+
+
+def _page() -> dict:
+    given = {"selected": True, "text": PAGE, "value": PAGE}
+    return {
+        "name": "page",
+        "label": "Admin page",
+        "description": "Where the links of panels lead: admin.public_url of the configuration",
+        "type": "textbox",
+        "query": PAGE,
+        "hide": 0,
+        "options": [given],
+        "current": given,
     }
 
 

@@ -31,7 +31,7 @@ HOSTS = [
             top(20, "host", ("host",)),
             "{{host}}",
         )
-    ),
+    ).opening_decisions(host="{host}"),
     from_log(
         ranking(
             "Hosts refused most",
@@ -40,7 +40,7 @@ HOSTS = [
             top(20, "host, reason", ("host", "reason", "verdict"), REFUSED),
             "{{host}} {{reason}}",
         )
-    ),
+    ).opening_decisions(verdict="reject", host="{host}", reason="{reason}"),
     from_log(
         ranking(
             "Slowest hosts",
@@ -58,7 +58,7 @@ HOSTS = [
             f"topk(20, sum by (host) (sum_over_time({milliseconds('held_ms')} [$__range])))",
             "{{host}}",
         )
-    ),
+    ).opening_decisions(host="{host}"),
 ]
 
 URLS = [
@@ -72,7 +72,7 @@ URLS = [
             top(20, "crawler, url, reason", ("url", "reason", "verdict"), REFUSED),
             "{{crawler}} {{url}} {{reason}}",
         )
-    ),
+    ).opening_decisions(crawler="{crawler}", url="{url}", reason="{reason}"),
     from_log(
         ranking(
             "Lost URLs",

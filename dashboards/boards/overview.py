@@ -87,7 +87,9 @@ DECISIONS = [
         "reqps",
         [("{{reason}}", 'sum by (reason) (rate(crawlgate_decisions_total{@,verdict="reject"}[~])) > 0')],
         stacked=True,
-    ).leading_to("policy", "Rule by rule"),
+    )
+    .leading_to("policy", "Rule by rule")
+    .opening_decisions(verdict="reject", reason="{reason}"),
     lines(
         "Share refused, by crawler",
         "Crawlers by their configured names; all others are anonymous.",
@@ -102,7 +104,9 @@ DECISIONS = [
             )
         ],
         most=1,
-    ).leading_to("policy", "Repeated requests"),
+    )
+    .leading_to("policy", "Repeated requests")
+    .opening_decisions(verdict="reject", crawler="{crawler}"),
     lines(
         "Answers by status",
         "The status that was sent, and its source. none: the client disconnected before an answer. Statuses that did not "
@@ -110,7 +114,7 @@ DECISIONS = [
         "reqps",
         [("{{code}} {{source}}", "sum by (code, source) (rate(crawlgate_requests_total{@}[~])) > 0")],
         stacked=True,
-    ),
+    ).opening_decisions(status="{code}"),
 ]
 
 LOAD = [
@@ -141,7 +145,9 @@ LOAD = [
         "need longer timeouts.",
         "s",
         quantiles("crawlgate_hold_seconds"),
-    ).leading_to("politeness", "Rate limits and robots.txt"),
+    )
+    .leading_to("politeness", "Rate limits and robots.txt")
+    .opening_decisions(held="1000"),
     lines(
         "In progress",
         "Open requests, client connections and tunnels, and requests that are waiting.",

@@ -87,7 +87,7 @@ RULES = [
         f"topk(20, {by_rule('increase', BY_RULES, '$__range')} > 0)",
         "{{rule}}",
         height=12,
-    ),
+    ).opening_decisions(verdict="reject", rule="{rule}"),
     table(
         "Rules that never matched",
         "No request matched these rules in the time range, on any instance: dead rules, mistyped patterns, or sites that "
@@ -102,7 +102,7 @@ RULES = [
         "reqps",
         [("{{rule}}", f"topk(10, {by_rule('rate', BY_RULES, '~')} > 0)")],
         stacked=True,
-    ),
+    ).opening_decisions(verdict="reject", rule="{rule}"),
     ranking(
         "Top allowing rules",
         "The 20 rules, usually groups with `then: allow`, that allowed most requests, with their counts. Requests that the "
@@ -111,7 +111,7 @@ RULES = [
         f"topk(20, {by_rule('increase', ADMITTED, '$__range')} > 0)",
         "{{rule}}",
         height=8,
-    ),
+    ).opening_decisions(verdict="allow", rule="{rule}"),
     lines(
         "Refusals by stage",
         "The stage that refused the request. Most refusals should happen at the request stage, before anything is fetched; "
@@ -119,7 +119,7 @@ RULES = [
         "reqps",
         [("{{stage}}", f"sum by (stage) (rate({REFUSED}[~])) > 0")],
         stacked=True,
-    ),
+    ).opening_decisions(verdict="reject", stage="{stage}"),
 ]
 
 SHADOWS = [

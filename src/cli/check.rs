@@ -76,11 +76,12 @@ enum CheckInputKind {
 }
 
 /// Keys that occur only in policies.
-const POLICY_KEYS: [&str; 7] = [
+const POLICY_KEYS: [&str; 8] = [
     "name",
     "on_invalid_rule",
     "options",
     "lists",
+    "hosts",
     "rules",
     "cases",
     "spaces",

@@ -194,6 +194,10 @@ fn build_config(answers: &InitAnswers) -> Result<String, InitError> {
             "  decisions: auto                #",
             "  decisions: ../var/decisions.jsonl # auto:".to_owned(),
         ),
+        (
+            "  rotate: { size: 256MiB, keep: 8, max_age: none }\n",
+            "  rotate: { size: 128MiB, keep: 30, max_age: 30d }\n".to_owned(),
+        ),
     ];
     if answers.https == HttpsMode::Host {
         changes.push(("  intercept: true\n", "  intercept: false\n".to_owned()));

@@ -1,5 +1,5 @@
-//! Checks whether a policy fits the crawlers of a configuration: whether bursts fit into a hold, and what a refusal that
-//! means "later" costs.
+//! Checks whether a policy fits the crawlers of a configuration: whether bursts fit into a hold, what a refusal that means
+//! "later" costs, and whether two crawlers get different paces for one host.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::model::units::format_duration;
 use crate::pipeline::crawlers::AnonymousAccess;
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
+use crate::policy::options::OptionSetter;
 use crate::policy::options::politeness::{Overflow, PolitenessOption};
 use crate::policy::trail::Trail;
 use crate::proxy::local_reply::ProfileSelection;
@@ -80,6 +81,7 @@ pub fn find_problems(
         .iter()
         .filter_map(|(part, crawlers)| later_problem(part, crawlers));
     let mut problems: Vec<Problem> = holds.chain(laters).collect();
+    problems.extend(pace_problems(compiled, location, &crawlers));
     problems.sort_by(|a, b| a.location.cmp(&b.location));
     problems
 }
@@ -99,6 +101,31 @@ fn configured_crawlers(settings: &Settings) -> Vec<ConfiguredCrawler<'_>> {
     };
     let anonymous = (settings.anonymous == AnonymousAccess::Allow).then_some(anonymous);
     named.chain(anonymous).collect()
+}
+
+/// Returns warnings about crawlers of the configuration that get different paces for one host, unless the policy alone
+/// shows it.
+fn pace_problems<'a>(
+    compiled: &'a CompiledPolicy,
+    location: &'a SourceLocation,
+    crawlers: &'a [ConfiguredCrawler<'_>],
+) -> impl Iterator<Item = Problem> + 'a {
+    let policy = &compiled.policy;
+    let known = &compiled.pace_conflicts;
+    let conflicts = policy.pace_conflicts(crawlers.iter().map(|crawler| crawler.name));
+    let new = conflicts
+        .into_iter()
+        .filter(|conflict| !known.iter().any(|other| other.has_setters_of(conflict)));
+    new.map(|conflict| {
+        let place = match conflict.reported_setter() {
+            OptionSetter::Rule(rule) => rule_location(compiled, rule.0, location),
+            OptionSetter::BuiltIn
+            | OptionSetter::Document
+            | OptionSetter::Space(_)
+            | OptionSetter::Host(_) => location.clone(),
+        };
+        conflict.problem(policy, &place)
+    })
 }
 
 fn rule_location(compiled: &CompiledPolicy, rule: u32, policy: &SourceLocation) -> SourceLocation {

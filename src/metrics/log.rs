@@ -1,7 +1,7 @@
 //! The decision log: one line for each request, through per-worker buffers to one writer thread.
 //!
 //! A worker appends to its own buffer and never waits for the disk. [`LogFullAction`] is what happens when the writer
-//! cannot keep up. Files are appended to and rotated by size ([`LogFileRotation`]); other programs may move, remove or
+//! cannot keep up. Files are appended to and rotated by size and age ([`LogFileRotation`]); other programs may move, remove or
 //! truncate them. The latest lines are also kept in memory ([`tap::LogTap`]), for the API.
 
 pub(crate) mod entry;
@@ -79,10 +79,12 @@ pub enum LogLineFormat {
 /// When a file is rotated, and how many older files are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFileRotation {
-    /// The maximum size of a file in bytes; a longer line gets its own file.
+    /// The maximum size of a file in bytes, or [`Self::NO_SIZE`]; a longer line gets its own file.
     pub size: u64,
     /// The number of older files, `PATH.1` (the latest) and so on; with 0 the file is truncated instead.
     pub keep: u32,
+    /// If it is set, a file has the lines of one day (UTC), and files whose last line is older are removed.
+    pub max_age: Option<Duration>,
 }
 
 impl LogFileRotation {
@@ -90,7 +92,11 @@ impl LogFileRotation {
     pub const DEFAULT: Self = Self {
         size: 256 << 20,
         keep: 8,
+        max_age: None,
     };
+
+    /// A size that no file reaches: files are rotated by age alone.
+    pub const NO_SIZE: u64 = u64::MAX;
 }
 
 /// A share of allowed requests, 0 to 1.

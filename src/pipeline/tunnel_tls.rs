@@ -60,8 +60,9 @@ fn tls_refusal(policy: &Policy, trail: &Trail) -> Refusal {
             }
             .with_detail(about.to_owned())
         }
-        OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::BuiltIn => {
-            refusal.with_detail("no TLS through this proxy (tls: reject)")
-        }
+        OptionSetter::Document
+        | OptionSetter::Space(_)
+        | OptionSetter::Host(_)
+        | OptionSetter::BuiltIn => refusal.with_detail("no TLS through this proxy (tls: reject)"),
     }
 }

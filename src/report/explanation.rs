@@ -7,7 +7,6 @@ use crate::policy::cases::CaseFacts;
 use crate::policy::condition::Truth;
 use crate::policy::explain::decisive_test::DecisiveTest;
 use crate::policy::explain::{OptionExplanation, RuleExplanation};
-use crate::policy::options::OptionSetter;
 use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, RuleBody};
 
 use crate::model::profile::Profile;
@@ -123,12 +122,7 @@ fn option_json(evaluation: &OfflineEvaluation<'_>, line: &OptionExplanation<'_>)
 
 /// Returns the rule's id, or the name of the place that sets the value.
 pub fn set_by<'p>(evaluation: &OfflineEvaluation<'p>, line: &OptionExplanation<'p>) -> &'p str {
-    match line.set_by {
-        OptionSetter::BuiltIn => "built-in",
-        OptionSetter::Document => "options",
-        OptionSetter::Space(space) => evaluation.policy.space_options_path(space),
-        OptionSetter::Rule(rule) => evaluation.policy.rule_id(rule).unwrap_or(""),
-    }
+    evaluation.policy.setter_name(line.set_by)
 }
 
 /// Returns the product token that is looked up in robots.txt, and its source.

@@ -1,11 +1,12 @@
 //! A small file that is replaced atomically: there is always a complete old or new version.
 //!
 //! The new contents are written to a temporary file next to the old one, which is renamed once they are on
-//! disk. A file that exists and cannot be read is an error, not an empty file.
+//! disk. Owner and group may read it. A file that exists and cannot be read is an error, not an empty file.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The path of the file, and what its loss means.
@@ -94,7 +95,15 @@ impl AtomicFile {
         let directory = self.path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(directory)?;
         let temporary = self.path.with_extension("json.new");
-        let mut file = BufWriter::new(File::create(&temporary)?);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o640)
+            .open(&temporary)?;
+        // The mode of one that a crash has left behind may be another.
+        file.set_permissions(Permissions::from_mode(0o640))?;
+        let mut file = BufWriter::new(file);
         write_text(&mut file)?;
         file.write_all(b"\n")?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -154,9 +154,9 @@ def ruled(report: Report) -> None:
     ]
     report.check("each alert is tried where it must fire, and where it must not", untried, len(_alerts()))
     rules = RULES.read_text(encoding="utf-8").split("- alert: ")[1:]
-    parts = ("severity:", "summary:", "description:", "runbook:")
+    parts = ("severity:", "summary:", "description:", "runbook:", "runbook_url:")
     bare = [f"{rule.split()[0]}: no {part}" for rule in rules for part in parts if part not in rule]
-    report.check("each alert has severity, summary, description and runbook", bare, len(rules))
+    report.check("each alert has severity, summary, description, runbook and its page", bare, len(rules))
 
 
 def _run(command: list[str], given: bytes | None = None) -> subprocess.CompletedProcess:

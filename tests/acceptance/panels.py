@@ -33,9 +33,13 @@ TARGET_KEYS = {"refId", "datasource", "editorMode", "expr", "format", "instant",
 LOG_TARGET_KEYS = {"refId", "datasource", "editorMode", "expr", "queryType", "legendFormat"}
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 LOKI = {"type": "loki", "uid": "${loki}"}
-SCHEMA = 39
+SCHEMA = 42
 VARIABLES = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 LINK = re.compile(r"/d/crawlgate-(overview|policy|politeness|ledger|log|tls|fleet)\?\$\{__url_time_range\}&")
+# The filters of the admin page's decisions; a value is fixed, or a label of the panel's series.
+FILTERS = {"url", "verdict", "reason", "rule", "crawler", "host", "stage", "method", "status", "held"}
+DECISIONS = re.compile(r"\$\{page\}/ui#/decisions\?((?:\w+=[^&]+&?)+)")
+LABEL = re.compile(r"\$\{__field\.labels\.(\w+):percentencode\}")
 GIVEN = {"__rate_interval", "__range", "__auto"}
 # Panels of all instances: one that is down for longer than the time range is missing from the variable's values.
 BY_JOB = {"Instances down"}
@@ -94,6 +98,22 @@ def _variables(variables: dict[str, dict]) -> Iterator[str]:
             yield f"variable {name}: its query is not label_values"
 
 
+def _decisions(panel: dict, names: set[str]) -> Iterator[str]:
+    """The links of its series to the admin page."""
+    for link in panel["fieldConfig"]["defaults"].get("links", []):
+        found = DECISIONS.fullmatch(link["url"])
+        if not found or "page" not in names or not link["targetBlank"]:
+            yield f"a link to {link['url']}, or no variable for the admin page"
+            continue
+        for part in found[1].split("&"):
+            name, value = part.split("=", 1)
+            label = LABEL.fullmatch(value)
+            if name not in FILTERS or (not label and not value.isalnum()):
+                yield f"a filter that the admin page does not have: {part}"
+            if label and any(f"{{{{{label[1]}}}}}" not in target["legendFormat"] for target in panel["targets"]):
+                yield f"its series have no label {label[1]}"
+
+
 def _places(panels: list[dict]) -> Iterator[str]:
     """Each inside the 24 columns, none over another."""
     taken: dict[tuple[int, int], str] = {}
@@ -120,6 +140,7 @@ def _panel(panel: dict, names: set[str]) -> Iterator[str]:
     if not panel["title"] or len(panel.get("description", "")) < 8:
         yield "no title, or no description"
     yield from (f"a link to {link['url']}" for link in panel.get("links", []) if not LINK.match(link["url"]))
+    yield from _decisions(panel, names)
     if panel["datasource"] != DATASOURCE and not asks_log(panel):
         yield "its data come from elsewhere than ${datasource} and ${loki}"
     defaults = panel["fieldConfig"]["defaults"]

@@ -73,7 +73,7 @@ logs:
   format: json                       # or squid
   allows: 1.0                        # share of allowed requests that is logged
   on_full: drop                      # or wait
-  rotate: { size: 256MiB, keep: 8 }
+  rotate: { size: 256MiB, keep: 8, max_age: none }
   query: full
 telemetry: { metrics: full, otlp: none }
 "#;
@@ -396,7 +396,8 @@ fn every_key_reaches_its_setting() {
             format: LogLineFormat::Squid,
             rotate: Some(LogFileRotation {
                 size: 1 << 30,
-                keep: 0
+                keep: 0,
+                max_age: None,
             }),
             allow_sample: SampleRate::new(0.25).unwrap(),
             on_full: LogFullAction::Wait,
@@ -417,6 +418,26 @@ fn a_log_need_not_be_rotated() {
             .rotate,
         None
     );
+}
+
+#[test]
+fn a_log_may_be_rotated_by_age_alone() {
+    let rotate = |text: &str| {
+        read(&format!("logs: {{ rotate: {text} }}"))
+            .0
+            .settings
+            .logs
+            .rotate
+    };
+    let month = Some(Duration::from_secs(30 * 86_400));
+    let found = rotate("{ size: none, max_age: 30d }").unwrap();
+    assert_eq!(
+        (found.size, found.keep, found.max_age),
+        (LogFileRotation::NO_SIZE, 8, month)
+    );
+    let found = rotate("{ max_age: 30d }").unwrap();
+    assert_eq!((found.size, found.max_age), (256 << 20, month));
+    assert_eq!(rotate("{ max_age: none }"), Some(LogFileRotation::DEFAULT));
 }
 
 #[test]
@@ -456,7 +477,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 }
 
 /// One error per row, with the whole message.
-const BROKEN: [(&str, &str); 60] = [
+const BROKEN: [(&str, &str); 61] = [
     (
         "lisen: 1",
         "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
@@ -624,6 +645,10 @@ const BROKEN: [(&str, &str); 60] = [
     (
         "logs: { rotate: none }",
         "c.yaml:1:17: error: `logs.rotate` must be a mapping (`key: value`); found `none`",
+    ),
+    (
+        "logs: { rotate: { max_age: 12h } }",
+        "c.yaml:1:28: error: a duration from 1d to 3650d is needed here; found `12h`",
     ),
     (
         "logs: { rotate: { sise: 1GiB } }",

@@ -103,3 +103,27 @@ fn labels_that_dashboards_and_alerts_name_are_those_of_the_metrics() {
     }
     assert!(seen > 100, "{seen}");
 }
+
+/// Each alert leads to its own section of the runbooks, which has no others.
+#[test]
+fn each_alert_has_a_runbook() {
+    let rules = include_str!("../../dashboards/prometheus/crawlgate.rules.yml");
+    let page = include_str!("../../docs/runbooks.md");
+    let url = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/runbooks.md#");
+    let mut alerts: Vec<&str> = Vec::new();
+    for alert in rules.split("- alert: ").skip(1) {
+        let name = alert.lines().next().unwrap();
+        let link = format!("runbook_url: {url}{}\n", name.to_lowercase());
+        assert!(alert.contains(&link), "{name}: no {link}");
+        alerts.push(name);
+    }
+    let sections: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
+    assert!(alerts.len() > 20);
+    assert_eq!(sections, alerts);
+    for section in page.split("### ").skip(1) {
+        assert!(section.lines().count() > 4, "{section}");
+    }
+}

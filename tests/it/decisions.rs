@@ -332,7 +332,7 @@ fn errors_contain_the_remedy() {
             2,
             "--log FILE names another",
         ),
-        ("", &["--log", "."], 3, ".: Is a directory"),
+        ("", &["--log", "."], 3, ".: it is a directory"),
         (
             "",
             &["--follow", "--summary", "rule"],
@@ -535,6 +535,7 @@ fn following_reads_every_line_of_a_rotating_log() {
     let rotate = Some(LogFileRotation {
         size: 20_000,
         keep: 1_000,
+        max_age: None,
     });
     let settings = LogSettings {
         destination: LogDestination::Path(path),

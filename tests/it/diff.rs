@@ -504,3 +504,61 @@ fn a_github_workflow_gets_annotations_in_one_line_each() {
     );
     assert!(lines.iter().all(|line| line.starts_with("::")), "{lines:?}");
 }
+
+/// An entry of `hosts` that changes is a change of the pace of its hosts, and of nothing else.
+#[test]
+fn a_changed_pace_of_a_host_is_found_by_its_hosts() {
+    let policy =
+        |hosts: &str| format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\n{hosts}");
+    let folder = TempDir::new();
+    let old = policy(
+        "hosts:\n  - { domain: deep.example, delay: 5s }\n  - { host: gone.example, delay: 2s }\n",
+    );
+    folder.write("old.yaml", &old);
+    folder.write(
+        "new.yaml",
+        policy("hosts:\n  - { domain: deep.example, delay: 9s }\n  - { host: gone.example, delay: 2s }\n"),
+    );
+    let output = crawlgate(folder.path(), "diff old.yaml new.yaml", "");
+    for part in [
+        "hosts.domain deep.example",
+        "politeness.delay: 5s -> 9s",
+        "deep.example/",
+    ] {
+        assert!(output.stdout.contains(part), "{part}: {output:?}");
+    }
+    assert!(!output.stdout.contains("gone.example/"), "{output:?}");
+    let output = crawlgate(
+        folder.path(),
+        "diff old.yaml new.yaml --fail-on new-access --fail-on new-refusal",
+        "",
+    );
+    assert_eq!(output.code, 0, "{output:?}");
+    // The same pace, written in another way.
+    folder.write(
+        "new.yaml",
+        old.replace("domain: deep.example", "domain: [ deep.example ]"),
+    );
+    let output = crawlgate(folder.path(), "diff old.yaml new.yaml", "");
+    assert!(output.stdout.contains("proved equivalent"), "{output:?}");
+}
+
+#[test]
+fn explain_names_the_entry_that_sets_the_pace() {
+    let folder = TempDir::new();
+    folder.write(
+        "p.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow }\nhosts:\n  - { domain: a.example, delay: 5s }\n",
+    );
+    let command = "explain http://x.a.example/ --policy p.yaml";
+    let output = crawlgate(folder.path(), command, "");
+    let line = output
+        .stdout
+        .lines()
+        .find(|line| line.contains("politeness.delay"))
+        .unwrap_or_else(|| panic!("{output:?}"));
+    assert!(
+        line.contains("5s") && line.ends_with("hosts.1 (p.yaml:5:5)"),
+        "{line}"
+    );
+}

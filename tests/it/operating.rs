@@ -1,6 +1,8 @@
 //! The first steps with a proxy, and the commands about one that runs: how they find it, and what they report.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -362,5 +364,74 @@ fn what_init_writes_passes_check_and_test_and_is_not_overwritten() {
     assert_eq!(
         std::fs::read_to_string(home.join("config/crawlgate.yaml")).unwrap(),
         config
+    );
+}
+
+/// A file that never ends, one that has no end, and a directory.
+#[test]
+fn only_regular_files_are_read_as_a_decision_log() {
+    let folder = TempDir::new();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        folder.path().join("pipe"),
+        rustix::fs::Mode::RUSR,
+    )
+    .unwrap();
+    for (path, kind) in [
+        ("/dev/full", "a device"),
+        ("/dev/zero", "a device"),
+        ("pipe", "a pipe"),
+        (".", "a directory"),
+    ] {
+        for options in ["", " --all", " --lost", " --follow"] {
+            let command = format!("decisions --log {path}{options}");
+            let output = crawlgate(folder.path(), command.as_str(), "");
+            assert_eq!(output.code, 3, "{command}: {output:?}");
+            assert!(output.stderr.contains(kind), "{command}: {output:?}");
+        }
+    }
+    // The same by the configuration.
+    folder.write("c.yaml", "logs: { decisions: /dev/full }\n");
+    let output = crawlgate(folder.path(), "decisions --config c.yaml", "");
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.stderr.contains("a device"), "{output:?}");
+}
+
+/// Root may write everywhere, so the check runs as nobody.
+#[test]
+fn check_names_the_user_and_the_directory_that_it_may_not_write_to() {
+    let folder = TempDir::new();
+    let program = folder.path().join("crawlgate");
+    std::fs::copy(env!("CARGO_BIN_EXE_crawlgate"), &program).unwrap();
+    std::fs::create_dir(folder.path().join("locked")).unwrap();
+    folder.write(
+        "c.yaml",
+        "logs: { decisions: locked/d.jsonl }\nstore: { path: locked/store }\n",
+    );
+    let set_mode = |name: &str, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path().join(name), mode).unwrap();
+    };
+    set_mode("", 0o755);
+    set_mode("c.yaml", 0o644);
+    set_mode("locked", 0o555);
+    let mut command = Command::new(&program);
+    command.args(["check", "c.yaml"]).current_dir(folder.path());
+    command.env_remove("CRAWLGATE_CONFIG");
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    set_mode("locked", 0o755);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for key in ["logs.decisions: locked/d.jsonl", "store.path: locked/store"] {
+        let part = format!("warning: {key} cannot be used: user ");
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    assert_eq!(
+        text.matches(" may not write to locked").count(),
+        2,
+        "{text}"
     );
 }

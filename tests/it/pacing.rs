@@ -4,5 +4,6 @@
 mod address;
 mod bench;
 mod bytes;
+mod hosts;
 mod request_rate;
 mod schedule;

@@ -20,11 +20,13 @@ pub mod explain;
 pub mod expression;
 pub mod fact;
 pub mod field;
+pub mod host_pace;
 pub(crate) mod index;
 pub(crate) mod lint;
 pub mod list;
 pub(crate) mod literals;
 pub mod options;
+pub mod pace_conflicts;
 pub mod pattern;
 pub mod rule;
 pub mod shadow;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 
 use crate::model::rule_id::Slug;
 
+use host_pace::HostPaceTable;
 use list::PolicyList;
 use options::OptionTable;
 use rule::Rule;
@@ -56,6 +59,8 @@ pub struct Policy {
     pub(crate) rules: Box<[Rule]>,
     /// The ranges of rules that belong to each space.
     pub(crate) spaces: Spaces,
+    /// The pace of hosts: `hosts`.
+    pub(crate) host_paces: HostPaceTable,
     /// Named lists.
     pub(crate) lists: Box<[PolicyList]>,
     /// The rules by what their conditions need.

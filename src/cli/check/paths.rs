@@ -4,6 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use rustix::fs::{Access, access};
+use rustix::process::getuid;
+
 use crate::config::settings::Settings;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::metrics::log::LogDestination;
@@ -24,6 +27,8 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
         .into_iter()
         .chain(events.map(|path| ("ledger.events.file", path)))
         .map(|(key, path)| (key, path, try_file(path)));
+    let rotated = log.filter(|_| settings.logs.rotate.is_some());
+    let rotated = rotated.map(|(_, path)| ("logs.rotate", path, try_rotation(path)));
     let directories = settings
         .store
         .path
@@ -38,6 +43,7 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
         .as_ref()
         .map(|path| ("admin.token_file", path, fs::read(path).map(drop)));
     files
+        .chain(rotated)
         .chain(directories)
         .chain(token)
         .chain(authorities)
@@ -73,11 +79,49 @@ fn try_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Checks that a file can be rotated: names in its directory change.
+fn try_rotation(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => path.parent().map_or(Ok(()), try_directory),
+        // The directory of a file that does not exist is checked anyway.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Checks that the user of this process may create files in a directory; root may everywhere.
+fn check_writable(directory: &Path) -> io::Result<()> {
+    let Err(error) = access(directory, Access::WRITE_OK | Access::EXEC_OK) else {
+        return Ok(());
+    };
+    let kind = io::Error::from(error).kind();
+    let message = match kind {
+        ErrorKind::PermissionDenied => format!(
+            "user {} may not write to {}",
+            user_name(),
+            directory.display()
+        ),
+        _ => format!("{} cannot be written: {error}", directory.display()),
+    };
+    Err(io::Error::new(kind, message))
+}
+
+/// Returns the name of the user, or the number of one without a name.
+fn user_name() -> String {
+    let number = getuid().to_string();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == number).then(|| name.to_owned())
+    });
+    name.unwrap_or(number)
+}
+
 /// Checks that a directory exists, or can be created: the nearest path above it that exists must be a directory.
 fn try_directory(path: &Path) -> io::Result<()> {
     for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
         match fs::metadata(path) {
-            Ok(found) if found.is_dir() => return Ok(()),
+            Ok(found) if found.is_dir() => return check_writable(path),
             Ok(_) => {
                 return Err(io::Error::other(format!(
                     "{} is not a directory",

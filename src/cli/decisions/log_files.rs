@@ -1,9 +1,10 @@
 //! The input: the current file of the log, the rotated files, standard input, or the running proxy.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read};
 use std::net::TcpStream;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
@@ -28,6 +29,9 @@ pub(super) struct NamedFile {
 impl NamedFile {
     /// Opens a file, and decompresses it if its name ends in `.gz`.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
+        // Opening a pipe waits for its writer, and reading a device may never end.
+        let found = fs::metadata(path).map_err(|error| with_path(path, &error))?;
+        check_regular(&found).map_err(|error| with_path(path, &error))?;
         let file = File::open(path).map_err(|error| with_path(path, &error))?;
         let reader = file.try_clone().map_err(|error| with_path(path, &error))?;
         let compressed = path.extension() == Some(OsStr::new("gz"));
@@ -66,6 +70,25 @@ impl Read for NamedFile {
             .read(buffer)
             .map_err(|error| with_path(&self.path, &error))
     }
+}
+
+/// Returns an error for anything but a regular file.
+fn check_regular(found: &Metadata) -> io::Result<()> {
+    let kind = found.file_type();
+    let kind = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    };
+    Err(io::Error::other(format!(
+        "it is {kind}, not a file with lines of the log; for standard input write `--log -`"
+    )))
 }
 
 /// Adds a path to an error.

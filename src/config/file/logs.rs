@@ -1,6 +1,7 @@
 //! `logs` of the configuration file.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
@@ -14,14 +15,18 @@ use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
 use super::ReadContext;
-use super::json_schema::{size_schema, text_schema, variable_schema};
+use super::json_schema::{duration_schema, size_schema, text_schema, variable_schema};
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, ShareValue, WordValue, object_schema,
-    read_keys, read_size,
+    ConfigKey, ConfigValue as _, ConfigWord, CountValue, CustomValue, ShareValue, TimeValue,
+    WordValue, object_schema, read_keys, read_size,
 };
 
 /// The size at which a file is rotated. A smaller file would hold only a handful of lines.
 const ROTATE_SIZE_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 40;
+
+/// The time after which files are removed. As files are rotated each day, it is no less.
+const MAX_AGE_RANGE: RangeInclusive<Duration> =
+    Duration::from_secs(86_400)..=Duration::from_secs(3650 * 86_400);
 
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
@@ -120,6 +125,7 @@ fn read_destination(node: &Node, settings: &mut Settings, context: &mut ReadCont
 struct RotationDraft {
     size: Option<u64>,
     keep: u32,
+    max_age: Option<Duration>,
 }
 
 const ROTATION_KEYS: &[ConfigKey<RotationDraft>] = &[
@@ -139,14 +145,25 @@ const ROTATION_KEYS: &[ConfigKey<RotationDraft>] = &[
             place: |r: &mut RotationDraft| &mut r.keep,
         },
     ),
+    ConfigKey::new(
+        "max_age",
+        "A file is also rotated each day (UTC), and older files are removed after this time; none: only by size and number.",
+        &CustomValue {
+            read: read_max_age,
+            schema: |_| json!({ "anyOf": [{ "const": "none" }, duration_schema(), variable_schema()], "default": "none" }),
+        },
+    ),
 ];
 
 impl RotationDraft {
     fn new(settings: &Settings) -> Self {
         let rotation = settings.logs.rotate;
         Self {
-            size: rotation.map(|rotation| rotation.size),
+            size: rotation
+                .map(|rotation| rotation.size)
+                .filter(|size| *size != LogFileRotation::NO_SIZE),
             keep: rotation.unwrap_or(LogFileRotation::DEFAULT).keep,
+            max_age: rotation.and_then(|rotation| rotation.max_age),
         }
     }
 }
@@ -157,9 +174,11 @@ fn read_rotation(node: &Node, settings: &mut Settings, context: &mut ReadContext
     };
     let mut draft = RotationDraft::new(settings);
     read_keys(ROTATION_KEYS, map, &mut draft, context);
-    settings.logs.rotate = draft.size.map(|size| LogFileRotation {
-        size,
+    let rotates = draft.size.is_some() || draft.max_age.is_some();
+    settings.logs.rotate = rotates.then(|| LogFileRotation {
+        size: draft.size.unwrap_or(LogFileRotation::NO_SIZE),
         keep: draft.keep,
+        max_age: draft.max_age,
     });
 }
 
@@ -169,6 +188,20 @@ fn read_rotation_size(node: &Node, draft: &mut RotationDraft, context: &mut Read
     } else if let Some(size) = read_size(node, &ROTATE_SIZE_RANGE, ", or none,", context.problems) {
         draft.size = Some(size);
     }
+}
+
+fn read_max_age(node: &Node, draft: &mut RotationDraft, context: &mut ReadContext<'_>) {
+    if node.spelling() == Some("none") {
+        draft.max_age = None;
+        return;
+    }
+    let mut age = Duration::ZERO;
+    let value = TimeValue {
+        range: MAX_AGE_RANGE,
+        places: |age: &mut Duration| vec![age],
+    };
+    value.read(node, &mut age, context);
+    draft.max_age = (!age.is_zero()).then_some(age);
 }
 
 fn rotation_size_schema(draft: &mut RotationDraft) -> Json {

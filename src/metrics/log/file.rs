@@ -1,4 +1,4 @@
-//! The log file: appended to, rotated by size, and reopened when another program has moved, removed or truncated it.
+//! The log file: appended to, rotated by size and age, and reopened when another program has moved, removed or truncated it.
 //!
 //! Only the writer thread uses it. Files are switched between lines, so that each line is complete in one file. An error
 //! of `write` means that nothing was written; the writer decides what happens to the lines.
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -27,6 +27,8 @@ pub(super) struct LogFile {
     identity: LogFileIdentity,
     position: WritePosition,
     path_state: PathState,
+    /// The day of the last line, if the file has lines.
+    last_day: Option<UtcDay>,
     clock: Clock,
     /// The time of the last failed rotation, if none has succeeded since.
     rotation_failed_at: Option<Instant>,
@@ -45,6 +47,17 @@ impl RotationFailure {
 
     fn set(&self, reason: Option<String>) {
         *self.0.lock() = reason;
+    }
+}
+
+/// A day in UTC, counted from 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct UtcDay(u64);
+
+impl UtcDay {
+    fn of(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(since.as_secs() / 86_400)
     }
 }
 
@@ -103,13 +116,17 @@ impl LogFile {
                 .mode(0o750)
                 .create(directory)?;
         }
-        Self::open(path, rotate, clock)
+        let file = Self::open(path, rotate, clock)?;
+        file.remove_old_files();
+        Ok(file)
     }
 
     /// Opens the file, or creates it, readable by its owner and group.
     fn open(path: PathBuf, rotate: Option<LogFileRotation>, clock: Clock) -> io::Result<Self> {
         let file = open_append(&path)?;
-        let identity = LogFileIdentity::from_metadata(&file.metadata()?);
+        let found = file.metadata()?;
+        let identity = LogFileIdentity::from_metadata(&found);
+        let modified = found.modified().ok().filter(|_| found.len() > 0);
         let position = position_at_end(&path);
         Ok(Self {
             path,
@@ -118,6 +135,7 @@ impl LogFile {
             identity,
             position,
             path_state: PathState::Current,
+            last_day: modified.map(UtcDay::of),
             clock,
             rotation_failed_at: None,
             rotation_failure: RotationFailure::default(),
@@ -133,9 +151,16 @@ impl LogFile {
     /// first if it was moved or is full.
     fn writable_len(&mut self, lines: &[u8]) -> io::Result<usize> {
         let size = self.ensure_path()?;
-        let (Some(size), Some(LogFileRotation { size: limit, .. })) = (size, self.rotate) else {
+        let (Some(mut size), Some(rotation)) = (size, self.rotate) else {
             return Ok(lines.len());
         };
+        let limit = rotation.size;
+        if size > 0 && rotation.max_age.is_some() && self.last_day < Some(self.today()) {
+            if self.try_to_rotate() == RotationOutcome::Failed {
+                return Ok(lines.len());
+            }
+            size = self.ensure_path()?.unwrap_or(0);
+        }
         if let Some(end) = whole_lines_len(lines, limit.saturating_sub(size)) {
             return Ok(end);
         }
@@ -205,6 +230,8 @@ impl LogFile {
                 tracing::info!("decision log: rotation works again");
             }
             self.rotation_failure.set(None);
+            self.last_day = None;
+            self.remove_old_files();
             return RotationOutcome::Done;
         };
         if self.rotation_failed_at.replace(now).is_none() {
@@ -214,6 +241,38 @@ impl LogFile {
         }
         self.rotation_failure.set(Some(error.to_string()));
         RotationOutcome::Failed
+    }
+
+    fn today(&self) -> UtcDay {
+        UtcDay::of(self.clock.wall_time())
+    }
+
+    /// Removes the older files whose last line is older than `max_age`. One that cannot be removed is tried again at the
+    /// next rotation.
+    fn remove_old_files(&self) {
+        let Some(LogFileRotation {
+            keep,
+            max_age: Some(max_age),
+            ..
+        }) = self.rotate
+        else {
+            return;
+        };
+        let Ok(path) = fs::canonicalize(&self.path) else {
+            return;
+        };
+        let now = self.clock.wall_time();
+        for number in 1..=keep {
+            for path in [rotated_path(&path, number), packed_path(&path, number)] {
+                let modified = fs::symlink_metadata(&path).and_then(|found| found.modified());
+                let age = modified.ok().and_then(|time| now.duration_since(time).ok());
+                if age.is_some_and(|age| age > max_age)
+                    && let Err(error) = fs::remove_file(&path)
+                {
+                    tracing::warn!(%error, "decision log: an old file cannot be removed");
+                }
+            }
+        }
     }
 
     /// Frees the file's name: `PATH` becomes `PATH.1`, `PATH.1` becomes `PATH.2`, and so on up to `keep`.
@@ -264,6 +323,13 @@ impl Write for LogFile {
             return self.write(lines);
         }
         let written = self.file.write(lines.get(..end).unwrap_or(lines))?;
+        if written > 0
+            && self
+                .rotate
+                .is_some_and(|rotation| rotation.max_age.is_some())
+        {
+            self.last_day = Some(self.today());
+        }
         if let Some(last) = written.checked_sub(1).and_then(|last| lines.get(last)) {
             self.position = if *last == b'\n' {
                 WritePosition::LineStart
@@ -283,6 +349,13 @@ impl Write for LogFile {
 fn rotated_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Returns the name of a rotated file that another program has packed.
+fn packed_path(path: &Path, number: u32) -> PathBuf {
+    let mut name = rotated_path(path, number).into_os_string();
+    name.push(".gz");
     name.into()
 }
 

@@ -122,7 +122,10 @@ fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted
     let trail = evaluation.trail();
     let cause = match trail.set_by(policy, limit_option(exhausted.kind)) {
         OptionSetter::Rule(rule) => Cause::Rule(rule),
-        OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
+        OptionSetter::BuiltIn
+        | OptionSetter::Document
+        | OptionSetter::Space(_)
+        | OptionSetter::Host(_) => Cause::Default,
     };
     let verdict = Verdict::Reject(Reason::Budget);
     let decision = Decision {

@@ -4,12 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use super::*;
 use crate::support::temp_dir::TempDir;
 
 fn bench(path: &Path, size: u64, keep: u32) -> LogBench {
-    let rotate = Some(LogFileRotation { size, keep });
+    let rotate = Some(LogFileRotation {
+        size,
+        keep,
+        max_age: None,
+    });
     LogBench::to(
         LogDestination::Path(path.to_owned()),
         LogSettings {
@@ -233,6 +238,7 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
         let rotate = Some(LogFileRotation {
             size: 1_000,
             keep: 1,
+            max_age: None,
         });
         let settings = LogSettings {
             rotate,
@@ -327,4 +333,104 @@ fn other_file_types_are_not_rotated() {
     drop(bench);
     assert_eq!(reader.join().unwrap(), 20);
     assert!(fs::metadata(&path).unwrap().file_type().is_fifo() && !numbered(&path, 1).exists());
+}
+
+/// The first day of the manual clock, 2026-01-01, counted from 1970.
+const FIRST_DAY: u64 = 20_454;
+
+fn set_modified(path: &Path, days: u64) {
+    set_modified_on(path, FIRST_DAY + days);
+}
+
+fn set_modified_on(path: &Path, day: u64) {
+    let time = UNIX_EPOCH + Duration::from_secs(day * 86_400 + 3_600);
+    let file = fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn daily(path: &Path, keep: u32) -> LogBench {
+    let rotate = Some(LogFileRotation {
+        size: LogFileRotation::NO_SIZE,
+        keep,
+        max_age: Some(3 * DAY),
+    });
+    LogBench::to(
+        LogDestination::Path(path.to_owned()),
+        LogSettings {
+            rotate,
+            ..LogSettings::default()
+        },
+    )
+}
+
+#[test]
+fn with_a_maximum_age_a_file_has_the_lines_of_one_day() {
+    let folder = TempDir::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = daily(&path, 10);
+    bench.log_some(0, 2);
+    bench.manual_clock.advance(DAY - Duration::from_secs(1));
+    bench.log_some(2, 3);
+    assert_eq!(numbers(&path), [0, 1, 2]);
+    bench.manual_clock.advance(Duration::from_secs(1));
+    bench.log_some(3, 5);
+    assert_eq!(numbers(&path), [3, 4]);
+    assert_eq!(numbers(&numbered(&path, 1)), [0, 1, 2]);
+    // Days without a line have no file.
+    bench.manual_clock.advance(DAY * 2);
+    bench.log_some(5, 6);
+    assert_eq!(numbers(&path), [5]);
+    assert_eq!(numbers(&numbered(&path, 1)), [3, 4]);
+    assert!(!numbered(&path, 3).exists());
+}
+
+#[test]
+fn files_are_removed_after_the_maximum_age() {
+    let folder = TempDir::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = daily(&path, 10);
+    for day in 0..6 {
+        bench.log_some(day, day + 1);
+        set_modified(&path, day as u64);
+        bench.manual_clock.advance(DAY);
+    }
+    // One that was packed by another program.
+    let packed = folder.path().join("d.jsonl.7.gz");
+    fs::write(&packed, "").unwrap();
+    set_modified(&packed, 0);
+    bench.log_some(6, 7);
+    let kept: Vec<usize> = all(&path).iter().flat_map(|path| numbers(path)).collect();
+    assert_eq!(kept, [3, 4, 5, 6]);
+    assert!(!packed.exists());
+}
+
+/// The time of the last line is that of the file, so that a restart makes no difference.
+#[test]
+fn a_restart_keeps_days_apart_and_removes_old_files() {
+    let folder = TempDir::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = daily(&path, 10);
+    bench.log_some(0, 1);
+    drop(bench);
+    set_modified(&path, 0);
+    let bench = daily(&path, 10);
+    bench.log_some(1, 2);
+    assert_eq!(numbers(&path), [0, 1]);
+    drop(bench);
+    fs::rename(&path, numbered(&path, 1)).unwrap();
+    fs::write(&path, "").unwrap();
+    set_modified_on(&numbered(&path, 1), 20_000);
+    drop(daily(&path, 10));
+    assert!(!numbered(&path, 1).exists());
+    // A file of an earlier day is rotated by the first line.
+    fs::write(&path, "{\"url\":\"http://h.example/7\"}\n").unwrap();
+    set_modified_on(&path, FIRST_DAY - 1);
+    let bench = daily(&path, 10);
+    bench.log_some(8, 9);
+    assert_eq!(
+        (numbers(&path), numbers(&numbered(&path, 1))),
+        (vec![8], vec![7])
+    );
 }

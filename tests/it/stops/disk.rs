@@ -1,7 +1,7 @@
 //! Stops after a restart.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
@@ -118,7 +118,10 @@ fn a_restart_keeps_the_stops() {
         (third.persist(), third.needs_write()),
         (StopPersistence::OnDisk, false)
     );
-    let text = fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap();
+    let path = folder.path().join("var/crawlgate/stops.json");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    let text = fs::read_to_string(path).unwrap();
     assert!(!text.contains("b.test"), "{text}");
     assert!(text.contains("a.test"), "{text}");
     assert!(text.contains("\"next\": 6"), "{text}");

@@ -48,7 +48,7 @@ pub struct AspectChange {
 pub struct PolicyDiff {
     /// Rules, in the order of the new policy, with removed ones at the end.
     pub rules: Vec<PolicyChange>,
-    /// The document's options.
+    /// The options of the document and of spaces, and the entries of `hosts`.
     pub options: Vec<PolicyChange>,
     pub lists: Vec<PolicyChange>,
 }
@@ -231,6 +231,7 @@ fn explicit_options(policy: &Policy) -> BTreeMap<String, String> {
         .filter(|entry| entry.set_by == OptionSetter::Document)
         .map(|entry| (entry.path.to_string(), entry.base.to_string()))
         .chain(space_options(policy))
+        .chain(host_paces(policy))
         .collect()
 }
 
@@ -255,6 +256,28 @@ fn space_options(policy: &Policy) -> Vec<(String, String)> {
         }
     }
     all
+}
+
+/// The beginning of the names of the entries of `hosts` among the options.
+const HOSTS_PREFIX: &str = "hosts.";
+
+impl PolicyChange {
+    /// Returns `true` if an entry of `hosts` differs.
+    pub(super) fn is_of_hosts(&self) -> bool {
+        self.name.starts_with(HOSTS_PREFIX)
+    }
+}
+
+/// Returns the options of each entry of `hosts`.
+fn host_paces(policy: &Policy) -> impl Iterator<Item = (String, String)> {
+    policy.host_paces.entries().iter().map(|entry| {
+        let options: Vec<String> = entry
+            .options
+            .iter()
+            .map(|option| format!("{} {}", policy.option_path(option.index), option.value))
+            .collect();
+        (format!("{HOSTS_PREFIX}{}", entry.hosts), options.join(", "))
+    })
 }
 
 fn diff_lists(old: &Policy, new: &Policy) -> Vec<PolicyChange> {

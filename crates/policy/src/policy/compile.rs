@@ -9,6 +9,7 @@ mod condition;
 mod crawlers;
 mod drafts;
 mod escape;
+mod host_paces;
 mod lists;
 mod needs;
 mod options;
@@ -29,11 +30,13 @@ use super::cases::{Case, CaseAssertion};
 use super::exact::inert::find_inert_rules;
 use super::expression::prepare::prepare_expressions;
 use super::expression::table::{ExpressionInterner, ExpressionTable};
+use super::host_pace::HostPaceTable;
 use super::index;
 use super::lint;
 use super::options::prepared::PreparedOption;
 use super::options::url_rewrite::UrlRewriter;
-use super::options::{OptionSources, budget, schema};
+use super::options::{OptionSetter, OptionSources, budget, politeness, schema};
+use super::pace_conflicts::PaceConflict;
 use super::rule::{EnforcementMode, Rule, StageSet};
 use super::shadow;
 use super::source::tree::{LocatedText, SourcePolicy, SourceRule};
@@ -55,6 +58,9 @@ pub struct CompiledPolicy {
     pub rule_places: Vec<SourceLocation>,
     /// The crawlers that the rules name. They have not been compared with the configuration.
     pub named_crawlers: Vec<LocatedText>,
+    /// The crawlers of spaces and conditions that get different paces for one host. `problems`
+    /// has them, too.
+    pub pace_conflicts: Vec<PaceConflict>,
     /// Warnings and advice, sorted by location.
     pub problems: Vec<Problem>,
     /// Errors of rules that can never act, because no URL matches their values. Such a policy is
@@ -120,12 +126,15 @@ pub fn compile(
 ) -> Result<CompiledPolicy, Vec<Problem>> {
     let mut expressions = ExpressionInterner::new(previous.map(|policy| &policy.expressions));
     let mut lists = ListTable::compile(&source.lists, &mut expressions, &mut problems);
-    let options = OptionCompiler::from_document(source, &mut problems);
+    let mut options = OptionCompiler::from_document(source, &mut problems);
     let mut drafts = RuleDrafts::from_source(source, &mut lists, &mut expressions, &mut problems);
+    let host_paces =
+        host_paces::compile_host_paces(source, &mut lists, &mut options, &mut problems);
     lists.report_doubtful_items(&mut expressions, &mut problems);
     let tables = PolicyTables {
         lists,
         options,
+        host_paces,
         expressions: expressions.into_table(),
     };
     let mut policy = compile_policy(source, &mut drafts, tables, &mut problems);
@@ -136,6 +145,16 @@ pub fn compile(
         problems.push(problem);
     }
     let has_errors = problems.has_errors();
+    let named_crawlers = crawlers::collect_names(source);
+    let pace_conflicts = if has_errors {
+        Vec::new()
+    } else {
+        policy.pace_conflicts(named_crawlers.iter().map(|name| &*name.value))
+    };
+    for conflict in &pace_conflicts {
+        let place = pace_setter_place(source, &sources, conflict.reported_setter());
+        problems.push(conflict.problem(&policy, place));
+    }
     let texts = problems.texts();
     let problems = problems.into_vec();
     if has_errors {
@@ -157,16 +176,40 @@ pub fn compile(
         cases: source.cases.clone(),
         assertions: source.assertions.clone(),
         rule_places: sources.iter().map(|rule| rule.place.clone()).collect(),
-        named_crawlers: crawlers::collect_names(source),
+        named_crawlers,
+        pace_conflicts,
         problems,
         texts,
     })
+}
+
+/// Returns the place where a pace is set.
+fn pace_setter_place<'s>(
+    source: &'s SourcePolicy,
+    rules: &[&'s SourceRule],
+    setter: OptionSetter,
+) -> &'s SourceLocation {
+    let place = match setter {
+        OptionSetter::Rule(rule) => rules.get(rule.0 as usize).map(|rule| &rule.place),
+        OptionSetter::Space(space) => source.spaces.get(usize::from(space.0)).map(|space| {
+            let mut options = space.options.iter();
+            let first = options.find(|option| option.path.starts_with(politeness::MAP));
+            first.map_or(&space.name.place, |option| &option.place)
+        }),
+        OptionSetter::Host(entry) => source
+            .hosts
+            .get(usize::from(entry.0))
+            .map(|entry| &entry.place),
+        OptionSetter::BuiltIn | OptionSetter::Document => None,
+    };
+    place.unwrap_or(&source.options_place)
 }
 
 /// The parts of a policy that its rules refer to.
 struct PolicyTables<'s> {
     lists: ListTable<'s>,
     options: OptionCompiler,
+    host_paces: HostPaceTable,
     expressions: ExpressionTable,
 }
 
@@ -179,6 +222,7 @@ fn compile_policy(
     let PolicyTables {
         lists,
         mut options,
+        host_paces,
         expressions,
     } = tables;
     let placements = stages::place_rules(drafts, problems);
@@ -197,6 +241,7 @@ fn compile_policy(
         options: &options,
         spaces: &spaces,
         rules: &rules,
+        host_paces: &host_paces,
     };
     if needs::uses_depth(sources) {
         checks::check_depth_starts(source, drafts, problems);
@@ -224,6 +269,7 @@ fn compile_policy(
         disabled_rules: drafts.disabled_rules,
         index,
         lists,
+        host_paces,
         expressions,
         inert_rules: 0,
         rules,

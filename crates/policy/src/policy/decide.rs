@@ -113,7 +113,7 @@ impl Policy {
         shadow: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
-        self.decide_request_from(Trail::new(self, facts.crawler), shadow, facts)
+        self.decide_request_from(Trail::for_request(self, facts), shadow, facts)
     }
 
     fn decide_request_from(
@@ -181,13 +181,13 @@ impl Policy {
 
     /// Evaluates all stages for which the facts are known. The first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
-        self.decide_from(Trail::new(self, facts.crawler), facts)
+        self.decide_from(Trail::for_request(self, facts), facts)
     }
 
     /// Like [`Self::decide`], without the index: evaluates every rule, also those that cannot have an
     /// effect, so that the trail has the outcome of each.
     pub fn decide_every_rule(&self, facts: &Facts<'_>) -> (Trail, Decision) {
-        self.decide_from(Trail::new(self, facts.crawler).with_every_rule(), facts)
+        self.decide_from(Trail::for_request(self, facts).with_every_rule(), facts)
     }
 
     fn decide_from(&self, trail: Trail, facts: &Facts<'_>) -> (Trail, Decision) {
@@ -338,9 +338,10 @@ impl Policy {
     fn cause_of(&self, trail: &Trail, index: OptionIndex) -> Cause {
         match trail.set_by(self, index) {
             OptionSetter::Rule(rule) => Cause::Rule(rule),
-            OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::BuiltIn => {
-                Cause::Default
-            }
+            OptionSetter::Document
+            | OptionSetter::Space(_)
+            | OptionSetter::Host(_)
+            | OptionSetter::BuiltIn => Cause::Default,
         }
     }
 }
@@ -354,7 +355,7 @@ impl Policy {
         shadow: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
-        let mut trail = Trail::new(self, facts.crawler);
+        let mut trail = Trail::for_request(self, facts);
         for stage in PolicyStage::ALL {
             // Each stage sees only the facts of that stage; the response and the document are
             // hidden in the tunnel.

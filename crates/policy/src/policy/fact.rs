@@ -38,6 +38,16 @@ pub enum EvaluationTarget<'a> {
     Tunnel(&'a HostTarget),
 }
 
+impl<'a> EvaluationTarget<'a> {
+    /// The canonical host.
+    pub fn host(self) -> &'a str {
+        match self {
+            Self::Url(target) => target.host(),
+            Self::Tunnel(target) => target.host(),
+        }
+    }
+}
+
 /// The destination of the response, from `Sec-Fetch-Dest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchDest {

@@ -15,7 +15,7 @@ pub(crate) mod logic;
 mod overlap;
 mod text_logic;
 mod tunnels;
-mod witness;
+pub(crate) mod witness;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

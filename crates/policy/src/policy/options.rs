@@ -23,6 +23,7 @@ mod value;
 pub use value::OptionValue;
 
 use super::Policy;
+use super::host_pace::{HostPaceIndex, HostPaceTable};
 use super::rule::{Rule, RuleBody, RuleIndex};
 use super::space::{SpaceIndex, Spaces};
 use checks::CheckAction;
@@ -113,6 +114,8 @@ pub enum OptionSetter {
     /// The `options` of the crawler's space.
     Space(SpaceIndex),
     Rule(RuleIndex),
+    /// An entry of `hosts`.
+    Host(HostPaceIndex),
 }
 
 /// The parts of a policy that assign values to options.
@@ -121,6 +124,7 @@ pub(crate) struct OptionSources<'a> {
     pub(crate) options: &'a OptionTable,
     pub(crate) spaces: &'a Spaces,
     pub(crate) rules: &'a [Rule],
+    pub(crate) host_paces: &'a HostPaceTable,
 }
 
 impl<'a> OptionSources<'a> {
@@ -142,7 +146,14 @@ impl<'a> OptionSources<'a> {
             .map(|at| OptionSetter::Rule(RuleIndex(at)))
             .zip(self.rules)
             .filter_map(move |(setter, rule)| Some((setter, rule.assigned_value(index)?)));
-        base.into_iter().chain(spaces).chain(rules)
+        let hosts = (0..)
+            .map(HostPaceIndex)
+            .zip(self.host_paces.entries())
+            .filter_map(move |(entry, _)| {
+                let value = self.host_paces.value(entry, index)?;
+                Some((OptionSetter::Host(entry), value))
+            });
+        base.into_iter().chain(spaces).chain(rules).chain(hosts)
     }
 
     /// Returns `true` if an option can have a value other than `none`.
@@ -197,6 +208,18 @@ impl Policy {
             options: &self.options,
             spaces: &self.spaces,
             rules: &self.rules,
+            host_paces: &self.host_paces,
+        }
+    }
+
+    /// The name of an origin in explanations: the id of a rule, or the place of the options.
+    pub fn setter_name(&self, setter: OptionSetter) -> &str {
+        match setter {
+            OptionSetter::BuiltIn => "built-in",
+            OptionSetter::Document => "options",
+            OptionSetter::Space(space) => self.space_options_path(space),
+            OptionSetter::Rule(rule) => self.rule_id(rule).unwrap_or(""),
+            OptionSetter::Host(entry) => self.host_pace_label(entry),
         }
     }
 

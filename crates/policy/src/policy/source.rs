@@ -10,6 +10,7 @@ mod condition;
 mod document;
 mod file_set;
 pub mod files;
+mod host_pace;
 mod json_schema;
 mod key;
 pub(crate) mod list_file;

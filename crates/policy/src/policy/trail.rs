@@ -10,6 +10,8 @@ use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 
 use super::Policy;
+use super::fact::Facts;
+use super::host_pace::HostPaceIndex;
 use super::options::checks::LinksOnly;
 use super::options::{OptionIndex, OptionSetter, OptionValue, schema};
 use super::rule::RuleIndex;
@@ -45,6 +47,8 @@ pub struct Trail {
     matched: SmallVec<[RuleIndex; 8]>,
     /// The crawler's space.
     pub(crate) space: Option<SpaceIndex>,
+    /// The entry of `hosts` that sets the pace.
+    host_pace: Option<HostPaceIndex>,
     pub(crate) first_filter: Option<RuleIndex>,
     /// The first filter with `as` that matched.
     pub(crate) soft_error: Option<RuleIndex>,
@@ -71,6 +75,7 @@ pub struct Trail {
 pub struct OptionsOrigin {
     set_by: SmallVec<[u32; 16]>,
     space: Option<SpaceIndex>,
+    host_pace: Option<HostPaceIndex>,
     links_only: Option<LinksOnly>,
 }
 
@@ -82,6 +87,14 @@ impl Trail {
     /// Creates the state before the first rule, for a crawler.
     pub fn new(policy: &Policy, crawler: &str) -> Self {
         Self::for_space(policy, policy.spaces.for_crawler(crawler))
+    }
+
+    /// Creates the state before the first rule, for a request: its host may have an entry in `hosts`.
+    pub(crate) fn for_request(policy: &Policy, facts: &Facts<'_>) -> Self {
+        Self {
+            host_pace: policy.host_paces.find(facts.target.host()),
+            ..Self::new(policy, facts.crawler)
+        }
     }
 
     /// Records the state of every rule, also of those that the index rules out: for explanations and
@@ -101,6 +114,7 @@ impl Trail {
             set_by: SmallVec::from_elem(0, policy.options.assigned_count()),
             matched: SmallVec::new(),
             space,
+            host_pace: None,
             first_filter: None,
             soft_error: None,
             log: false,
@@ -166,6 +180,9 @@ impl Trail {
         if let (Some(check), Some(_)) = (self.links_only, self.withheld_value(index)) {
             return self.set_by(policy, check.option());
         }
+        if let Some((setter, _)) = self.host_pace_option(policy, index) {
+            return setter;
+        }
         match self.last_assigning_rule(policy, index) {
             Some(rule) => OptionSetter::Rule(rule),
             None => self.space_set_by(policy, index).unwrap_or_else(|| {
@@ -181,6 +198,9 @@ impl Trail {
     /// The value of an option.
     pub fn value<'p>(&self, policy: &'p Policy, index: OptionIndex) -> &'p OptionValue {
         if let Some(value) = self.withheld_value(index) {
+            return value;
+        }
+        if let Some((_, value)) = self.host_pace_option(policy, index) {
             return value;
         }
         let assigned = self
@@ -205,8 +225,23 @@ impl Trail {
         OptionsOrigin {
             set_by: self.set_by.clone(),
             space: self.space,
+            host_pace: self.host_pace,
             links_only: self.links_only,
         }
+    }
+
+    /// The entry of `hosts` that sets the pace of the host, if there is one.
+    pub fn host_pace(&self) -> Option<HostPaceIndex> {
+        self.host_pace
+    }
+
+    /// Returns the setter and the value of an option of the pace, if `hosts` has an entry.
+    fn host_pace_option<'p>(
+        &self,
+        policy: &'p Policy,
+        index: OptionIndex,
+    ) -> Option<(OptionSetter, &'p OptionValue)> {
+        policy.host_pace_option(self.host_pace?, index)
     }
 
     /// Returns the value of an option that a document of which only the links are passed on has

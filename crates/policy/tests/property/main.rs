@@ -12,6 +12,7 @@
 
 mod exact;
 mod generate;
+mod hosts;
 mod index;
 mod laws;
 mod lint;

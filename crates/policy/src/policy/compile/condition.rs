@@ -231,14 +231,7 @@ impl ConditionCompiler<'_, '_, '_> {
         field: Option<&Field>,
     ) -> Option<Condition> {
         let Some((index, kind)) = self.lists.find(&name.value) else {
-            let problem =
-                Problem::error(&name.place, "no list with this name").with_found(&*name.value);
-            let names: Vec<&str> = self.lists.names().collect();
-            self.problems.push(if names.is_empty() {
-                problem
-            } else {
-                problem.with_allowed_words(names)
-            });
+            self.problems.push(self.lists.unknown_list(name));
             return None;
         };
         let kind = kind?;

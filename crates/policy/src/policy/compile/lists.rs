@@ -9,6 +9,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::field::{Field, ValueType};
+use crate::policy::host_pace::HostScope;
 use crate::policy::list::texts::{self, PackedTexts};
 use crate::policy::list::{ListItems, ListKind, ListPatterns, PolicyList};
 use crate::policy::pattern::{CaseSensitivity, TextForm};
@@ -109,6 +110,35 @@ impl<'s> ListTable<'s> {
             *used = true;
         }
         Some(found)
+    }
+
+    /// Returns the items of a list of hosts or domains, and the hosts that each of them means.
+    pub(super) fn hosts_of(&self, index: usize) -> Option<(HostScope, &PackedTexts)> {
+        let list = self.all.get(index)?;
+        let scope = if list.kind == ListKind::Hosts {
+            HostScope::Exact
+        } else if list.kind == ListKind::Domains {
+            HostScope::Domain
+        } else {
+            return None;
+        };
+        if let ListItems::Set(set) = &list.items {
+            Some((scope, set.texts()))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the problem of a list that does not exist.
+    pub(super) fn unknown_list(&self, name: &LocatedText) -> Problem {
+        let problem =
+            Problem::error(&name.place, "no list with this name").with_found(&*name.value);
+        let names: Vec<&str> = self.names().collect();
+        if names.is_empty() {
+            problem
+        } else {
+            problem.with_allowed_words(names)
+        }
     }
 
     /// Returns the names of all lists, in the order of the policy.
@@ -373,7 +403,7 @@ fn allocate_texts(items: &SourceListItems) -> PackedTexts {
     }
 }
 
-fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue> {
+pub(super) fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue> {
     Ok(match kind {
         ListKind::Domains | ListKind::Hosts if canonical::is_plain_host(text) => text.into(),
         ListKind::Domains | ListKind::Hosts => canonical::whole_host(text)?.into(),

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
-use crate::policy::compare::PolicyDiff;
+use crate::policy::compare::{PolicyChange, PolicyDiff};
 use crate::policy::field::Field;
+use crate::policy::host_pace::{HostPaceIndex, HostScope};
+use crate::policy::options::politeness::PACE;
 
 use super::changed_rules::{ChangedRule, PolicyPair};
 use super::formula::Formula;
@@ -23,6 +25,8 @@ use super::verdicts::WantedVerdict;
 const MAX_EXAMPLES: usize = 3;
 /// The maximum number of requests that are tried for one change, of different hosts or URLs.
 const MAX_ROUNDS: usize = 12;
+/// The maximum number of names in `hosts` that are searched.
+const MAX_HOSTS: usize = 50;
 /// The reason of an answer that depends on requests that were not tried.
 const NOT_TRIED: &str = "the requests that were tried do not show it";
 
@@ -129,8 +133,13 @@ struct Found {
 impl<K: Ord> PolicyComparison<'_, '_, K> {
     fn run(mut self) {
         let diff = PolicyDiff::between(self.pair.old.policy, self.pair.new.policy);
-        if !diff.options.is_empty() {
-            let verdicts = diff.options.iter().map(VerdictChanges::of_option);
+        let options: Vec<&PolicyChange> = diff
+            .options
+            .iter()
+            .filter(|change| !change.is_of_hosts())
+            .collect();
+        if !options.is_empty() {
+            let verdicts = options.into_iter().map(VerdictChanges::of_option);
             self.search(ChangeSearch {
                 name: "options".to_owned(),
                 region: Formula::Constant(true),
@@ -140,10 +149,30 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
                 reason: NOT_TRIED,
             });
         }
+        self.compare_host_paces();
         self.add_changed_seeds(&diff);
         for (name, rule) in self.pair.changed_rules(&diff) {
             self.compare_rule(name, rule);
         }
+    }
+
+    /// Searches requests for the hosts of which `hosts` changes the pace. A pace changes no verdict.
+    fn compare_host_paces(&mut self) {
+        let [old, new] = [&self.pair.old, &self.pair.new].map(|policy| policy.policy);
+        let mut changed = changed_host_paces(old, new);
+        if changed.is_empty() {
+            return;
+        }
+        changed.truncate(MAX_HOSTS);
+        let region = self.solver.table.hosts(&changed);
+        self.search(ChangeSearch {
+            name: "hosts".to_owned(),
+            region,
+            first: Vec::new(),
+            verdicts: VerdictChanges::NONE,
+            is_incomplete: false,
+            reason: NOT_TRIED,
+        });
     }
 
     /// Adds the seeds that changed, since links are counted from them. The facts of a request contain
@@ -347,6 +376,33 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
             examples.push(example);
         }
     }
+}
+
+/// Returns the names in `hosts` of either policy whose pace differs.
+fn changed_host_paces<'p>(old: &'p Policy, new: &'p Policy) -> Vec<(&'p str, HostScope)> {
+    let added = new
+        .host_paces
+        .names()
+        .filter(|(name, scope, _)| old.host_paces.entry_of(name, *scope).is_none())
+        .map(|(name, scope, _)| (name, scope));
+    let changed = old
+        .host_paces
+        .names()
+        .filter(|(name, scope, before)| {
+            let after = new.host_paces.entry_of(name, *scope);
+            after.is_none_or(|after| !paces_equal((old, *before), (new, after)))
+        })
+        .map(|(name, scope, _)| (name, scope));
+    changed.chain(added).collect()
+}
+
+/// Returns `true` if two entries of `hosts` give the same pace.
+fn paces_equal(old: (&Policy, HostPaceIndex), new: (&Policy, HostPaceIndex)) -> bool {
+    PACE.iter().all(|index| {
+        let before = old.0.host_pace_option(old.1, *index);
+        let after = new.0.host_pace_option(new.1, *index);
+        before.map(|(_, value)| value) == after.map(|(_, value)| value)
+    })
 }
 
 fn host_of(example: &Example) -> String {

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use crate::policy::condition::{Atom, AtomTest, Condition};
 use crate::policy::field::{Field, ValueType};
+use crate::policy::host_pace::HostScope;
 use crate::policy::list::{ListItems, ListKind, PolicyList};
 use crate::policy::pattern::{CaseSensitivity, Ranges, TextForm, TextKind, TextTest};
 
@@ -278,6 +279,18 @@ impl TestTable {
         let literals: Vec<(&str, LiteralPlace)> =
             values.iter().map(|value| (&**value, place)).collect();
         self.literals(field, &literals, case)
+    }
+
+    /// Returns the requests for hosts, of which some are domains.
+    pub(super) fn hosts(&mut self, hosts: &[(&str, HostScope)]) -> Formula {
+        let literals: Vec<(&str, LiteralPlace)> = hosts
+            .iter()
+            .map(|(name, scope)| match scope {
+                HostScope::Exact => (*name, LiteralPlace::Whole),
+                HostScope::Domain => (*name, LiteralPlace::Domain),
+            })
+            .collect();
+        self.literals(&Field::Host, &literals, CaseSensitivity::Sensitive)
     }
 
     fn literals(

@@ -30,7 +30,7 @@ pub(super) fn find_url(view: &LintView<'_>, at: usize) -> Option<String> {
 }
 
 /// Builds a URL from the values in the assumptions. It may not meet them.
-pub(super) fn candidate_url(
+pub(crate) fn candidate_url(
     view: &LintView<'_>,
     assumptions: &Assumptions<'_>,
 ) -> Option<UrlTarget> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::schema::option_index;
+use super::schema::{self, option_index};
 use super::{OptionIndex, OptionValue};
 
 const KEY: OptionIndex = option_index("politeness.key");
@@ -29,6 +29,46 @@ pub const SCHEDULE: OptionIndex = option_index("politeness.schedule");
 const ORDER: OptionIndex = option_index("politeness.order");
 const EMBEDS_DELAY: OptionIndex = option_index("politeness.embeds.delay");
 const EMBEDS_CONCURRENCY: OptionIndex = option_index("politeness.embeds.concurrency");
+
+/// The options that make up the pace of a host. `max_hold`, `overflow` and `order` are about the
+/// requests that wait, `per_address` about addresses.
+pub const PACE: [OptionIndex; 14] = [
+    KEY,
+    DELAY,
+    RATE,
+    BURST,
+    CONCURRENCY,
+    JITTER,
+    ADAPTIVE_FACTOR,
+    ADAPTIVE_MIN,
+    ADAPTIVE_MAX,
+    EMBEDS_DELAY,
+    EMBEDS_CONCURRENCY,
+    BYTES,
+    REQUEST_RATE,
+    SCHEDULE,
+];
+
+/// The options that the windows of a schedule replace.
+pub const SCHEDULED: [OptionIndex; 3] = [DELAY, RATE, CONCURRENCY];
+
+/// The map that contains the options.
+pub const MAP: &str = "politeness";
+
+/// Returns the keys of the map that belong to the pace of a host.
+pub fn pace_keys() -> impl Iterator<Item = &'static str> {
+    schema::keys_in(MAP).into_iter().filter(|key| {
+        let path = format!("{MAP}.{key}");
+        let below = schema::specs_below(&path).map(|spec| spec.path);
+        let mut options = below.chain([&*path]).filter_map(schema::find_spec);
+        options.any(|(index, _)| is_pace_option(index))
+    })
+}
+
+/// Returns `true` if an option belongs to the pace of a host.
+pub fn is_pace_option(index: OptionIndex) -> bool {
+    PACE.contains(&index)
+}
 
 /// The unit that shares one pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
 use super::case::read_cases;
+use super::host_pace::read_host_paces;
 use super::json_schema::{SLUG_PATTERN, described, reference};
 use super::key::{Key, properties};
 use super::option::read_options;
@@ -22,8 +23,8 @@ use super::read_text;
 use super::rule::read_rules;
 use super::space::{read_global_space, read_spaces};
 use super::tree::{
-    Located, LocatedText, OnInvalidRule, SourceGlobalSpace, SourceList, SourceListItems,
-    SourceOption, SourceRule, SourceSpace,
+    Located, LocatedText, OnInvalidRule, SourceGlobalSpace, SourceHostPace, SourceList,
+    SourceListItems, SourceOption, SourceRule, SourceSpace,
 };
 
 /// The supported version of the policy language.
@@ -57,6 +58,11 @@ const SPACES: Key = Key::list(
     "spaces",
     "space",
     "Crawl spaces: options and rules of some crawlers.",
+);
+const HOSTS: Key = Key::list(
+    "hosts",
+    "host_pace",
+    "The pace of hosts, which spaces and rules do not change; the most specific entry applies.",
 );
 const GLOBAL_SPACE: Key = Key::schema(
     "global_space",
@@ -96,6 +102,7 @@ pub(super) fn json_schema(definitions: &Json) -> Json {
         LISTS,
         RULES,
         SPACES,
+        HOSTS,
         GLOBAL_SPACE,
         CASES,
     ];
@@ -211,6 +218,7 @@ pub(super) struct PolicyParts {
     pub(super) lists: Vec<SourceList>,
     pub(super) rules: Vec<SourceRule>,
     pub(super) spaces: Vec<SourceSpace>,
+    pub(super) hosts: Vec<SourceHostPace>,
     pub(super) cases: Vec<Case>,
     pub(super) assertions: Vec<CaseAssertion>,
 }
@@ -254,6 +262,9 @@ impl PolicyParts {
             let first = self.spaces.len() + 1;
             self.spaces
                 .extend(read_spaces(spaces, first, reader, problems));
+        }
+        if let Some(hosts) = map.take(HOSTS.name) {
+            self.hosts.extend(read_host_paces(hosts, problems));
         }
         map.finish(problems);
     }

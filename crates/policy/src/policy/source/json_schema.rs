@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{case, condition, document, option, rule, space};
+use super::{case, condition, document, host_pace, option, rule, space};
 
 /// The pattern of the names of policies and spaces.
 pub(super) const SLUG_PATTERN: &str = "^[a-z0-9][a-z0-9-]{0,63}$";
@@ -22,6 +22,7 @@ pub fn json_schema() -> Json {
         "rule": rule::json_schema(),
         "list": document::list_json_schema(),
         "space": space::json_schema(),
+        "host_pace": host_pace::json_schema(),
         "options": option::json_schema::all_options(),
     });
     if let Some(definitions) = definitions.as_object_mut() {

@@ -56,7 +56,7 @@ fn read_preset(
         .collect()
 }
 
-fn read_option(
+pub(super) fn read_option(
     entry: &MappingEntry,
     map_path: &str,
     all: &mut Vec<SourceOption>,

@@ -74,6 +74,7 @@ pub fn read_policy(
         lists: parts.lists,
         rules: parts.rules,
         spaces: parts.spaces,
+        hosts: parts.hosts,
         global: head.global,
         cases: parts.cases,
         assertions: parts.assertions,

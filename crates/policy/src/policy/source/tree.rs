@@ -35,6 +35,8 @@ pub struct SourcePolicy {
     /// The rules that apply to every crawler.
     pub rules: Vec<SourceRule>,
     pub spaces: Vec<SourceSpace>,
+    /// The entries of `hosts`.
+    pub hosts: Vec<SourceHostPace>,
     /// `global_space`, with the location of its key.
     pub global: Option<Located<SourceGlobalSpace>>,
     /// Tests that are part of the policy.
@@ -99,6 +101,23 @@ pub struct SourceSpace {
     pub seeds: Option<SourceList>,
     pub options: Vec<SourceOption>,
     pub rules: Vec<SourceRule>,
+}
+
+/// An entry of `hosts`: hosts and the options of their pace.
+#[derive(Clone, Debug)]
+pub struct SourceHostPace {
+    pub place: SourceLocation,
+    pub hosts: Vec<SourceHostName>,
+    pub options: Vec<SourceOption>,
+}
+
+/// A name in an entry of `hosts`.
+#[derive(Clone, Debug)]
+pub enum SourceHostName {
+    Host(LocatedText),
+    Domain(LocatedText),
+    /// The name of a list of hosts or domains.
+    List(LocatedText),
 }
 
 /// The value of `global_space`.

@@ -60,7 +60,10 @@ impl Outcome {
                     option.path.to_owned(),
                     (option.value.to_json(), rule_id(policy, rule)),
                 )),
-                OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => None,
+                OptionSetter::BuiltIn
+                | OptionSetter::Document
+                | OptionSetter::Space(_)
+                | OptionSetter::Host(_) => None,
             });
         Self {
             verdict: decision.verdict,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 use crate::model::week::DAY_NAMES;
+use crate::policy::options::politeness;
 use crate::policy::options::schema::{self, OptionShape, OptionSpec, OptionSupport};
 use crate::policy::source::json_schema::described;
 
@@ -16,6 +17,18 @@ pub(crate) fn all_options() -> Json {
 /// Returns the schema of a single option outside a map.
 pub(crate) fn named_option(path: &str) -> Json {
     schema::find_spec(path).map_or(Json::Bool(false), |(_, spec)| option(spec))
+}
+
+/// Returns the schemas of the options that make up the pace of a host, by their keys.
+pub(crate) fn pace_options() -> Map<String, Json> {
+    politeness::pace_keys()
+        .map(|key| {
+            (
+                key.to_owned(),
+                option_or_map(&format!("{}.{key}", politeness::MAP)),
+            )
+        })
+        .collect()
 }
 
 fn map(path: &str) -> Json {
