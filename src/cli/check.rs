@@ -40,7 +40,7 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
         match CheckInputKind::detect(path) {
             CheckInputKind::Empty => report.problems.push(Problem::error(
                 &SourceLocation::for_file(&path.display().to_string().into()),
-                "the file is empty: it is neither a policy nor a configuration",
+                "the file says nothing: it is neither a policy nor a configuration",
             )),
             CheckInputKind::Policy => report.check_policy(&PolicyOrigin::Path(path.clone())),
             CheckInputKind::Configuration => report.check_configuration(Some(path.clone())),
@@ -98,12 +98,14 @@ impl CheckInputKind {
         let Ok(text) = std::fs::read_to_string(path) else {
             return Self::Configuration;
         };
-        if text.trim().is_empty() {
-            return Self::Empty;
-        }
-        let tree = parse(&Arc::from(""), text.as_str(), &mut Problems::new());
-        let Some(tree) = tree else {
-            return Self::Configuration;
+        let mut problems = Problems::new();
+        let tree = parse(&Arc::from(""), text.as_str(), &mut problems);
+        let Some(tree) = tree.filter(|tree| !matches!(tree.value, YamlValue::Null)) else {
+            return if problems.has_errors() {
+                Self::Configuration
+            } else {
+                Self::Empty
+            };
         };
         let version = tree
             .get("policy")

@@ -445,17 +445,24 @@ fn read_sources(node: &Node, context: &mut ReadContext<'_>) -> Vec<IpNet> {
 }
 
 fn read_hints(node: &Node, problems: &mut Problems) -> Vec<CrawlerHint> {
-    let words = CrawlerHint::ALL.map(|hint| (hint.as_str(), hint));
+    let words = SUPPORTED_HINTS.map(|hint| (hint.as_str(), hint));
+    let is_announced = |item: &Node| {
+        CrawlerHint::ALL
+            .iter()
+            .filter(|hint| !SUPPORTED_HINTS.contains(hint))
+            .any(|hint| item.spelling() == Some(hint.as_str()))
+    };
     let mut hints = Vec::new();
     for item in read::one_or_many(node) {
-        let Some(hint) = read_word(item, &words, problems) else {
-            continue;
-        };
-        if !SUPPORTED_HINTS.contains(&hint) {
-            let message = format!("`may: {}` is not in this version", hint.as_str());
+        if is_announced(item) {
+            let message = format!(
+                "`may: {}` is not in this version",
+                item.spelling().unwrap_or_default()
+            );
             problems.push(Problem::error(&item.place, message).with_help("leave it out"));
+        } else {
+            hints.extend(read_word(item, &words, problems));
         }
-        hints.push(hint);
     }
     hints
 }

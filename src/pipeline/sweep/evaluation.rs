@@ -26,8 +26,10 @@ use crate::policy::options::removal;
 use crate::policy::rule::{PolicyStage, Rule, RuleIndex};
 use crate::urls::target::UrlTarget;
 
+/// OmniFind's code for a URL that leaves the index.
+pub(super) const EXCLUDED: u16 = 760;
 /// OmniFind's code for a URL that another crawler has.
-const MOVED: u16 = 761;
+pub(super) const MOVED: u16 = 761;
 
 /// The result for a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]

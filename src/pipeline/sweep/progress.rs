@@ -10,7 +10,7 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::store::ledger::Ledger;
 
 use super::MAX_GAPS;
-use super::evaluation::{RecordChange, SweepEffect, SweepVerdict};
+use super::evaluation::{EXCLUDED, MOVED, RecordChange, SweepEffect, SweepVerdict};
 
 /// The key of the progress in the ledger.
 const NAME: &str = "sweep";
@@ -131,7 +131,7 @@ impl SweepProgress {
         effect: SweepEffect,
     ) {
         self.examined += 1;
-        *self.place(verdict, effect) += 1;
+        *self.place(record, verdict, effect) += 1;
         let SweepVerdict::Refused(refusal) = verdict else {
             return;
         };
@@ -147,7 +147,12 @@ impl SweepProgress {
     }
 
     /// Returns the count that a URL belongs to.
-    fn place(&mut self, verdict: &SweepVerdict, effect: SweepEffect) -> &mut u64 {
+    fn place(
+        &mut self,
+        record: &LedgerRecord,
+        verdict: &SweepVerdict,
+        effect: SweepEffect,
+    ) -> &mut u64 {
         let is_new = effect.change == RecordChange::Outcome;
         match verdict {
             SweepVerdict::Refused(refusal) if refusal.is_removal() && is_new => &mut self.removed,
@@ -156,6 +161,14 @@ impl SweepProgress {
                 &mut self.unchanged
             }
             SweepVerdict::Refused(_) => &mut self.refused,
+            // By its response.
+            SweepVerdict::Allowed | SweepVerdict::Unknown
+                if !is_new
+                    && is_refusal(effect.status)
+                    && matches!(record.code, Some(EXCLUDED | MOVED)) =>
+            {
+                &mut self.unchanged
+            }
             SweepVerdict::Allowed | SweepVerdict::Unknown if is_refusal(effect.status) => {
                 &mut self.refused
             }

@@ -358,22 +358,19 @@ fn a_policy_without_spaces_is_swept_for() {
             temporary_errors: 5,
         });
         crawled(&ledger);
-        // Refused by its content type, which the sweep does not know.
-        let image = observation(
-            "news",
-            "http://a.test/image",
-            1,
-            ObservationOutcome::Answered(ObservedResponse {
+        // Refused by their content type, which the sweep does not know; one of them is known to the crawler.
+        for (url, code) in [("http://a.test/image", None), ("http://a.test/film", Some(760))] {
+            let refused = ObservationOutcome::Answered(ObservedResponse {
                 status: 200,
                 crawl_status: CrawlStatus::Filter,
-                code: None,
+                code,
                 failure: None,
                 removal: None,
                 document: None,
                 recording: RefusalRecording::Keep,
-            }),
-        );
-        ledger.record(image);
+            });
+            ledger.record(observation("news", url, 1, refused));
+        }
         let plain = |rules: &str| {
             let text = format!(
                 "policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n  - {{ id: news-only, \
@@ -390,10 +387,13 @@ fn a_policy_without_spaces_is_swept_for() {
         sweeper.sweep(&ledger, &strict, SweepMode::DryRun).await;
         let dry = sweeper.progress().unwrap();
         assert_eq!(
-            (dry.removed, dry.moved, dry.refused, dry.allowed),
-            (third(), 0, third() + 1, third() + 1)
+            (dry.removed, dry.unchanged, dry.refused, dry.allowed),
+            (third(), 1, third() + 1, third() + 1)
         );
-        assert_eq!(dry.examined, dry.removed + dry.refused + dry.allowed);
+        assert_eq!(
+            dry.examined,
+            dry.removed + dry.unchanged + dry.refused + dry.allowed
+        );
         assert_eq!(dry.gaps.len() as u64, 2 * third());
 
         sweeper.sweep(&ledger, &strict, SweepMode::ForGood).await;
@@ -411,7 +411,7 @@ fn a_policy_without_spaces_is_swept_for() {
         let dry = sweeper.progress().unwrap();
         assert_eq!(
             (dry.removed, dry.unchanged, dry.refused, dry.allowed),
-            (0, third(), third() + 1, third() + 1)
+            (0, third() + 1, third() + 1, third() + 1)
         );
         let filtered = ledger.stats().urls[&CrawlStatus::Filter];
         assert_eq!(filtered, dry.unchanged + dry.refused);
@@ -420,6 +420,8 @@ fn a_policy_without_spaces_is_swept_for() {
         ledger.flush().await;
         assert_eq!(record("http://b.test/1").status.0, CrawlStatus::Accepted);
         assert_eq!(record("http://a.test/image").status.0, CrawlStatus::Filter);
+        let film = record("http://a.test/film");
+        assert_eq!((film.status.0, film.code), (CrawlStatus::Filter, Some(760)));
     });
 }
 

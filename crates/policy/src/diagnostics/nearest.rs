@@ -6,20 +6,29 @@ const MAX_COMPARED: usize = 64;
 /// The shortest beginning of a word that suggests the word.
 const MIN_BEGINNING: usize = 4;
 
-/// Words of other systems, and the one that is used here.
-const SYNONYMS: [(&str, &str); 12] = [
+/// Words of other systems, and those that are used here: the first that is allowed in the place.
+const SYNONYMS: [(&str, &str); 21] = [
     ("action", "then"),
     ("block", "forbid"),
+    ("block", "disallow"),
     ("deny", "forbid"),
+    ("deny", "disallow"),
     ("disallow", "forbid"),
     ("exclude", "forbid"),
     ("refuse", "forbid"),
+    ("reject", "disallow"),
+    ("include", "require"),
     ("condition", "when"),
     ("if", "when"),
     ("match", "when"),
     ("comment", "about"),
     ("description", "about"),
     ("tests", "cases"),
+    ("default", "disposition"),
+    ("hostname", "host"),
+    ("mime", "content_type"),
+    ("extension", "ext"),
+    ("name", "id"),
 ];
 
 /// Returns the word that was probably meant: another system's word for it, the word with the
@@ -36,8 +45,10 @@ pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Opt
 }
 
 fn synonym<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
-    let (_, meant) = SYNONYMS.iter().find(|(word, _)| *word == given)?;
-    words.iter().copied().find(|word| word == meant)
+    SYNONYMS
+        .iter()
+        .filter(|(theirs, _)| *theirs == given)
+        .find_map(|(_, ours)| words.iter().copied().find(|word| word == ours))
 }
 
 fn beginning<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
@@ -96,8 +107,9 @@ mod tests {
             ("disallow_log", Some("disallow-log")),
             ("reqiure", Some("require")),
             ("politness", Some("politeness")),
-            ("deny", None),
-            ("include", None),
+            ("deny", Some("disallow")),
+            ("include", Some("require")),
+            ("comment", None),
             ("polite", Some("politeness")),
             ("pol", None),
             ("x", None),

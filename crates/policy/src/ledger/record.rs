@@ -212,8 +212,7 @@ impl LedgerRecord {
     /// Returns `true` if the policy has refused the URL, rather than its response.
     pub fn is_refused_by_policy(&self) -> bool {
         match self.status.0 {
-            CrawlStatus::Filter => self.code.is_some() || self.refused_unasked,
-            CrawlStatus::TooDeep | CrawlStatus::Trap => self.refused_unasked,
+            CrawlStatus::Filter | CrawlStatus::TooDeep | CrawlStatus::Trap => self.refused_unasked,
             CrawlStatus::Accepted
             | CrawlStatus::RobotsTxt
             | CrawlStatus::Usage

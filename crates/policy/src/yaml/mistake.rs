@@ -19,8 +19,8 @@ pub(super) fn syntax_problem(place: SourceLocation, text: &str, message: &str) -
     if here.starts_with('*') {
         return problem.with_help("`*` begins an alias, whose anchor (`&name`) is missing: write text that begins with it in quotes");
     }
-    if message.starts_with("mapping values are not allowed") {
-        return problem.with_help("write text that contains `: ` in quotes");
+    if let Some(help) = help_for(message, here) {
+        return problem.with_help(help);
     }
     // Other errors have other causes, and a bracket may be part of a text.
     let ends_early = message.contains("only valid inside a block") || message.contains("flow");
@@ -31,6 +31,24 @@ pub(super) fn syntax_problem(place: SourceLocation, text: &str, message: &str) -
         ));
     }
     problem
+}
+
+/// Returns the cure for a message whose cause is known; `here` is the line from the place on.
+fn help_for(message: &str, here: &str) -> Option<&'static str> {
+    if message.starts_with("mapping values are not allowed") {
+        return Some("write text that contains `: ` in quotes");
+    }
+    if message.contains("unknown escape") {
+        return Some("in double quotes `\\` begins an escape: use single quotes");
+    }
+    if message.contains("multiline quoted scalar") {
+        return Some("a quote that begins before is not closed");
+    }
+    if message.contains("did not find expected '-' indicator") {
+        return Some("the keys of one item begin in the same column");
+    }
+    let is_reserved = here.starts_with(['@', '%', '`']);
+    is_reserved.then_some("write text that begins with this character in quotes")
 }
 
 /// Returns the first tab at or after a line that is part of its line's indentation.
@@ -120,6 +138,26 @@ mod tests {
                 "a: note: this\n",
                 "p:1:8: error: not YAML: mapping values are not allowed in this context; write text that contains \
                  `: ` in quotes",
+            ),
+            (
+                "a: \"\\d+\"\n",
+                "p:1:4: error: not YAML: while parsing a quoted scalar, found unknown escape character; in double \
+                 quotes `\\` begins an escape: use single quotes",
+            ),
+            (
+                "a: @b\n",
+                "p:1:4: error: not YAML: unexpected character: `@'; write text that begins with this character in \
+                 quotes",
+            ),
+            (
+                "a: 'b\nc: d\n",
+                "p:2:1: error: not YAML: invalid indentation in multiline quoted scalar; a quote that begins before \
+                 is not closed",
+            ),
+            (
+                "a:\n  - b: 1\n   c: 2\n",
+                "p:3:4: error: not YAML: while parsing a block collection, did not find expected '-' indicator; the \
+                 keys of one item begin in the same column",
             ),
             (
                 "# a {\na:\n  - { b: 'it is }', c: it's }\n  - { b: { c: 1 }\n  - { b: { c: 2 } }\n",

@@ -113,7 +113,13 @@ fn never_matches(field: &Field, kind: TextTestKind, text: &str) -> Option<(&'sta
         return Some(warning);
     }
     if *field == Field::Url && kind == TextTestKind::Prefix && !is_url_prefix(text) {
-        return Some(("a URL begins with `http://` or `https://`", String::new()));
+        let help = match text.split(['/', ':']).next() {
+            Some(host) if host.contains('.') => {
+                format!("write `domain: {host}` for the whole site, or http://{text} for a part of it")
+            }
+            Some(_) | None => String::new(),
+        };
+        return Some(("a URL begins with `http://` or `https://`", help));
     }
     if exact {
         invalid_exact_value(field, text)

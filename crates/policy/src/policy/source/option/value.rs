@@ -9,7 +9,7 @@ use crate::model::week::{DAY_NAMES, HourRange, UtcOffset};
 use crate::policy::options::OptionValue;
 use crate::policy::options::schema::{OptionShape, OptionSpec};
 use crate::robots::usage::normalise_purpose;
-use crate::yaml::Node;
+use crate::yaml::{Node, YamlValue};
 use crate::yaml::read::{self, MapReader, wrong_type};
 
 /// Reads a value; `None` if it has errors, which were reported.
@@ -120,6 +120,16 @@ fn read_priority(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
         let words = PRIORITIES.map(|(word, _)| word).join(", ");
         let help = format!("write {ours}, if this is WebCopy's `{theirs}`; allowed: {words}");
         problems.push(wrong_type(node, "not an allowed value").with_help(help));
+        return None;
+    }
+    if matches!(node.value, YamlValue::Int(..))
+        && !PRIORITIES
+            .iter()
+            .any(|(_, number)| node.spelling() == Some(number))
+    {
+        let words = PRIORITIES.map(|(word, number)| format!("{word} ({number})"));
+        let help = format!("allowed: {}", words.join(", "));
+        problems.push(wrong_type(node, "not a priority").with_help(help));
         return None;
     }
     let (word, _) = read::word(
