@@ -279,7 +279,10 @@ impl PolicyStore {
         write_document(&self.directory.join(HISTORY_FILE), &changed)?;
         let kept = changed.kept_revisions();
         *records = changed;
-        self.remove_except(&kept)
+        if let Err(error) = self.remove_except(&kept) {
+            tracing::warn!(%error, "policies that are no longer kept cannot be removed (store.path)");
+        }
+        Ok(())
     }
 
     /// The directory of the store has files for other users, too; this one has not.
