@@ -28,7 +28,10 @@ impl ApiRequestError {
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         match self {
             Self::TooLarge(limit) => {
-                let detail = format!("the body is longer than {} KiB", limit >> 10);
+                let detail = match limit >> 20 {
+                    0 => format!("the body is longer than {} KiB", limit >> 10),
+                    mebibytes => format!("the body is longer than {mebibytes} MiB"),
+                };
                 problem_with(StatusCode::PAYLOAD_TOO_LARGE, &json!({ "detail": detail }))
             }
             Self::Incomplete => problem(StatusCode::BAD_REQUEST, "the body is truncated"),

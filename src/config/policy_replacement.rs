@@ -343,7 +343,7 @@ pub fn recover(store: &Path, policy: &Path) -> Result<Option<String>, String> {
 }
 
 fn recover_now(store: &Path, policy: &Path) -> Result<Option<String>, String> {
-    let store = PolicyStore::open(store)?;
+    let store = PolicyStore::without_history(store);
     let Some(pending) = store
         .pending_replacement()
         .map_err(|error| error.to_string())?
@@ -379,4 +379,113 @@ fn recover_now(store: &Path, policy: &Path) -> Result<Option<String>, String> {
     };
     store.end_replacement().map_err(|error| error.to_string())?;
     Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str = "policy: 1\nname: p\noptions: { disposition: allow }\nlists: { l: { kind: hosts, file: l.txt } }\n\
+                        rules: [{ id: r, forbid: { host: { in: l } } }]\n";
+
+    fn policy(list: &str, more: &str) -> PolicyFileSet {
+        let files = [
+            ("p.yaml", format!("{ROOT}{more}")),
+            ("l.txt", list.to_owned()),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), text.into_bytes()));
+        PolicyFileSet::new(Some("p.yaml".to_owned()), files.into()).unwrap()
+    }
+
+    struct Bench {
+        root: PathBuf,
+        store: PolicyStore,
+        policies: ReplacedPolicies,
+    }
+
+    impl Bench {
+        fn new(name: &str) -> Self {
+            let root =
+                std::env::temp_dir().join(format!("replacement-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            fs::create_dir_all(root.join("policy")).unwrap();
+            let policies = ReplacedPolicies {
+                previous: policy("a.example\n", ""),
+                previous_revision: "00000001".to_owned(),
+                next: policy("b.example\n", "# next\n"),
+                next_revision: "00000002".to_owned(),
+            };
+            for (path, bytes) in policies.previous.iter() {
+                fs::write(root.join("policy").join(path), bytes).unwrap();
+            }
+            let store = PolicyStore::open(&root.join("store")).unwrap();
+            Self {
+                root,
+                store,
+                policies,
+            }
+        }
+
+        fn disk(&self) -> PolicyOnDisk {
+            PolicyOnDisk::find(&self.root.join("policy/p.yaml")).unwrap()
+        }
+
+        fn present(&self) -> Option<PolicyFileSet> {
+            read_present_files(&self.root.join("policy/p.yaml"))
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+
+    #[test]
+    fn lists_are_replaced_before_the_policy_and_the_change_is_pending_until_it_ends() {
+        let bench = Bench::new("order");
+        let loaded = bench.policies.previous.digests();
+        let written = bench.disk().replace(&bench.store, &loaded, &bench.policies);
+        assert_eq!(written.unwrap(), ["l.txt", "p.yaml"]);
+        assert_eq!(bench.present(), Some(bench.policies.next.clone()));
+        assert!(bench.store.pending_replacement().unwrap().is_some());
+        bench.disk().restore(&bench.store, &bench.policies).unwrap();
+        assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
+        assert_eq!(bench.store.pending_replacement().unwrap(), None);
+    }
+
+    #[test]
+    fn a_failure_in_the_middle_leaves_the_old_files() {
+        let bench = Bench::new("middle");
+        let disk = bench.disk();
+        let loaded = bench.policies.previous.digests();
+        let staged = ["l.txt", "p.yaml"].map(|path| {
+            let bytes = bench.policies.next.get(path).unwrap();
+            disk.stage(path, bytes, &loaded, &bench.store)
+                .unwrap()
+                .unwrap()
+        });
+        // Somebody removes the second file before it is renamed.
+        fs::remove_file(staged[1].temporary()).unwrap();
+        let error = disk
+            .commit(staged.into_iter(), &bench.policies)
+            .unwrap_err();
+        assert!(error.contains("p.yaml cannot be replaced"), "{error}");
+        assert_ne!(bench.present(), Some(bench.policies.previous.clone()));
+        disk.restore(&bench.store, &bench.policies).unwrap();
+        assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
+    }
+
+    #[test]
+    fn a_policy_gets_the_name_of_the_file_and_keeps_its_form() {
+        let bench = Bench::new("names");
+        let renamed = policy("", "").with_entry_name("q.yaml").unwrap();
+        assert_eq!(bench.disk().adapt(renamed).unwrap(), policy("", ""));
+        let files = [("a.yaml".to_owned(), Vec::new())];
+        let directory = PolicyFileSet::new(None, files.into()).unwrap();
+        assert!(bench.disk().adapt(directory.clone()).is_err());
+        let disk = PolicyOnDisk::find(&bench.root.join("policy")).unwrap();
+        assert!(disk.adapt(policy("", "")).is_err());
+        assert_eq!(disk.adapt(directory.clone()).unwrap(), directory);
+    }
 }
