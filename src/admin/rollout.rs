@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::clock::Rfc3339;
 use crate::pacing::stops::StopReason;
 use crate::pipeline::rollout::{
-    PolicyChange, PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, RolloutHandle,
+    PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, RolloutAction, RolloutHandle,
 };
 use crate::policy::source::PolicyFileSet;
 use crate::store::policies::{ChangeAuthor, PolicyActivation, PolicyStore};
@@ -117,7 +117,7 @@ impl RolloutApi {
             None => return response::internal_error(),
         };
         let request = PolicyChangeRequest {
-            change: PolicyChange::SetShadow(files),
+            action: RolloutAction::SetShadow(files),
             author,
             reason,
         };
@@ -138,7 +138,7 @@ impl RolloutApi {
             return busy();
         };
         let request = PolicyChangeRequest {
-            change: PolicyChange::ClearShadow,
+            action: RolloutAction::ClearShadow,
             author,
             reason,
         };
@@ -152,8 +152,8 @@ impl RolloutApi {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let change = |revision| PolicyChange::Promote { revision };
-        self.activate("promoted", author, body, change).await
+        let action = |revision| RolloutAction::Promote { revision };
+        self.activate("promoted", author, body, action).await
     }
 
     /// `POST /api/v1/policy/rollback` with `{"reason", "revision"}`: 200 with the policy that is active again.
@@ -162,8 +162,8 @@ impl RolloutApi {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let change = |revision| PolicyChange::RollBack { revision };
-        self.activate("rolled_back", author, body, change).await
+        let action = |revision| RolloutAction::RollBack { revision };
+        self.activate("rolled_back", author, body, action).await
     }
 
     async fn activate<B>(
@@ -171,7 +171,7 @@ impl RolloutApi {
         result: &'static str,
         author: ChangeAuthor,
         body: B,
-        change: impl FnOnce(Option<String>) -> PolicyChange,
+        action: impl FnOnce(Option<String>) -> RolloutAction,
     ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -188,7 +188,7 @@ impl RolloutApi {
             return busy();
         };
         let request = PolicyChangeRequest {
-            change: change(revision),
+            action: action(revision),
             author,
             reason: Some(reason),
         };

@@ -65,6 +65,7 @@ fn report_text(proxy: &RunningProxy, status: &Json, colors: ConsoleColors) -> St
                 get_text(policy, "revision")
             ),
         ),
+        ("shadow", shadow_text(get_or_null(status, "shadow_policy"))),
         ("listeners", listeners.join(", ")),
         ("page", format!("http://{}/ui", proxy.address)),
         ("HTTPS", https_text(get_or_null(status, "https"))),
@@ -87,6 +88,16 @@ fn report_text(proxy: &RunningProxy, status: &Json, colors: ConsoleColors) -> St
 /// Returns the text of a key, without control characters.
 fn get_text(document: &Json, key: &str) -> String {
     sanitize_text(get_str(document, key)).into_owned()
+}
+
+fn shadow_text(shadow: &Json) -> String {
+    let source = match get_str(shadow, "source") {
+        "" => return "none".to_owned(),
+        "api" => "crawlgate shadow set",
+        _ => "policy.shadow",
+    };
+    let (name, revision) = (get_text(shadow, "name"), get_text(shadow, "revision"));
+    format!("{name}@{revision} ({source})")
 }
 
 /// Formats whole minutes, such as `3d 2h 5m`.

@@ -1,5 +1,6 @@
 //! `crawlgate test`: runs the cases of policies and of case files, and reports their coverage.
 
+mod annotations;
 mod junit;
 mod plan;
 mod report;
@@ -50,6 +51,7 @@ pub(super) fn run(args: &TestArgs) -> Exit {
         TestFormat::Text => report::render_text(&runs, coverage, ConsoleColors::for_stdout()),
         TestFormat::Json => format!("{:#}\n", report::to_json(&runs, coverage)),
         TestFormat::Junit => junit::render(&runs, coverage, args.strict),
+        TestFormat::Github => annotations::render(&runs, coverage, args.strict),
     };
     console::print(&text, exit)
 }

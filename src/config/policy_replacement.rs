@@ -343,7 +343,7 @@ pub fn recover(store: &Path, policy: &Path) -> Result<Option<String>, String> {
 }
 
 fn recover_now(store: &Path, policy: &Path) -> Result<Option<String>, String> {
-    let store = PolicyStore::open(store)?;
+    let store = PolicyStore::without_history(store);
     let Some(pending) = store
         .pending_replacement()
         .map_err(|error| error.to_string())?

@@ -12,9 +12,9 @@ use crate::store::policies::ChangeAuthor;
 /// The maximum number of pending requests.
 const MAX_PENDING_REQUESTS: usize = 4;
 
-/// A change of the policy.
+/// A change of the policy that an operator requests.
 #[derive(Clone, Debug)]
-pub enum PolicyChange {
+pub enum RolloutAction {
     /// Makes these files the shadow policy, in place of the configured one.
     SetShadow(PolicyFileSet),
     /// Returns to the configured shadow policy, if there is one.
@@ -28,7 +28,7 @@ pub enum PolicyChange {
 /// A change, who requests it, and why.
 #[derive(Clone, Debug)]
 pub struct PolicyChangeRequest {
-    pub change: PolicyChange,
+    pub action: RolloutAction,
     pub author: ChangeAuthor,
     pub reason: Option<String>,
 }

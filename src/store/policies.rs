@@ -229,6 +229,14 @@ impl PolicyStore {
         })
     }
 
+    /// Returns the same directory without its history, to finish a replacement that was interrupted.
+    pub fn without_history(store: &Path) -> Self {
+        Self {
+            directory: store.join(DIRECTORY),
+            records: Mutex::default(),
+        }
+    }
+
     /// Returns the policies that came in force, the oldest first.
     pub fn activations(&self) -> Vec<PolicyActivation> {
         self.records.lock().activations.clone()
@@ -267,11 +275,19 @@ impl PolicyStore {
             shadow: records.shadow.clone(),
         };
         change(&mut changed);
-        create_private_directory(&self.directory)?;
+        self.create_directory()?;
         write_document(&self.directory.join(HISTORY_FILE), &changed)?;
         let kept = changed.kept_revisions();
         *records = changed;
         self.remove_except(&kept)
+    }
+
+    /// The directory of the store has files for other users, too; this one has not.
+    fn create_directory(&self) -> io::Result<()> {
+        if let Some(store) = self.directory.parent() {
+            fs::create_dir_all(store)?;
+        }
+        create_private_directory(&self.directory)
     }
 
     /// Removes the policies that are not one of these revisions, and what a crash has left.
@@ -304,6 +320,7 @@ impl PolicyStore {
         }
         let target = self.directory.join(revision);
         let new = self.directory.join(format!(".{revision}.new"));
+        self.create_directory()?;
         remove_directory_if_exists(&new)?;
         create_private_directory(&new)?;
         for (path, bytes) in files.iter() {
@@ -374,7 +391,7 @@ impl PolicyStore {
     /// # Errors
     /// If the directory cannot be written.
     pub fn begin_replacement(&self, replacement: &PolicyReplacement) -> io::Result<()> {
-        create_private_directory(&self.directory)?;
+        self.create_directory()?;
         write_document(&self.directory.join(REPLACEMENT_FILE), replacement)
     }
 

@@ -72,6 +72,7 @@ mod readings;
 mod reload;
 mod robots;
 mod robots_fetch;
+mod rollout;
 mod schema;
 mod simulation;
 mod spaces;

@@ -173,6 +173,38 @@ fn coverage_names_the_branches_that_no_case_covers() {
 }
 
 #[test]
+fn annotations_name_the_line_of_each_failing_case() {
+    let folder = TempDir::new();
+    folder.write(
+        "p.yaml",
+        policy_with(&(case("/?a=1&b=<", "allow") + &case("/old/x", "allow"))),
+    );
+    let output = crawlgate(
+        folder.path(),
+        "test p.yaml --format github --threshold 90",
+        "",
+    );
+    assert_eq!(output.code, 1, "{output:?}");
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{output:?}");
+    assert!(
+        lines[0].starts_with("::error file=p.yaml,line=13,")
+            && lines[0].ends_with(
+                "title=a case fails::http://a.example/old/x: expect: expected allow, found reject"
+            ),
+        "{output:?}"
+    );
+    assert_eq!(
+        lines[1],
+        "::error file=p.yaml,title=too few branches are covered::the cases cover 66.6 %25 of the branches; the threshold is \
+         90 %25"
+    );
+    folder.write("p.yaml", policy_with(&case("/?a=1&b=<", "allow")));
+    let output = crawlgate(folder.path(), "test p.yaml --format github", "");
+    assert_eq!((output.code, &*output.stdout), (0, ""), "{output:?}");
+}
+
+#[test]
 fn the_junit_report_has_a_test_for_each_case() {
     let folder = TempDir::new();
     folder.write(

@@ -386,6 +386,7 @@ pub(super) const TEST_HELP: &str = "\
 Example:
   crawlgate test config/policy.yaml --coverage
   crawlgate test policies/ --threshold 100 --format junit > report.xml
+  crawlgate test policies/ --format github
 
 Cases are part of the policy, or of separate files that name it:
 

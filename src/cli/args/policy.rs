@@ -172,6 +172,8 @@ pub(crate) enum TestFormat {
     Json,
     /// JUnit XML for continuous integration.
     Junit,
+    /// Annotations of a GitHub workflow.
+    Github,
 }
 
 #[derive(Args, Debug)]

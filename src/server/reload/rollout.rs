@@ -14,7 +14,7 @@ use crate::diagnostics::problem::Problem;
 use crate::heap;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcome, ReloadTrigger};
 use crate::pipeline::rollout::{
-    PolicyChange, PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, PolicyChangeResult,
+    PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, PolicyChangeResult, RolloutAction,
 };
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
@@ -63,28 +63,28 @@ impl PolicyRollout {
         request: PolicyChangeRequest,
     ) -> PolicyChangeResult {
         let PolicyChangeRequest {
-            change,
+            action,
             author,
             reason,
         } = request;
         let cause = ChangeCause { author, reason };
         let logged = cause.clone();
-        let (done, result) = match change {
-            PolicyChange::SetShadow(files) => (
+        let (done, result) = match action {
+            RolloutAction::SetShadow(files) => (
                 "is the shadow policy",
                 self.run(move |reloader| reloader.set_shadow(files, cause))
                     .await,
             ),
-            PolicyChange::ClearShadow => (
+            RolloutAction::ClearShadow => (
                 "is no longer the shadow policy",
                 self.run(PolicyFileReloader::clear_shadow).await,
             ),
-            PolicyChange::Promote { revision } => (
+            RolloutAction::Promote { revision } => (
                 "is promoted from shadow",
                 self.activate(move |reloader| reloader.begin_promotion(revision.as_deref(), cause))
                     .await,
             ),
-            PolicyChange::RollBack { revision } => (
+            RolloutAction::RollBack { revision } => (
                 "is active again",
                 self.activate(move |reloader| reloader.begin_rollback(revision.as_deref(), cause))
                     .await,
