@@ -132,3 +132,86 @@ impl TrendSamples {
 fn matches(counters: &PolicyMetrics, rule: u32) -> u64 {
     counters.counts(rule).map_or(0, |counts| counts.matched)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use crate::clock::Clock;
+    use crate::metrics::Metrics;
+    use crate::metrics::labels::{RuleKind, RuleMode};
+    use crate::metrics::log::DecisionLog;
+    use crate::metrics::record::Recorder;
+    use crate::policy::compile;
+    use crate::policy::source::MemoryFileSystem;
+
+    use super::*;
+
+    const BEFORE: &str = "
+  - { id: a, forbid: { under: /a } }
+  - { id: b, forbid: { under: /b } }
+";
+    const AFTER: &str = "
+  - { id: new, forbid: { under: /new } }
+  - { id: b, forbid: { under: /b } }
+  - { id: a, forbid: { under: /a } }
+";
+
+    fn snapshot(metrics: &Metrics, clock: &Clock, rules: &str) -> PolicySnapshot {
+        let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:{rules}");
+        let files = MemoryFileSystem::new().with_file("p.yaml", text.as_bytes());
+        let policy = compile::load(&files, "p.yaml").unwrap().policy;
+        let rules = policy.rules().iter();
+        let rules = rules.map(|rule| (&rule.id, RuleMode::Enforce, RuleKind::Filter));
+        let counters = metrics.register_policy(policy.name(), policy.revision(), rules, clock);
+        PolicySnapshot::new(policy, counters)
+    }
+
+    fn count_matches(
+        metrics: &Metrics,
+        clock: &Clock,
+        snapshot: &PolicySnapshot,
+        rule: u32,
+        times: u32,
+    ) {
+        let recorder = Recorder::new(metrics.clone(), DecisionLog::disabled(), clock.clone());
+        for _ in 0..times {
+            let mut record = recorder.begin(clock.now(), &Method::GET);
+            record.set_policy(&snapshot.counters);
+            record.set_matched_rules([rule]);
+            record.set_allowed(None);
+        }
+    }
+
+    #[test]
+    fn matches_are_counted_in_parts_and_follow_their_rules() {
+        let (clock, manual_clock) = Clock::manual();
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let before = snapshot(&metrics, &clock, BEFORE);
+        let trends = RuleTrends::default();
+        let read = |snapshot: &PolicySnapshot, rule| trends.read(snapshot, [rule].into_iter())[0];
+        trends.sample(&before, clock.now());
+        count_matches(&metrics, &clock, &before, 0, 3);
+        count_matches(&metrics, &clock, &before, 1, 1);
+        assert_eq!(read(&before, 0), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]);
+        manual_clock.advance(PART);
+        trends.sample(&before, clock.now());
+        count_matches(&metrics, &clock, &before, 0, 2);
+        // Before the part has ended, nothing changes.
+        trends.sample(&before, clock.now());
+        assert_eq!(read(&before, 0), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 2]);
+
+        let after = snapshot(&metrics, &clock, AFTER);
+        assert_eq!(read(&after, 2), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 2]);
+        assert_eq!(read(&after, 1), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(read(&after, 0), [0; PARTS]);
+        for _ in 0..ENDED_PARTS {
+            manual_clock.advance(PART);
+            trends.sample(&after, clock.now());
+        }
+        assert_eq!(read(&after, 2), [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        manual_clock.advance(PART);
+        trends.sample(&after, clock.now());
+        assert_eq!(read(&after, 2), [0; PARTS]);
+    }
+}

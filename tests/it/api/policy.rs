@@ -283,12 +283,22 @@ async fn every_rule_of_a_large_policy_has_its_counts() {
         ("sort=rejected&limit=2&offset=3", ["r3000", "r4000"]),
         ("sort=allowed&limit=2", ["r0", "r1"]),
         ("group=rejecting&limit=2&offset=1", ["r2500", "r3000"]),
+        ("sort=last_hour&limit=2", ["r17", "r2500"]),
+        ("sort=matched&order=asc&limit=2", ["r0", "r1"]),
+        ("sort=position&order=desc&limit=2", ["r4999", "r4998"]),
+        ("sort=id&limit=2", ["r0", "r1"]),
+        ("sort=id&order=desc&limit=2", ["r999", "r998"]),
+        ("sort=shadow&limit=2", ["r0", "r1"]),
         ("group=never_matched&limit=2&offset=16", ["r16", "r18"]),
     ] {
         let line = format!("GET /api/v1/policy/rules?{query}");
         let (_, output) = bench.ask(&line, b"").await;
         assert_eq!(ids(&output), expected, "{query}");
     }
+    let line = "GET /api/v1/policy/rules?sort=last_hour&limit=1";
+    let (_, output) = bench.ask(line, b"").await;
+    let trend = json!([3, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]]);
+    assert_eq!(part(&output["rules"][0], &["last_hour", "trend"]), trend);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
-use crawlgate::metrics::labels::ResponseSource;
+use crawlgate::metrics::labels::{ClientTlsFailureCause, ResponseSource};
 use crawlgate::metrics::log::{DecisionLog, LogSettings};
 use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::model::reason::Reason;
@@ -216,4 +216,71 @@ async fn pass_minutes(minutes: u32) {
         tokio::task::yield_now().await;
     }
     tokio::time::resume();
+}
+
+#[tokio::test]
+async fn crawlers_are_reported_with_their_refusals_and_their_trust() {
+    let policy = "policy: 1\nname: acme\nspaces: [{ name: main, crawlers: [news] }]\n";
+    let bench = ApiBench::new(policy).await;
+    let recorder = Recorder::new(
+        bench.metrics.clone(),
+        DecisionLog::disabled(),
+        bench.clock.clone(),
+    );
+    let news = bench.metrics.crawler_index("news");
+    for reason in [Some(Reason::RobotsTxt), Some(Reason::RobotsTxt), None] {
+        let mut record = recorder.begin(bench.clock.now(), &Method::GET);
+        record.set_crawler(news);
+        match reason {
+            Some(reason) => record.set_rejected(reason, None, UrlRetention::Full),
+            None => record.set_allowed(None),
+        }
+    }
+    bench.manual_clock.advance(Duration::from_secs(5));
+    let at = bench.clock.wall_time();
+    let distrust = ClientTlsFailureCause::Distrust;
+    bench
+        .metrics
+        .record_client_handshake_failure(news, distrust, at);
+    let (status, output) = bench.ask("GET /api/v1/crawlers", b"").await;
+    assert_eq!(status, 200);
+    assert_eq!(output["crawlers"][0]["crawler"], "anonymous");
+    assert_eq!(output["crawlers"][0]["tls"]["trust"], "unknown");
+    let row = &output["crawlers"][1];
+    assert_eq!(
+        json!([
+            row["crawler"],
+            row["profile"],
+            row["space"],
+            row["allow"],
+            row["reject"],
+            row["reasons"]
+        ]),
+        json!(["news", "scrapy", "main", 1, 2, { "robots_txt": 2 }])
+    );
+    assert_eq!(row["last_seen"], "2026-01-01T00:00:05.000Z");
+    assert_eq!(
+        json!([row["tls"]["trust"], row["tls"]["failures"]["distrust"]]),
+        json!(["distrusted", 1])
+    );
+    // The sample of the start is the oldest.
+    assert_eq!(
+        row["last_hour"],
+        json!({ "span_ms": 5_000, "allow": 1, "reject": 2 })
+    );
+    bench.metrics.record_crawler_handshake(news, at);
+    let (_, output) = bench.ask("GET /api/v1/crawlers", b"").await;
+    assert_eq!(output["crawlers"][1]["tls"]["trust"], "partly");
+}
+
+#[tokio::test]
+async fn crawlers_that_are_not_counted_have_no_numbers() {
+    let bench = ApiBench::uncounted(POLICY).await;
+    let (status, output) = bench.ask("GET /api/v1/crawlers", b"").await;
+    assert_eq!((status, &output["metrics"]), (200, &"none".into()));
+    let row = &output["crawlers"][1];
+    assert_eq!(
+        json!([row["crawler"], row["allow"], row["tls"], row["last_seen"]]),
+        json!(["news", null, null, null])
+    );
 }

@@ -24,11 +24,12 @@ function outcome(found) {
     { class: `panel outcome ${decision.verdict}`, "aria-label": "Verdict" },
     h("p.said", SAID[decision.verdict] ?? visible(decision.verdict), decision.rule ? " " : "", by),
     rule?.about && h("p", visible(rule.about)),
-    h("p.url", visible(found.url), " ", copyButton("Copy as curl", () => curlOf(found, feed.status))),
+    h("p.url", visible(found.url)),
     h(
       "p.quiet",
       `Stage ${visible(decision.stage)}, reason ${visible(decision.reason)}, ${visible(decision.crawl_status)}${answer?.status_line ? `; response ${visible(answer.status_line.replace("HTTP/1.1 ", ""))} (${visible(answer.profile)})` : ""}. Policy ${visible(decision.policy)}.`,
     ),
+    copyButton("Copy as curl", () => curlOf(found, feed.status)),
   );
 }
 

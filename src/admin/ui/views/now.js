@@ -104,7 +104,7 @@ class Overview {
           h("h2", "Requests per second ", key("allow", "allowed"), this.reasonKeys),
           this.requests,
         ),
-        h("div.panel", h("h2", "Time ", key("accent", "origins p50"), key("shadow", "held p95")), this.latency),
+        h("div.panel", h("h2", "Time ", key("accent", "origins p50"), key("shadow dashed", "held p95")), this.latency),
         h("div.panel.reasons", h("h2", "Rejections by reason"), this.reasons),
       ),
       this.waits,

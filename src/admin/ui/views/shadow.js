@@ -121,7 +121,7 @@ function ruleRow(entry) {
 class ShadowPolicy {
   constructor(reload) {
     this.reload = reload;
-    this.said = h("div", { role: "status" });
+    this.note = h("div", { role: "status" });
     this.facts = h("dl.facts");
     this.changes = h("div");
     this.problems = h("div");
@@ -145,7 +145,7 @@ class ShadowPolicy {
 
   show(entry, active) {
     const wanted = entry ? this.whole : this.none;
-    if (this.element.lastChild !== wanted) fill(this.element, this.said, wanted);
+    if (this.element.lastChild !== wanted) fill(this.element, this.note, wanted);
     this.entry = entry;
     this.active = active;
     if (!entry) return;
@@ -203,7 +203,7 @@ class ShadowPolicy {
   }
 
   done(answer) {
-    fill(this.said, changed(answer));
+    fill(this.note, changed(answer));
     feed.askPolicy();
     this.reload();
   }
