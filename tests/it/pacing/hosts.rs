@@ -14,7 +14,7 @@ use crate::support::policy::compile_policy;
 
 const POLICY: &str = "policy: 1
 name: p
-options: { disposition: allow, robots: { obey: false }, politeness: { delay: 2s, jitter: none } }
+options: { disposition: allow, robots: { obey: false }, politeness: { delay: 2s, jitter: none, max_hold: 5m } }
 hosts: [HOSTS]
 rules:
   - { id: hasty, when: { path: /fast/ }, set: { politeness: { delay: 0s, concurrency: 50 } } }
