@@ -652,7 +652,7 @@ const BROKEN: [(&str, &str); 61] = [
     ),
     (
         "logs: { rotate: { sise: 1GiB } }",
-        "c.yaml:1:19: error: unknown key; found `sise`; allowed: size, keep; did you mean `size`?",
+        "c.yaml:1:19: error: unknown key; found `sise`; allowed: size, keep, max_age; did you mean `size`?",
     ),
     (
         "timeouts: { head: 0s }",

@@ -435,3 +435,32 @@ fn check_names_the_user_and_the_directory_that_it_may_not_write_to() {
         "{text}"
     );
 }
+
+/// Only the configuration says that there are crawlers outside the policy's only space.
+#[test]
+fn check_compares_the_paces_of_the_configured_crawlers() {
+    let folder = TempDir::new();
+    folder.write(
+        "p.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow }\n\
+         spaces: [{ name: news, crawlers: [news], options: { politeness: { delay: 900ms } } }]\n",
+    );
+    let config = "crawlers: [{ name: news, sources: [192.0.2.0/24] }]\npolicy: { path: p.yaml }\n";
+    let conflict = "two crawlers get different paces for one host: `politeness.delay` is 900ms for `news` by \
+                    `spaces.news.options` and 1s for `anonymous` by the built-in value, for example for \
+                    http://www.example.com/";
+    for (command, more, expected) in [
+        ("check p.yaml", "", false),
+        ("check c.yaml", "", true),
+        ("check c.yaml", "anonymous: deny\n", false),
+    ] {
+        folder.write("c.yaml", format!("{config}{more}"));
+        let output = crawlgate(folder.path(), command, "");
+        assert_eq!(output.code, 0, "{output:?}");
+        assert_eq!(
+            output.stderr.contains(conflict),
+            expected,
+            "{command} {more}: {output:?}"
+        );
+    }
+}

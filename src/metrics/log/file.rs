@@ -201,6 +201,7 @@ impl LogFile {
             rotation_failure: self.rotation_failure(),
             ..opened
         };
+        self.remove_old_files();
         Ok(found.is_file().then_some(found.len()))
     }
 
@@ -231,7 +232,6 @@ impl LogFile {
             }
             self.rotation_failure.set(None);
             self.last_day = None;
-            self.remove_old_files();
             return RotationOutcome::Done;
         };
         if self.rotation_failed_at.replace(now).is_none() {

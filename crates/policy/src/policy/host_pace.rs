@@ -85,9 +85,20 @@ impl HostPaceTable {
         if self.entries.is_empty() {
             return None;
         }
-        if let Some(exact) = self.entries_of(host).and_then(|found| found.exact) {
-            return Some(exact);
+        let exact = self.entries_of(host).and_then(|found| found.exact);
+        exact.or_else(|| self.find_domain(host))
+    }
+
+    /// Returns an entry for a name if all hosts that it means have one.
+    pub(crate) fn find_for_all(&self, name: &str, scope: HostScope) -> Option<HostPaceIndex> {
+        match scope {
+            HostScope::Exact => self.find(name),
+            HostScope::Domain => self.find_domain(name),
         }
+    }
+
+    /// Returns the entry of the longest domain that a host belongs to.
+    fn find_domain(&self, host: &str) -> Option<HostPaceIndex> {
         let mut rest = host;
         loop {
             if let Some(domain) = self.entries_of(rest).and_then(|found| found.domain) {

@@ -9,6 +9,7 @@
 //! met; [`dead`] and [`late_allow`] combine them.
 
 pub(crate) mod dead;
+mod fixed_pace;
 pub(crate) mod late_allow;
 pub(crate) mod lint_view;
 pub(crate) mod logic;
@@ -58,6 +59,9 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
         // The children of a dead group are dead, too.
         if at < dead_until || !view.is_sound(at) || !view.is_live(at) {
             continue;
+        }
+        if let Some(problem) = fixed_pace::find_problem(&view, at, source) {
+            problems.push(problem.with_rule(Some(&rule.id)));
         }
         if let Some(reason) = dead::find_reason(&view, at, &budget) {
             dead_until = rule.end.0 as usize;

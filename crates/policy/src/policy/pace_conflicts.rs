@@ -63,13 +63,13 @@ impl PaceConflict {
     /// Returns the conflict as a warning.
     pub fn problem(&self, policy: &Policy, place: &SourceLocation) -> Problem {
         let [first, second] = self.sides.each_ref().map(|side| {
-            let setter = policy.setter_name(side.setter);
             let crawler = if side.crawler == OTHER_CRAWLER {
                 "crawlers that no space names".to_owned()
             } else {
                 format!("`{}`", side.crawler)
             };
-            format!("{} for {crawler} (set by {setter})", side.value)
+            let setter = setter_text(policy, side.setter);
+            format!("{} for {crawler} by {setter}", side.value)
         });
         let message = format!(
             "two crawlers get different paces for one host: `{}` is {first} and {second}, for example for {}",
@@ -191,6 +191,17 @@ impl Policy {
             option: self.option_path(one.0).to_owned(),
             sides: [side(first.0, one), side(second.0, other)],
         })
+    }
+}
+
+fn setter_text(policy: &Policy, setter: OptionSetter) -> String {
+    let name = policy.setter_name(setter);
+    match setter {
+        OptionSetter::BuiltIn => "the built-in value".to_owned(),
+        OptionSetter::Rule(_) => format!("rule `{name}`"),
+        OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::Host(_) => {
+            format!("`{name}`")
+        }
     }
 }
 

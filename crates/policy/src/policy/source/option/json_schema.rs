@@ -19,16 +19,26 @@ pub(crate) fn named_option(path: &str) -> Json {
     schema::find_spec(path).map_or(Json::Bool(false), |(_, spec)| option(spec))
 }
 
-/// Returns the schemas of the options that make up the pace of a host, by their keys.
+/// Returns the schemas of the options that make up the pace of a host, by their keys. They have no
+/// defaults of their own.
 pub(crate) fn pace_options() -> Map<String, Json> {
-    politeness::pace_keys()
-        .map(|key| {
-            (
-                key.to_owned(),
-                option_or_map(&format!("{}.{key}", politeness::MAP)),
-            )
-        })
-        .collect()
+    let options = politeness::pace_keys().map(|key| {
+        let mut schema = option_or_map(&format!("{}.{key}", politeness::MAP));
+        remove_defaults(&mut schema);
+        (key.to_owned(), schema)
+    });
+    options.collect()
+}
+
+fn remove_defaults(schema: &mut Json) {
+    match schema {
+        Json::Object(entries) => {
+            entries.remove("default");
+            entries.values_mut().for_each(remove_defaults);
+        }
+        Json::Array(items) => items.iter_mut().for_each(remove_defaults),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
+    }
 }
 
 fn map(path: &str) -> Json {
