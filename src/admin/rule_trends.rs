@@ -2,7 +2,7 @@
 //!
 //! A part lists only the rules that matched in it, so that policies of 100,000 rules take little memory.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ struct TrendSamples {
     /// The policy whose rules the indexes are; `None` before the first sample.
     policy: Option<Arc<Policy>>,
     /// The parts that have ended, the oldest first.
-    parts: VecDeque<HashMap<u32, u64>>,
+    parts: VecDeque<BTreeMap<u32, u64>>,
     /// The count of each rule at the beginning of the current part.
     counts: Vec<u64>,
     /// The beginning of the current part.
@@ -102,7 +102,7 @@ impl TrendSamples {
     }
 
     fn end_part(&mut self, counters: &PolicyMetrics) {
-        let mut part = HashMap::new();
+        let mut part = BTreeMap::new();
         for (rule, before) in (0_u32..).zip(&mut self.counts) {
             let count = matches(counters, rule);
             if count > *before {

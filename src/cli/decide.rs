@@ -91,7 +91,9 @@ pub(super) fn parse_facts(line: &[u8]) -> Result<CaseFacts, String> {
     let facts: Map<String, Json> =
         serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))?;
     if facts.contains_key("ts") && facts.contains_key("decision") {
-        return Err("a line of a decision log, which `crawlgate diff OLD NEW --log FILE` reads".into());
+        return Err(
+            "a line of a decision log, which `crawlgate diff OLD NEW --log FILE` reads".into(),
+        );
     }
     CaseFacts::from_json(&facts)
 }

@@ -197,6 +197,12 @@ impl PolicySnapshot {
         !self.policy.shadow_rules().is_empty() || self.shadow.is_some()
     }
 
+    /// Returns `true` if the shadow policy was set while the proxy ran.
+    pub fn has_assigned_shadow(&self) -> bool {
+        let shadow = self.shadow.as_ref();
+        shadow.is_some_and(|shadow| shadow.assignment.is_some())
+    }
+
     /// Returns `true` if a shadow rule or the shadow policy depends on addresses.
     pub(crate) fn shadows_use_addresses(&self) -> bool {
         let mut rules = self.policy.shadow_rules().iter();

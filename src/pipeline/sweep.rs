@@ -192,7 +192,12 @@ impl LedgerSweeper {
     async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: SweepProgress) {
         let mode = progress.mode;
         let revision = &*progress.revision.clone();
-        tracing::info!(how = mode.as_str(), revision, urls = progress.total, "the ledger is swept");
+        tracing::info!(
+            how = mode.as_str(),
+            revision,
+            urls = progress.total,
+            "the ledger is swept"
+        );
         self.lock_state().progress = Some(progress.clone());
         if mode == SweepMode::ForGood {
             progress::save(ledger, &progress);

@@ -110,7 +110,7 @@ pub(super) struct PolicyFileReloader {
 type CompileResult = Result<CompiledPolicy, Vec<Problem>>;
 type OptionalShadowPolicy = Option<Arc<ShadowPolicy>>;
 
-/// The results of reading both policies; `None` for a policy that has no file.
+/// The results of reading both policies; `None` for a policy that has no file, or was set while the proxy ran.
 struct ReadPolicies {
     live: Option<CompileResult>,
     /// The text of the live policy, if it has changed.
@@ -118,16 +118,7 @@ struct ReadPolicies {
     /// The files of the live policy, if they can be kept.
     files: Option<PolicyFileSet>,
     digests: PolicyFileDigests,
-    shadow: ShadowRead,
-}
-
-/// The result of reading the shadow policy.
-enum ShadowRead {
-    /// The configuration names none.
-    None,
-    /// It was set while the proxy ran, and has no files of its own.
-    Assigned,
-    Configured(CompileResult),
+    shadow: Option<CompileResult>,
 }
 
 impl PolicyFileReloader {
@@ -284,24 +275,21 @@ impl PolicyFileReloader {
         Ok(compiled)
     }
 
-    fn read_shadow(&self) -> ShadowRead {
+    fn read_shadow(&self) -> Option<CompileResult> {
         let active = self.active_policy.load();
-        let shadow = active.shadow.as_ref();
-        if shadow.is_some_and(|shadow| shadow.assignment.is_some()) {
-            return ShadowRead::Assigned;
+        if active.has_assigned_shadow() {
+            return None;
         }
         self.read_configured_shadow()
     }
 
     /// Reads the shadow policy that the configuration names.
-    fn read_configured_shadow(&self) -> ShadowRead {
-        let Some(path) = &self.settings.shadow else {
-            return ShadowRead::None;
-        };
+    fn read_configured_shadow(&self) -> Option<CompileResult> {
+        let path = self.settings.shadow.as_ref()?;
         let active = self.active_policy.load();
         let previous = active.shadow.as_ref().map(|shadow| &*shadow.policy);
         let origin = PolicyOrigin::Path(path.clone());
-        ShadowRead::Configured(self.read_at(&origin, &self.shadow_watcher, previous).0)
+        Some(self.read_at(&origin, &self.shadow_watcher, previous).0)
     }
 
     fn read_at(
@@ -348,21 +336,15 @@ impl PolicyFileReloader {
             PolicyOrigin::BuiltIn => None,
             PolicyOrigin::Path(path) => Some(Err(vec![panic_problem(path)])),
         };
-        let active = self.active_policy.load();
-        let is_assigned = active
-            .shadow
-            .as_ref()
-            .is_some_and(|shadow| shadow.assignment.is_some());
+        let configured_shadow = self.settings.shadow.as_ref();
+        let shadow = configured_shadow.map(|path| Err(vec![panic_problem(path)]));
+        let is_assigned = self.active_policy.load().has_assigned_shadow();
         ReadPolicies {
             live,
             source: PolicySource::default(),
             files: None,
             digests: PolicyFileDigests::default(),
-            shadow: match &self.settings.shadow {
-                _ if is_assigned => ShadowRead::Assigned,
-                Some(path) => ShadowRead::Configured(Err(vec![panic_problem(path)])),
-                None => ShadowRead::None,
-            },
+            shadow: shadow.filter(|_| !is_assigned),
         }
     }
 
@@ -410,21 +392,19 @@ impl PolicyFileReloader {
     /// compare it with the live policy.
     fn apply_shadow(
         &self,
-        read: ShadowRead,
+        read: Option<CompileResult>,
         active: &PolicySnapshot,
         live_changes: bool,
     ) -> (OptionalShadowPolicy, Option<ReloadOutcome>) {
         let old = &active.shadow;
         let compiled = match read {
-            ShadowRead::None => return (None, None),
-            ShadowRead::Assigned => {
+            None if active.has_assigned_shadow() => {
                 let shadow = old.as_ref().map(|old| self.kept_shadow(old, live_changes));
                 return (shadow, Some(ReloadOutcome::Unchanged));
             }
-            ShadowRead::Configured(Err(problems)) => {
-                return (old.clone(), Some(ReloadOutcome::Refused(problems)));
-            }
-            ShadowRead::Configured(Ok(compiled)) => compiled,
+            None => return (None, None),
+            Some(Err(problems)) => return (old.clone(), Some(ReloadOutcome::Refused(problems))),
+            Some(Ok(compiled)) => compiled,
         };
         let old_revision = old.as_ref().map(|old| old.policy.revision());
         let outcome = reload_outcome(old_revision, &compiled);

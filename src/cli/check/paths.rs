@@ -94,13 +94,14 @@ fn check_writable(directory: &Path) -> io::Result<()> {
         return Ok(());
     };
     let kind = io::Error::from(error).kind();
-    let message = match kind {
-        ErrorKind::PermissionDenied => format!(
+    let message = if kind == ErrorKind::PermissionDenied {
+        format!(
             "user {} may not write to {}",
             user_name(),
             directory.display()
-        ),
-        _ => format!("{} cannot be written: {error}", directory.display()),
+        )
+    } else {
+        format!("{} cannot be written: {error}", directory.display())
     };
     Err(io::Error::new(kind, message))
 }

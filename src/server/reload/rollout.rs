@@ -24,8 +24,7 @@ use crate::store::policies::{
 };
 
 use super::{
-    OptionalShadowPolicy, PolicyFileReloader, ShadowRead, SnapshotParts, load_shadow_policy,
-    run_on_thread,
+    OptionalShadowPolicy, PolicyFileReloader, SnapshotParts, load_shadow_policy, run_on_thread,
 };
 
 /// Makes the changes that operators request.
@@ -203,9 +202,9 @@ impl PolicyFileReloader {
             .set_shadow(None)
             .map_err(|error| refused(format!("store.path cannot be written: {error}")))?;
         let (shadow, problems) = match self.read_configured_shadow() {
-            ShadowRead::None | ShadowRead::Assigned => (None, Vec::new()),
-            ShadowRead::Configured(Err(problems)) => (None, problems),
-            ShadowRead::Configured(Ok(compiled)) => {
+            None => (None, Vec::new()),
+            Some(Err(problems)) => (None, problems),
+            Some(Ok(compiled)) => {
                 let shadow = load_shadow_policy(compiled.policy, None, &self.metrics, &self.clock);
                 (Some(shadow), compiled.problems)
             }

@@ -188,7 +188,10 @@ fn check_reports_an_authority_that_run_may_not_make() {
     let ca = |create: bool| {
         let policy = directory.join("policy.yaml");
         let ca = format!("{{ cert: ca.pem, key: ca.key, create: {create} }}");
-        let config = format!("policy: {{ path: {} }}\ntls: {{ ca: {ca} }}\n", policy.display());
+        let config = format!(
+            "policy: {{ path: {} }}\ntls: {{ ca: {ca} }}\n",
+            policy.display()
+        );
         folder.write("crawlgate.yaml", &config);
         run(directory, &["check", "crawlgate.yaml"])
     };

@@ -3,7 +3,7 @@
 
 use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::fact::Facts;
-use crawlgate_policy::internal::policy::options::schema;
+use crawlgate_policy::internal::policy::options::politeness::PolitenessOption;
 use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use crawlgate_policy::internal::urls::target::UrlTarget;
 
@@ -85,7 +85,6 @@ fn expected_delay(names: &[PacedName], host: &str) -> Option<u64> {
 fn the_most_specific_entry_applies_to_every_crawler() {
     let mut random = fastrand::Rng::with_seed(11);
     let mut paced = 0;
-    let delay = schema::option_index("politeness.delay");
     for _ in 0..policies() / 10 {
         let (lists, hosts, names) = random_table(&mut random);
         let text = format!(
@@ -115,8 +114,12 @@ fn the_most_specific_entry_applies_to_every_crawler() {
             let expected = expected_delay(&names, &host);
             paced += u64::from(expected.is_some());
             let (trail, _) = policy.decide(&facts);
-            let found = trail.value(&policy, delay).as_duration().unwrap().as_secs();
-            assert_eq!(found, expected.unwrap_or(usual), "{host} {crawler}\n{text}");
+            let found = PolitenessOption::new(&policy, &trail).pages().delay;
+            assert_eq!(
+                found.as_secs(),
+                expected.unwrap_or(usual),
+                "{host} {crawler}\n{text}"
+            );
             assert_eq!(trail.host_pace().is_some(), expected.is_some());
         }
     }

@@ -115,7 +115,9 @@ fn never_matches(field: &Field, kind: TextTestKind, text: &str) -> Option<(&'sta
     if *field == Field::Url && kind == TextTestKind::Prefix && !is_url_prefix(text) {
         let help = match text.split(['/', ':']).next() {
             Some(host) if host.contains('.') => {
-                format!("write `domain: {host}` for the whole site, or http://{text} for a part of it")
+                format!(
+                    "write `domain: {host}` for the whole site, or http://{text} for a part of it"
+                )
             }
             Some(_) | None => String::new(),
         };

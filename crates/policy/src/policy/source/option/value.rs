@@ -9,8 +9,8 @@ use crate::model::week::{DAY_NAMES, HourRange, UtcOffset};
 use crate::policy::options::OptionValue;
 use crate::policy::options::schema::{OptionShape, OptionSpec};
 use crate::robots::usage::normalise_purpose;
-use crate::yaml::{Node, YamlValue};
 use crate::yaml::read::{self, MapReader, wrong_type};
+use crate::yaml::{Node, YamlValue};
 
 /// Reads a value; `None` if it has errors, which were reported.
 pub(super) fn read_value(
