@@ -1,0 +1,77 @@
+//! Translates the crawl rules of other systems into crawlgate policies.
+//!
+//! [`import`] reads the files of one system and returns a policy as text, a [`Report`] that accounts for
+//! every part of the source, and a proposal of the settings that are not policy. Nothing is guessed: what
+//! cannot be said exactly is in the report, with the way in which it fails.
+//!
+//! The crate opens no file: files are read through a [`FileSystem`].
+
+use std::collections::BTreeMap;
+
+pub use crawlgate_policy::FileSystem;
+pub use internal::case::Divergence;
+pub use internal::input::{ImportError, ImportInput, Place, SourcePath};
+pub use internal::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
+pub use internal::report::{
+    AssumptionEffect, MissingPart, PartNeed, PartOutcome, PartTarget, Report, ReportList,
+    ReportedPart,
+};
+pub use internal::system::System;
+
+/// The modules of the importers. They are not covered by semantic versioning.
+#[doc(hidden)]
+#[path = "."]
+pub mod internal {
+    pub mod case;
+    pub mod dead;
+    pub mod draft;
+    pub mod expression;
+    pub mod input;
+    pub mod reference;
+    pub mod report;
+    pub mod settings;
+    pub mod system;
+    pub mod systems;
+    pub mod xml;
+    pub mod yaml;
+}
+
+// Modules name each other by these short paths.
+use internal::{
+    case, dead, draft, expression, input, reference, report, settings, system, systems, yaml,
+};
+
+/// A translated source.
+pub struct Import {
+    /// The files of the policy: `policy.yaml` and `lists/NAME.txt`.
+    pub files: BTreeMap<String, String>,
+    /// A proposal of the settings that are not policy.
+    pub settings: String,
+    /// The outcome of each part of the source.
+    pub report: Report,
+    /// Requests on which the policy and the source's system differ though the report announces no
+    /// assumption: each is a defect of the importer.
+    pub divergences: Vec<Divergence>,
+    /// Decides as the source's system does.
+    pub evaluator: Box<dyn SourceEvaluator>,
+}
+
+/// Translates the files of one system.
+pub fn import(system: System, input: &ImportInput<'_>) -> Result<Import, ImportError> {
+    let system::Conversion {
+        mut policy,
+        mut report,
+        settings,
+        evaluator,
+    } = system.convert(input)?;
+    report.finish();
+    dead::remove_dead_rules(&mut policy, &mut report)?;
+    let divergences = case::add_cases(&mut policy, &report, &*evaluator)?;
+    Ok(Import {
+        files: policy.to_files(),
+        settings: settings.to_yaml(),
+        report,
+        divergences,
+        evaluator,
+    })
+}

@@ -1,0 +1,463 @@
+//! The report of an import: what became of each part of the source.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::input::Place;
+
+/// The parts of a source, in its order, each with what became of it.
+///
+/// A reader adds every element, attribute and line of the source before it is converted, so that none can
+/// be forgotten: a part without an outcome is not converted when the report is finished.
+#[derive(Debug, Default)]
+pub struct Report {
+    parts: Vec<ReportedPart>,
+}
+
+/// The index of a part in its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartId(usize);
+
+/// A part of the source.
+#[derive(Clone, Debug)]
+pub struct ReportedPart {
+    pub place: Place,
+    /// Its text, with secrets replaced.
+    pub text: String,
+    outcome: Option<PartOutcome>,
+}
+
+/// What became of a part.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PartOutcome {
+    Converted(PartTarget),
+    /// It is converted, but means the same only under an assumption.
+    Assumed {
+        target: PartTarget,
+        assumption: String,
+        effect: AssumptionEffect,
+    },
+    NotConverted {
+        why: String,
+        failure: MissingPart,
+        /// The nearest thing that can be written by hand.
+        instead: Option<String>,
+    },
+    /// It is none of a policy's business: threads, storage, parsing, output.
+    Unrelated {
+        why: String,
+    },
+    /// It can never decide.
+    Dead {
+        why: String,
+    },
+}
+
+/// What a part became.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartTarget {
+    /// The id of a rule, a list (`lists.NAME`) or an option (`politeness.delay`).
+    pub name: String,
+    pub need: PartNeed,
+}
+
+/// What must be known for a part to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartNeed {
+    Host,
+    Url,
+    /// The head of the response.
+    Response,
+    Document,
+    Ledger,
+}
+
+/// How the policy differs from the source if an assumption does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssumptionEffect {
+    RefusesMore,
+    RefusesLess,
+    /// Either is possible, or the effect is not about refusals.
+    Either,
+}
+
+/// What is wrong without a part that is not converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingPart {
+    /// An exclusion is missing: what it excluded is allowed.
+    LetsThrough,
+    /// An inclusion is missing: what it included is refused.
+    KeepsOut,
+    /// What is refused does not change.
+    OtherSetting,
+}
+
+/// The five lists of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReportList {
+    Converted,
+    Assumed,
+    NotConverted,
+    Unrelated,
+    Dead,
+}
+
+impl Report {
+    /// Adds a part of the source, whose outcome is not known yet.
+    pub fn add(&mut self, place: Place, text: impl Into<String>) -> PartId {
+        let id = PartId(self.parts.len());
+        self.parts.push(ReportedPart {
+            place,
+            text: text.into(),
+            outcome: None,
+        });
+        id
+    }
+
+    /// Sets the outcome of a part. The last one counts.
+    pub fn set(&mut self, part: PartId, outcome: PartOutcome) {
+        if let Some(part) = self.parts.get_mut(part.0) {
+            part.outcome = Some(outcome);
+        }
+    }
+
+    /// Sets the outcome of a part that became a rule, a list or an option.
+    pub fn converted(&mut self, part: PartId, name: impl Into<String>, need: PartNeed) {
+        let name = name.into();
+        self.set(part, PartOutcome::Converted(PartTarget { name, need }));
+    }
+
+    /// Sets the outcome of a part that is converted under an assumption.
+    pub fn assumed(
+        &mut self,
+        part: PartId,
+        target: PartTarget,
+        assumption: impl Into<String>,
+        effect: AssumptionEffect,
+    ) {
+        let assumption = assumption.into();
+        let outcome = PartOutcome::Assumed {
+            target,
+            assumption,
+            effect,
+        };
+        self.set(part, outcome);
+    }
+
+    /// Sets the outcome of a part that is not converted.
+    pub fn not_converted(
+        &mut self,
+        part: PartId,
+        why: impl Into<String>,
+        failure: MissingPart,
+        instead: Option<&str>,
+    ) {
+        let outcome = PartOutcome::NotConverted {
+            why: why.into(),
+            failure,
+            instead: instead.map(str::to_owned),
+        };
+        self.set(part, outcome);
+    }
+
+    /// Sets the outcome of a part that is none of a policy's business.
+    pub fn unrelated(&mut self, part: PartId, why: impl Into<String>) {
+        self.set(part, PartOutcome::Unrelated { why: why.into() });
+    }
+
+    /// Sets the outcome of a part that can never decide.
+    pub fn dead(&mut self, part: PartId, why: impl Into<String>) {
+        self.set(part, PartOutcome::Dead { why: why.into() });
+    }
+
+    /// Lists the parts that became a rule as dead.
+    pub(crate) fn set_dead(&mut self, rule: &str, why: &str) {
+        for part in &mut self.parts {
+            let target = part.outcome.as_ref().and_then(PartOutcome::target);
+            if target.is_some_and(|target| target.name == rule) {
+                let why = why.to_owned();
+                part.outcome = Some(PartOutcome::Dead { why });
+            }
+        }
+    }
+
+    /// Returns a part.
+    pub fn part(&self, part: PartId) -> Option<&ReportedPart> {
+        self.parts.get(part.0)
+    }
+
+    /// Returns `true` if a part has an outcome already.
+    pub fn is_set(&self, part: PartId) -> bool {
+        self.part(part).is_some_and(|part| part.outcome.is_some())
+    }
+
+    /// Returns `true` if a part acts in the policy.
+    pub fn is_converted(&self, part: PartId) -> bool {
+        let list = self.part(part).and_then(ReportedPart::list);
+        matches!(list, Some(ReportList::Converted | ReportList::Assumed))
+    }
+
+    /// Returns the parts in the order of the source.
+    pub fn parts(&self) -> &[ReportedPart] {
+        &self.parts
+    }
+
+    /// Returns the parts in one of the lists.
+    pub fn list(&self, list: ReportList) -> impl Iterator<Item = &ReportedPart> {
+        let parts = self.parts.iter();
+        parts.filter(move |part| part.list() == Some(list))
+    }
+
+    /// Returns `true` if all of the source is converted or is none of a policy's business.
+    pub fn is_complete(&self) -> bool {
+        self.list(ReportList::NotConverted).next().is_none()
+    }
+
+    /// Returns the assumption under which a rule, a list or an option was made.
+    pub fn assumption_of(&self, name: &str) -> Option<(&str, AssumptionEffect)> {
+        self.parts.iter().find_map(|part| match &part.outcome {
+            Some(PartOutcome::Assumed {
+                target,
+                assumption,
+                effect,
+            }) if target.name == name => Some((assumption.as_str(), *effect)),
+            _ => None,
+        })
+    }
+
+    /// Ends the report: parts that nobody converted are listed as not converted.
+    pub(crate) fn finish(&mut self) {
+        for part in &mut self.parts {
+            part.outcome
+                .get_or_insert_with(|| PartOutcome::NotConverted {
+                    why: "not known to this importer".to_owned(),
+                    failure: MissingPart::LetsThrough,
+                    instead: None,
+                });
+        }
+    }
+
+    /// Returns the report as JSON: the five lists, each part with its place.
+    pub fn to_json(&self) -> Json {
+        let mut lists = Map::new();
+        for list in ReportList::ALL {
+            let parts = self.list(list).map(ReportedPart::to_json);
+            lists.insert(list.as_str().to_owned(), parts.collect());
+        }
+        json!({ "report": 1, "parts": self.parts.len(), "lists": lists })
+    }
+
+    /// Returns the report as text: the numbers, then each part that a person should look at.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for list in ReportList::ALL {
+            let count = self.list(list).count();
+            text.push_str(&format!("{count:>6} {}\n", list.title()));
+        }
+        for list in [
+            ReportList::NotConverted,
+            ReportList::Assumed,
+            ReportList::Dead,
+        ] {
+            let mut parts = self.list(list).peekable();
+            if parts.peek().is_some() {
+                text.push_str(&format!("\n{}:\n", list.title()));
+            }
+            for part in parts {
+                text.push_str(&part.to_text());
+            }
+        }
+        text
+    }
+}
+
+impl ReportedPart {
+    /// Returns the outcome; `None` before the report is finished.
+    pub fn outcome(&self) -> Option<&PartOutcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Returns the list that it is in; `None` before the report is finished.
+    pub fn list(&self) -> Option<ReportList> {
+        self.outcome.as_ref().map(PartOutcome::list)
+    }
+
+    fn to_json(&self) -> Json {
+        let mut json = json!({ "place": self.place.to_string(), "text": self.text });
+        let details = self.outcome.as_ref().map(PartOutcome::to_json);
+        if let (Some(json), Some(details)) = (json.as_object_mut(), details) {
+            json.extend(details);
+        }
+        json
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!("  {}: {}\n", self.place, one_line(&self.text));
+        let details = self.outcome.as_ref().map(PartOutcome::to_sentences);
+        for sentence in details.unwrap_or_default() {
+            text.push_str(&format!("      {sentence}\n"));
+        }
+        text
+    }
+}
+
+/// Shortens a text to one line of at most 100 characters.
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= 100 {
+        return line;
+    }
+    line.chars().take(99).chain(['…']).collect()
+}
+
+impl PartOutcome {
+    /// Returns what the part became.
+    pub fn target(&self) -> Option<&PartTarget> {
+        match self {
+            Self::Converted(target) | Self::Assumed { target, .. } => Some(target),
+            Self::NotConverted { .. } | Self::Unrelated { .. } | Self::Dead { .. } => None,
+        }
+    }
+
+    fn list(&self) -> ReportList {
+        match self {
+            Self::Converted(_) => ReportList::Converted,
+            Self::Assumed { .. } => ReportList::Assumed,
+            Self::NotConverted { .. } => ReportList::NotConverted,
+            Self::Unrelated { .. } => ReportList::Unrelated,
+            Self::Dead { .. } => ReportList::Dead,
+        }
+    }
+
+    fn to_json(&self) -> Map<String, Json> {
+        let json = match self {
+            Self::Converted(target) => {
+                json!({ "became": target.name, "stage": target.need.as_str() })
+            }
+            Self::Assumed {
+                target,
+                assumption,
+                effect,
+            } => json!({
+                "became": target.name,
+                "stage": target.need.as_str(),
+                "assumption": assumption,
+                "effect": effect.as_str(),
+            }),
+            Self::NotConverted {
+                why,
+                failure,
+                instead,
+            } => json!({ "why": why, "fails": failure.as_str(), "instead": instead }),
+            Self::Unrelated { why } | Self::Dead { why } => json!({ "why": why }),
+        };
+        json.as_object().cloned().unwrap_or_default()
+    }
+
+    fn to_sentences(&self) -> Vec<String> {
+        match self {
+            Self::Converted(target) => vec![format!("became {}", target.name)],
+            Self::Assumed {
+                target,
+                assumption,
+                effect,
+            } => vec![
+                format!("became {}, assuming that {assumption}", target.name),
+                effect.sentence().to_owned(),
+            ],
+            Self::NotConverted {
+                why,
+                failure,
+                instead,
+            } => {
+                let mut sentences = vec![format!("{why}: {}", failure.sentence())];
+                sentences.extend(
+                    instead
+                        .as_ref()
+                        .map(|instead| format!("instead: {instead}")),
+                );
+                sentences
+            }
+            Self::Unrelated { why } | Self::Dead { why } => vec![why.clone()],
+        }
+    }
+}
+
+impl ReportList {
+    /// All lists, in the order of the report.
+    pub const ALL: [Self; 5] = [
+        Self::Converted,
+        Self::Assumed,
+        Self::NotConverted,
+        Self::Unrelated,
+        Self::Dead,
+    ];
+
+    /// Returns the key in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Converted => "converted",
+            Self::Assumed => "assumed",
+            Self::NotConverted => "not_converted",
+            Self::Unrelated => "unrelated",
+            Self::Dead => "dead",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Converted => "converted",
+            Self::Assumed => "converted with an assumption",
+            Self::NotConverted => "not converted",
+            Self::Unrelated => "not a policy's business",
+            Self::Dead => "dead: can never decide",
+        }
+    }
+}
+
+impl PartNeed {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Url => "url",
+            Self::Response => "response",
+            Self::Document => "document",
+            Self::Ledger => "ledger",
+        }
+    }
+}
+
+impl AssumptionEffect {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::RefusesMore => "refuses_more",
+            Self::RefusesLess => "refuses_less",
+            Self::Either => "either",
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::RefusesMore => "otherwise the policy refuses more than the source",
+            Self::RefusesLess => "otherwise the policy refuses less than the source",
+            Self::Either => "otherwise the policy differs from the source",
+        }
+    }
+}
+
+impl MissingPart {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::LetsThrough => "lets_through",
+            Self::KeepsOut => "keeps_out",
+            Self::OtherSetting => "other",
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::LetsThrough => "without it more is allowed than before",
+            Self::KeepsOut => "without it less is allowed than before",
+            Self::OtherSetting => "what is refused does not change",
+        }
+    }
+}

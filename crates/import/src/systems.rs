@@ -1,0 +1,3 @@
+//! One module for each system: its reader, its conversion, and its evaluator in `reference`.
+
+pub mod nutch;

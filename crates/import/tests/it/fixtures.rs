@@ -1,0 +1,111 @@
+//! Imports each source in `tests/import/SYSTEM/NAME`, and compares what is written with its `expected` directory.
+//! `UPDATE_EXPECT=1` writes it.
+//!
+//! The laws hold for each of them: every part of the source is in one list, the policy is valid without a warning,
+//! its cases pass and cover it, and there is no difference that the report does not announce.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crawlgate_import::{Import, System, import};
+use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::cases::ExpectedVerdict;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::coverage::Coverage;
+
+use super::support::{Directory, read_command};
+
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Returns the files that the command writes.
+fn written(imported: &Import) -> BTreeMap<String, String> {
+    let mut files = imported.files.clone();
+    files.insert("configuration.yaml".to_owned(), imported.settings.clone());
+    let report = format!("{:#}\n", imported.report.to_json());
+    files.insert("report.json".to_owned(), report);
+    files
+}
+
+fn check_laws(name: &str, imported: &Import) {
+    for part in imported.report.parts() {
+        assert!(part.list().is_some(), "{name}: {part:?}");
+    }
+    assert_eq!(imported.divergences, [], "{name}");
+    let mut files = MemoryFileSystem::new();
+    for (path, text) in &imported.files {
+        files = files.with_file(path, text.as_bytes());
+    }
+    let compiled = compile::load(&files, "policy.yaml").unwrap();
+    assert_eq!(compiled.problems, [], "{name}");
+    let mut coverage = Coverage::new(&compiled.policy);
+    for case in &compiled.cases {
+        let facts = case.facts.facts();
+        let (trail, decision) = compiled.policy.decide_every_rule(&facts);
+        coverage.record(&trail);
+        assert_eq!(
+            decision.rejects(),
+            case.expect.verdict == ExpectedVerdict::Reject,
+            "{name}: {case:?}"
+        );
+    }
+    let missed: Vec<_> = coverage
+        .rule_coverage(&compiled.policy)
+        .into_iter()
+        .filter(|rule| rule.missed_branches().next().is_some())
+        .collect();
+    assert!(missed.is_empty(), "{name}: not covered: {missed:#?}");
+}
+
+#[test]
+fn each_source_becomes_the_expected_policy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import");
+    let mut count = 0;
+    for system in directories(&root) {
+        let name = system.file_name().unwrap().to_str().unwrap();
+        let system_name = System::from_name(name).unwrap_or_else(|| panic!("no system {name}"));
+        for source in directories(&system) {
+            let name = format!("{name}/{}", source.file_name().unwrap().to_str().unwrap());
+            let files = Directory(source.clone());
+            let words = fs::read_to_string(source.join("command")).unwrap();
+            let imported = import(system_name, &read_command(&files, &words))
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            let again = import(system_name, &read_command(&files, &words)).unwrap();
+            let written = written(&imported);
+            assert_eq!(
+                written,
+                self::written(&again),
+                "{name}: differs the second time"
+            );
+            compare(&source.join("expected"), &written);
+            check_laws(&name, &imported);
+            count += 1;
+        }
+    }
+    println!("{count} sources imported");
+}
+
+fn compare(expected: &Path, written: &BTreeMap<String, String>) {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let _ = fs::remove_dir_all(expected);
+        for (path, text) in written {
+            let path = expected.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+    for (path, text) in written {
+        let path = expected.join(path);
+        let known =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(&known, text, "{}", path.display());
+    }
+}

@@ -1,0 +1,115 @@
+//! What the tests share: files of a directory, and the comparison of a policy with an oracle.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crawlgate_import::{FileSystem, Import, ImportInput, SourcePath, System, import};
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::Cause;
+use crawlgate_policy::{FileError, MemoryFileSystem};
+use serde_json::{Map, Value as Json};
+
+/// The number of requests of a comparison.
+pub(super) const REQUESTS: usize = 10_000;
+
+/// The files of a directory.
+pub(super) struct Directory(pub PathBuf);
+
+impl FileSystem for Directory {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        fs::read(self.0.join(path)).map_err(|error| FileError::Other(error.to_string()))
+    }
+
+    fn list(&self, _: &str) -> Result<Vec<String>, FileError> {
+        Err(FileError::NotFound)
+    }
+}
+
+/// Reads `command`: the words after `crawlgate import SYSTEM`.
+pub(super) fn read_command<'a>(files: &'a Directory, words: &str) -> ImportInput<'a> {
+    let mut paths = Vec::new();
+    let mut input = ImportInput::new(files, []);
+    let mut words = words.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "--name" => input.name = words.next().map(str::to_owned),
+            "--seeds" => {
+                let path = files.0.join(words.next().unwrap());
+                input.seeds = Some(fs::read_to_string(path).unwrap());
+            }
+            "--var" => {
+                let (key, value) = words.next().unwrap().split_once('=').unwrap();
+                input.variables.push((key.to_owned(), value.to_owned()));
+            }
+            word => {
+                let (crawler, path) = match word.split_once('=') {
+                    Some((crawler, path)) => (Some(crawler.to_owned()), path),
+                    None => (None, word),
+                };
+                paths.push(SourcePath {
+                    crawler,
+                    path: path.to_owned(),
+                });
+            }
+        }
+    }
+    input.paths = paths;
+    input
+}
+
+/// Imports texts, by their names; the first is the one that is named.
+pub(super) fn import_texts(system: System, texts: &[(&str, &str)]) -> Import {
+    let mut files = MemoryFileSystem::new();
+    for (name, text) in texts {
+        files = files.with_file(name, text.as_bytes());
+    }
+    let first = texts.first().map(|(name, _)| *name);
+    import(system, &ImportInput::new(&files, first)).unwrap()
+}
+
+/// Compiles the policy of an import.
+pub(super) fn compiled(imported: &Import) -> Policy {
+    let mut files = MemoryFileSystem::new();
+    for (path, text) in &imported.files {
+        files = files.with_file(path, text.as_bytes());
+    }
+    compile::load(&files, "policy.yaml").unwrap().policy
+}
+
+/// Compares the verdicts of a policy with those of an oracle (`true`: allowed). A difference is accepted if the
+/// report announces an assumption for the rule that decides; returns the number of those.
+pub(super) fn compare_verdicts(
+    imported: &Import,
+    requests: impl IntoIterator<Item = (String, Map<String, Json>)>,
+    oracle: impl Fn(&str, &Map<String, Json>) -> bool,
+) -> usize {
+    let policy = compiled(imported);
+    let mut announced = 0;
+    for (url, details) in requests {
+        let Ok(mut facts) = CaseFacts::for_url(&url) else {
+            continue;
+        };
+        for (key, value) in &details {
+            facts.set(key, value).unwrap();
+        }
+        let (_, decision) = policy.decide_every_rule(&facts.facts());
+        let allows = oracle(&url, &details);
+        if decision.rejects() != allows {
+            continue;
+        }
+        let rule = match decision.cause {
+            Cause::Rule(rule) => policy.rule(rule).unwrap().id.as_str(),
+            Cause::Default => "disposition",
+        };
+        assert!(
+            imported.report.assumption_of(rule).is_some(),
+            "{url} {details:?}: the source {}, the policy differs by {rule}\n{}",
+            if allows { "allows" } else { "refuses" },
+            imported.files["policy.yaml"],
+        );
+        announced += 1;
+    }
+    announced
+}
