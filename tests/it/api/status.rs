@@ -227,8 +227,13 @@ async fn crawlers_are_reported_with_their_refusals_and_their_trust() {
         DecisionLog::disabled(),
         bench.clock.clone(),
     );
-    // The first sample is taken when the server begins.
-    bench.ask("GET /api/v1/crawlers", b"").await;
+    let has_sample = async || {
+        let (_, output) = bench.ask("GET /api/v1/history", b"").await;
+        !output["samples"].as_array().unwrap().is_empty()
+    };
+    while !has_sample().await {
+        tokio::task::yield_now().await;
+    }
     let news = bench.metrics.crawler_index("news");
     for reason in [Some(Reason::RobotsTxt), Some(Reason::RobotsTxt), None] {
         let mut record = recorder.begin(bench.clock.now(), &Method::GET);
