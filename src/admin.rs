@@ -127,7 +127,9 @@ impl AdminServer {
         let mut stop = std::pin::pin!(stop);
         // Polled beside the accepts, none of which it cancels.
         let sampler = Arc::clone(&admin);
-        let mut sampling = std::pin::pin!(sampler.sample_history());
+        let mut sampling = std::pin::pin!(async {
+            tokio::join!(sampler.sample_history(), sampler.sample_rules());
+        });
         loop {
             tokio::select! {
                 biased;

@@ -158,17 +158,21 @@ impl AdminServer {
             ticks.tick().await;
             if let Some(summary) = self.apis.metrics.summary() {
                 self.history.add(self.apis.process.wall_time(), &summary);
-                self.sample_rules().await;
             }
         }
     }
 
-    /// Samples the counters of the rules, on a thread that may block: there may be many.
-    async fn sample_rules(&self) {
-        let trends = Arc::clone(&self.rule_trends);
-        let snapshot = self.apis.policy.active_policy.load();
-        let now = self.apis.process.now();
-        let _ = run_blocking(move || trends.sample(&snapshot, now)).await;
+    /// Samples the counters of the rules for ever, on a thread that may block: there may be many.
+    pub(super) async fn sample_rules(&self) {
+        let mut ticks = interval(SAMPLE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            let trends = Arc::clone(&self.rule_trends);
+            let snapshot = self.apis.policy.active_policy.load();
+            let now = self.apis.process.now();
+            let _ = run_blocking(move || trends.sample(&snapshot, now)).await;
+        }
     }
 
     /// Returns the samples of the last hour, without those that a restart lost; none if metrics are off.

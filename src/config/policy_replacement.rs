@@ -397,13 +397,13 @@ mod tests {
         PolicyFileSet::new(Some("p.yaml".to_owned()), files.into()).unwrap()
     }
 
-    struct Bench {
+    struct ReplacementBench {
         root: PathBuf,
         store: PolicyStore,
         policies: ReplacedPolicies,
     }
 
-    impl Bench {
+    impl ReplacementBench {
         fn new(name: &str) -> Self {
             let root =
                 std::env::temp_dir().join(format!("replacement-{name}-{}", std::process::id()));
@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    impl Drop for Bench {
+    impl Drop for ReplacementBench {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.root);
         }
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn lists_are_replaced_before_the_policy_and_the_change_is_pending_until_it_ends() {
-        let bench = Bench::new("order");
+        let bench = ReplacementBench::new("order");
         let loaded = bench.policies.previous.digests();
         let written = bench.disk().replace(&bench.store, &loaded, &bench.policies);
         assert_eq!(written.unwrap(), ["l.txt", "p.yaml"]);
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_failure_in_the_middle_leaves_the_old_files() {
-        let bench = Bench::new("middle");
+        let bench = ReplacementBench::new("middle");
         let disk = bench.disk();
         let loaded = bench.policies.previous.digests();
         let staged = ["l.txt", "p.yaml"].map(|path| {
@@ -465,6 +465,11 @@ mod tests {
                 .unwrap()
                 .unwrap()
         });
+        let replacement = PolicyReplacement {
+            previous: bench.policies.previous_revision.clone(),
+            next: bench.policies.next_revision.clone(),
+        };
+        bench.store.begin_replacement(&replacement).unwrap();
         // Somebody removes the second file before it is renamed.
         fs::remove_file(staged[1].temporary()).unwrap();
         let error = disk
@@ -478,7 +483,7 @@ mod tests {
 
     #[test]
     fn a_policy_gets_the_name_of_the_file_and_keeps_its_form() {
-        let bench = Bench::new("names");
+        let bench = ReplacementBench::new("names");
         let renamed = policy("", "").with_entry_name("q.yaml").unwrap();
         assert_eq!(bench.disk().adapt(renamed).unwrap(), policy("", ""));
         let files = [("a.yaml".to_owned(), Vec::new())];

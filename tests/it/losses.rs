@@ -286,7 +286,7 @@ fn a_decision_is_explained_by_its_id() {
     let output = explain(log[1]["decision"].as_str().unwrap(), &[]);
     assert_eq!(output.code, 0, "{output:?}");
     assert!(
-        output.stdout.contains("the option record") && !output.stdout.contains("/secret"),
+        output.stdout.contains("the option `record`") && !output.stdout.contains("/secret"),
         "{output:?}"
     );
     for (id, code) in [("00000000-1", 1), ("x y", 2), ("12", 2)] {

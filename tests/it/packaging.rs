@@ -170,6 +170,9 @@ fn check(config: &str, policy: &str) {
             text.replace(path, &state.display().to_string())
         });
     folder.write("crawlgate.yaml", &config);
+    // A secret of the cluster holds the authority that the chart uses.
+    let created = crawlgate(folder.path(), "ca init --config crawlgate.yaml", "");
+    assert_eq!(created.code, 0, "{created:?}");
     let output = crawlgate(folder.path(), "check crawlgate.yaml", "");
     assert_eq!(output.code, 0, "{config}\n{output:?}");
     assert!(

@@ -19,7 +19,7 @@ pub(crate) struct CaArgs {
 /// The commands under `ca`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaCommand {
-    /// Create the first certificate authority of `tls.ca`
+    /// Create each certificate authority of `tls.ca` that does not exist
     Init,
     /// Show the subject, validity, fingerprint and files of each certificate authority
     Show,

@@ -123,7 +123,10 @@ fn decision_text(line: &Json, colors: ConsoleColors) -> String {
         field("stage")
     );
     let url = field("url");
-    let subject = if url.is_empty() { field("host") } else { url };
+    let subject = [url, field("host"), "(not recorded)".to_owned()]
+        .into_iter()
+        .find(|subject| !subject.is_empty())
+        .unwrap_or_default();
     let _ = writeln!(text, "  {} {subject}", field("method"));
     for (key, label) in [
         ("crawler", "crawler"),

@@ -220,13 +220,20 @@ async fn pass_minutes(minutes: u32) {
 
 #[tokio::test]
 async fn crawlers_are_reported_with_their_refusals_and_their_trust() {
-    let policy = "policy: 1\nname: acme\nspaces: [{ name: main, crawlers: [news] }]\n";
+    let policy = "policy: 1\nname: acme\noptions: { disposition: allow }\nspaces: [{ name: main, crawlers: [news] }]\n";
     let bench = ApiBench::new(policy).await;
     let recorder = Recorder::new(
         bench.metrics.clone(),
         DecisionLog::disabled(),
         bench.clock.clone(),
     );
+    let has_sample = async || {
+        let (_, output) = bench.ask("GET /api/v1/history", b"").await;
+        !output["samples"].as_array().unwrap().is_empty()
+    };
+    while !has_sample().await {
+        tokio::task::yield_now().await;
+    }
     let news = bench.metrics.crawler_index("news");
     for reason in [Some(Reason::RobotsTxt), Some(Reason::RobotsTxt), None] {
         let mut record = recorder.begin(bench.clock.now(), &Method::GET);
@@ -263,7 +270,6 @@ async fn crawlers_are_reported_with_their_refusals_and_their_trust() {
         json!([row["tls"]["trust"], row["tls"]["failures"]["distrust"]]),
         json!(["distrusted", 1])
     );
-    // The sample of the start is the oldest.
     assert_eq!(
         row["last_hour"],
         json!({ "span_ms": 5_000, "allow": 1, "reject": 2 })

@@ -264,6 +264,7 @@ fn a_restart_keeps_stops_and_a_broken_file_keeps_the_proxy_from_starting() {
 fn an_unsaved_stop_takes_effect_with_a_warning() {
     let gate = TestProxy::start(&config(""), POLICY);
     let origin = ScriptedOrigin::ok();
+    fs::remove_dir_all(gate.file("state")).unwrap();
     gate.write("state", "a file where the directory is to be");
     let output = stop(&gate, &["a.test", "--reason", "x"]);
     assert!(output.code == 0, "{output:?}");
