@@ -18,6 +18,7 @@ mod explain;
 mod find;
 mod generate;
 mod health;
+mod import;
 mod init;
 mod inputs;
 mod ledger;
@@ -75,6 +76,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 fn dispatch(command: Command) -> Exit {
     match command {
         Command::Init(args) => init::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Demo => demo::run(),
         Command::Check(args) => check::run(&args),

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
@@ -11,10 +10,11 @@ use crawlgate_policy::internal::policy::decide::Cause;
 use crawlgate_policy::internal::policy::exact::{
     VerdictAnswer, VerdictFinder, VerdictQuery, WantedVerdict,
 };
+use crawlgate_policy::{MemoryFileSystem, UrlTarget};
 use serde_json::{Map, Value as Json, json};
 
 use crate::draft::PolicyDraft;
-use crate::input::ImportError;
+use crate::input::{ImportError, Place};
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 use crate::report::Report;
 
@@ -38,23 +38,17 @@ const MAX_RULES: usize = 2_000;
 /// Adds cases to the policy. Returns those requests on which policy and source differ without an assumption.
 pub(crate) fn add_cases(
     draft: &mut PolicyDraft,
-    report: &Report,
-    evaluator: &dyn SourceEvaluator,
+    comparison: &Comparison<'_>,
 ) -> Result<Vec<Divergence>, ImportError> {
-    let policy = compile_draft(draft)?.policy;
-    let comparison = Comparison {
-        policy: &policy,
-        report,
-        evaluator,
-    };
     let mut divergences = Vec::new();
     let mut seen = BTreeSet::new();
-    for (url, facts) in find_requests(&policy) {
+    for (url, facts) in find_requests(comparison.policy) {
         if !seen.insert((url.clone(), Json::Object(facts.clone()).to_string())) {
             continue;
         }
-        let (case, divergence) = comparison.compare(&url, &facts)?;
-        draft.cases.push(case);
+        let compared = comparison.compare(&url, &facts)?;
+        draft.cases.push(compared.case);
+        let divergence = compared.divergence;
         divergences.extend(divergence.filter(|found| found.assumption.is_none()));
     }
     Ok(divergences)
@@ -67,14 +61,25 @@ pub struct Comparison<'a> {
     pub evaluator: &'a dyn SourceEvaluator,
 }
 
+/// The verdicts on a request.
+pub struct ComparedRequest {
+    /// The case of the policy. It expects what the source's system does, unless an assumption explains
+    /// the difference.
+    pub case: Map<String, Json>,
+    /// `None` if the two decide alike.
+    pub divergence: Option<Divergence>,
+}
+
 impl Comparison<'_> {
-    /// Returns the case of a request, and the divergence if the two decide differently. The case expects
-    /// what the source's system does, unless an assumption explains the difference.
+    /// Compares the verdicts on a request.
     pub fn compare(
         &self,
         url: &str,
         details: &Map<String, Json>,
-    ) -> Result<(Map<String, Json>, Option<Divergence>), ImportError> {
+    ) -> Result<ComparedRequest, ImportError> {
+        let target = UrlTarget::parse(url)
+            .map_err(|error| ImportError::invalid(&Place::start(url), error.to_string()))?;
+        let url = target.as_str();
         let facts = case_facts(url, details)?;
         let (_, decision) = self.policy.decide_every_rule(&facts.facts());
         let rule = match decision.cause {
@@ -110,7 +115,7 @@ impl Comparison<'_> {
         if let Some(rule) = rule.filter(|_| !differs) {
             case.insert("rule".to_owned(), json!(rule));
         }
-        Ok((case, divergence))
+        Ok(ComparedRequest { case, divergence })
     }
 }
 

@@ -421,13 +421,26 @@ impl PolicyDraft {
     /// Returns the files of the policy, by their names: `policy.yaml` and the files of large lists.
     pub(crate) fn to_files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
+        let text = self.write(Some(&mut files));
+        files.insert("policy.yaml".to_owned(), text);
+        files
+    }
+
+    /// Returns the policy as one document.
+    pub(crate) fn to_text(&self) -> String {
+        self.write(None)
+    }
+
+    /// Writes the document. Large lists are written to `files`, if there are any.
+    fn write(&self, mut files: Option<&mut BTreeMap<String, String>>) -> String {
         let mut entries = vec![
             Entry::new("policy", Node::Literal("1".to_owned())),
             Entry::new("name", Node::text(&self.name)),
             Entry::new("options", self.options.to_node()),
         ];
         if !self.lists.is_empty() {
-            let lists = self.lists.iter().map(|list| list.to_entry(&mut files));
+            let lists = self.lists.iter();
+            let lists = lists.map(|list| list.to_entry(files.as_deref_mut()));
             entries.push(Entry::new("lists", Node::Map(lists.collect())));
         }
         if !self.rules.is_empty() {
@@ -450,11 +463,7 @@ impl PolicyDraft {
             let cases = Node::list(self.cases.iter().map(Node::from_map));
             entries.push(Entry::new("cases", cases));
         }
-        files.insert(
-            "policy.yaml".to_owned(),
-            write_document(&self.notes, &entries),
-        );
-        files
+        write_document(&self.notes, &entries)
     }
 }
 
@@ -483,12 +492,13 @@ fn rules_entry(key: &str, rules: &[RuleItem]) -> Entry {
 }
 
 impl ListDraft {
-    fn to_entry(&self, files: &mut BTreeMap<String, String>) -> Entry {
+    fn to_entry(&self, files: Option<&mut BTreeMap<String, String>>) -> Entry {
         let mut entries = vec![Entry::new("kind", Node::text(self.kind))];
         // White space before `#` begins a comment in a list file.
         let fits_a_file =
             |item: &String| !item.starts_with('#') && !item.contains([' ', '\t', '\n']);
-        if self.items.len() > MAX_INLINE_ITEMS && self.items.iter().all(fits_a_file) {
+        let is_large = self.items.len() > MAX_INLINE_ITEMS && self.items.iter().all(fits_a_file);
+        if let Some(files) = files.filter(|_| is_large) {
             let file = format!("lists/{}.txt", self.name);
             files.insert(file.clone(), format!("{}\n", self.items.join("\n")));
             entries.push(Entry::new("file", Node::text(file)));

@@ -8,9 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use case::Comparison;
+use crawlgate_policy::Policy;
+use serde_json::Map;
+
 pub use crawlgate_policy::FileSystem;
 pub use internal::case::Divergence;
-pub use internal::input::{ImportError, ImportInput, Place, SourcePath};
+pub use internal::input::{ImportError, ImportInput, MAX_RULE_FILE, Place, SourcePath};
 pub use internal::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 pub use internal::report::{
     AssumptionEffect, MissingPart, PartNeed, PartOutcome, PartTarget, Report, ReportList,
@@ -45,6 +49,8 @@ use internal::{
 pub struct Import {
     /// The files of the policy: `policy.yaml` and `lists/NAME.txt`.
     pub files: BTreeMap<String, String>,
+    /// The policy as one document, with all lists in it.
+    pub text: String,
     /// A proposal of the settings that are not policy.
     pub settings: String,
     /// The outcome of each part of the source.
@@ -54,6 +60,20 @@ pub struct Import {
     pub divergences: Vec<Divergence>,
     /// Decides as the source's system does.
     pub evaluator: Box<dyn SourceEvaluator>,
+    policy: Policy,
+}
+
+impl Import {
+    /// Compares the verdicts of the policy and of the source's system on a URL.
+    pub fn compare(&self, url: &str) -> Result<Option<Divergence>, ImportError> {
+        let comparison = Comparison {
+            policy: &self.policy,
+            report: &self.report,
+            evaluator: &*self.evaluator,
+        };
+        let compared = comparison.compare(url, &Map::new())?;
+        Ok(compared.divergence)
+    }
 }
 
 /// Translates the files of one system.
@@ -65,10 +85,17 @@ pub fn import(system: System, input: &ImportInput<'_>) -> Result<Import, ImportE
         evaluator,
     } = system.convert(input)?;
     report.finish();
-    dead::remove_dead_rules(&mut policy, &mut report)?;
-    let divergences = case::add_cases(&mut policy, &report, &*evaluator)?;
+    let compiled = dead::remove_dead_rules(&mut policy, &mut report)?;
+    let comparison = Comparison {
+        policy: &compiled,
+        report: &report,
+        evaluator: &*evaluator,
+    };
+    let divergences = case::add_cases(&mut policy, &comparison)?;
     Ok(Import {
         files: policy.to_files(),
+        text: policy.to_text(),
+        policy: compiled,
         settings: settings.to_yaml(),
         report,
         divergences,

@@ -47,9 +47,14 @@ const SYSTEMS: &[SystemSpec] = &[SystemSpec {
 const RECOGNIZED_BYTES: usize = 64 << 10;
 
 impl System {
-    /// Returns all systems with an example of a command.
-    pub fn all() -> impl Iterator<Item = (Self, &'static str)> {
-        SYSTEMS.iter().map(|spec| (spec.system, spec.example))
+    /// Returns all systems.
+    pub fn all() -> impl Iterator<Item = Self> {
+        SYSTEMS.iter().map(|spec| spec.system)
+    }
+
+    /// Returns a command as an example.
+    pub fn example(self) -> &'static str {
+        self.spec().map_or("", |spec| spec.example)
     }
 
     /// Returns the system with a name on the command line.

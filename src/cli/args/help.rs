@@ -12,6 +12,21 @@ without --force, and never a certificate authority, a log or a ledger.
 
 Exit codes: 0 written, 2 wrong usage, or a file exists, 3 a file cannot be written.";
 
+pub(super) const IMPORT_HELP: &str = "\
+Example:
+  crawlgate import nutch conf/regex-urlfilter.txt -o policy
+  crawlgate import nutch conf/regex-urlfilter.txt --check urls.txt
+
+The report accounts for every part of the source: converted; converted with an assumption; not
+converted, with the reason and the way in which it fails; not a policy's business; dead. The policy
+has a case for each rule, with what the source's system does. Without the name of the system it is
+told from the content of the file. configuration.yaml proposes the settings that are not policy.
+It is never applied. Nothing of a source is run, and no file outside of its directory is read.
+
+Exit codes: 0 everything is converted, or is not a policy's business; 1 something is not converted,
+or the policy differs from the source: nothing is written without --lenient; 2 wrong usage, or the
+source cannot be read; 3 a file cannot be written.";
+
 pub(super) const STATUS_HELP: &str = "\
 Example:
   crawlgate status
