@@ -419,7 +419,7 @@ const MAX_INLINE_ITEMS: usize = 20;
 
 impl PolicyDraft {
     /// Returns the files of the policy, by their names: `policy.yaml` and the files of large lists.
-    pub(crate) fn to_files(&self) -> BTreeMap<String, String> {
+    pub fn to_files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         let mut entries = vec![
             Entry::new("policy", Node::Literal("1".to_owned())),
