@@ -5,6 +5,7 @@
 //! written as a policy has it.
 
 mod automaton;
+mod host;
 mod look;
 mod node;
 mod parse;
@@ -93,16 +94,33 @@ impl TranslatedExpression {
 }
 
 impl SourceExpression<'_> {
+    /// Translates the expression into one whose groups a replacement uses (the option `replace`).
+    pub fn translate_for_replacement(&self) -> Result<String, String> {
+        let nature = text_nature("url");
+        let parsed = parse::parse(self.text, self.dialect, self.ignore_case, nature)?;
+        if parsed.node.has_look() {
+            return Err("look-around has no equal in a replacement".to_owned());
+        }
+        let is_reference = |node: &Node| matches!(node, Node::BackReference(_));
+        if parsed.node.contains(&is_reference) || reference::has_atomic(&parsed.node) {
+            let what = "a back-reference or a possessive part";
+            return Err(format!("{what} has no equal in a replacement"));
+        }
+        let written = write::write(&parsed.node, nature);
+        plain::check(&written.text, written.ignore_case)?;
+        Ok(match written.ignore_case {
+            true => format!("(?i){}", written.text),
+            false => written.text,
+        })
+    }
+
     /// Translates the expression into a condition on a field (`url`, `path`, `host` …).
     ///
     /// The error says why it cannot be translated, for the report.
     pub fn translate(&self, field: &str) -> Result<TranslatedExpression, String> {
         let nature = text_nature(field);
         if self.dialect == Dialect::Automaton {
-            return Ok(TranslatedExpression {
-                condition: automaton::translate(self.text, field, nature)?,
-                assumption: None,
-            });
+            return automaton::translate(self.text, field, nature);
         }
         let parsed = parse::parse(self.text, self.dialect, self.ignore_case, nature)?;
         let mut assumptions = Assumptions::default();
@@ -114,12 +132,12 @@ impl SourceExpression<'_> {
                 "capital letters, which the field never has here, are compared as small ones";
             assumptions.add(text.to_owned(), AssumptionEffect::Either);
         }
-        let sequence = anchored(parsed.node, self.anchoring).into_sequence();
+        let mut sequence = anchored(parsed.node, self.anchoring).into_sequence();
+        if field == "url" && host::lower_host(&mut sequence) {
+            assumptions.add(host::ASSUMPTION.to_owned(), AssumptionEffect::Either);
+        }
         let condition = translate_sequence(sequence, field, nature, &mut assumptions)?;
-        Ok(TranslatedExpression {
-            condition,
-            assumption: assumptions.joined(),
-        })
+        Ok(assumptions.into_translated(condition))
     }
 }
 
@@ -129,6 +147,13 @@ struct Assumptions(Vec<(String, AssumptionEffect)>);
 impl Assumptions {
     fn add(&mut self, text: String, effect: AssumptionEffect) {
         self.0.push((text, effect));
+    }
+
+    fn into_translated(self, condition: Condition) -> TranslatedExpression {
+        TranslatedExpression {
+            condition,
+            assumption: self.joined(),
+        }
     }
 
     fn joined(self) -> Option<(String, AssumptionEffect)> {

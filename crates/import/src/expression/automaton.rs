@@ -1,6 +1,9 @@
 //! Expressions of the Brics automaton library, with all of its operators.
 
 use crate::draft::Condition;
+use crate::report::AssumptionEffect;
+
+use super::{Assumptions, TranslatedExpression, host};
 
 use super::node::{Class, ClassItem, LineBreaks, Node, RepeatMode};
 use super::parse::TextNature;
@@ -12,7 +15,11 @@ const MAX_INTERVAL: u32 = 1_000;
 const MAX_COUNT: u32 = 100_000;
 
 /// Translates an expression, which always fits the whole text.
-pub(super) fn translate(text: &str, field: &str, nature: TextNature) -> Result<Condition, String> {
+pub(super) fn translate(
+    text: &str,
+    field: &str,
+    nature: TextNature,
+) -> Result<TranslatedExpression, String> {
     let mut parser = AutomatonParser {
         chars: text.chars().collect(),
         at: 0,
@@ -22,7 +29,9 @@ pub(super) fn translate(text: &str, field: &str, nature: TextNature) -> Result<C
     if parser.at < parser.chars.len() {
         return Err(parser.error("an unmatched `)`"));
     }
-    tree.into_condition(field, nature)
+    let mut assumptions = Assumptions::default();
+    let condition = tree.into_condition(field, nature, &mut assumptions)?;
+    Ok(assumptions.into_translated(condition))
 }
 
 /// An expression with operators that a policy has for conditions only.
@@ -59,7 +68,12 @@ impl AutomatonTree {
         }
     }
 
-    fn into_condition(self, field: &str, nature: TextNature) -> Result<Condition, String> {
+    fn into_condition(
+        self,
+        field: &str,
+        nature: TextNature,
+        assumptions: &mut Assumptions,
+    ) -> Result<Condition, String> {
         if self.is_plain() {
             let inner = Node::Group {
                 inner: Box::new(self.into_node()?),
@@ -70,19 +84,23 @@ impl AutomatonTree {
                 inner,
                 Node::Anchor(super::node::Anchor::End),
             ];
-            return plain::condition(Node::Concat(whole).into_flat_sequence(), field, nature);
+            let mut sequence = Node::Concat(whole).into_flat_sequence();
+            if field == "url" && host::lower_host(&mut sequence) {
+                assumptions.add(host::ASSUMPTION.to_owned(), AssumptionEffect::Either);
+            }
+            return plain::condition(sequence, field, nature);
         }
-        let conditions = |parts: Vec<Self>| -> Result<Vec<Condition>, String> {
+        let mut conditions = |parts: Vec<Self>| -> Result<Vec<Condition>, String> {
             parts
                 .into_iter()
-                .map(|part| part.into_condition(field, nature))
+                .map(|part| part.into_condition(field, nature, assumptions))
                 .collect()
         };
         match self {
             Self::Node(_) => Ok(Condition::Always),
             Self::Or(parts) => Ok(Condition::any(conditions(parts)?)),
             Self::And(parts) => Ok(Condition::all(conditions(parts)?)),
-            Self::Not(inner) => Ok(inner.into_condition(field, nature)?.negated()),
+            Self::Not(inner) => Ok(Condition::any(conditions(vec![*inner])?).negated()),
         }
     }
 }

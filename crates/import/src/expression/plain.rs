@@ -67,7 +67,7 @@ fn without_ends(mut sequence: Vec<Node>, nature: TextNature) -> Vec<Node> {
 }
 
 /// Checks that a policy accepts the expression.
-fn check(text: &str, ignore_case: bool) -> Result<(), String> {
+pub(super) fn check(text: &str, ignore_case: bool) -> Result<(), String> {
     let tree = regex_syntax::ParserBuilder::new()
         .nest_limit(NEST_LIMIT)
         .case_insensitive(ignore_case)
