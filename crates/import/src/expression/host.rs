@@ -23,7 +23,8 @@ pub(super) fn lower_host(sequence: &mut [Node]) -> bool {
     };
     let mut changed = false;
     for node in sequence.iter_mut().skip(at + SCHEME_END.len()) {
-        if can_leave_host(node) {
+        // A single `.` is a dot that nobody escaped.
+        if !matches!(node, Node::Any(_)) && can_leave_host(node) {
             break;
         }
         let lower = std::mem::replace(node, Node::Empty);
