@@ -20,6 +20,9 @@ pub struct PolicyDraft {
     pub spaces: Vec<SpaceDraft>,
     /// `global_space`.
     pub global_space: Option<GlobalSpaceDraft>,
+    /// Requests, made of the source's words, from which cases are taken for what the search of cases does
+    /// not reach: a URL with other facts.
+    pub samples: Vec<(String, Map<String, Json>)>,
     /// The tests, in YAML's form of JSON; filled when the import ends.
     pub(crate) cases: Vec<Map<String, Json>>,
 }
@@ -419,7 +422,7 @@ const MAX_INLINE_ITEMS: usize = 20;
 
 impl PolicyDraft {
     /// Returns the files of the policy, by their names: `policy.yaml` and the files of large lists.
-    pub(crate) fn to_files(&self) -> BTreeMap<String, String> {
+    pub fn to_files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         let text = self.write(Some(&mut files));
         files.insert("policy.yaml".to_owned(), text);

@@ -169,6 +169,13 @@ impl Report {
         self.set(part, PartOutcome::Dead { why: why.into() });
     }
 
+    /// Replaces the text of a part, whose value is a secret.
+    pub fn hide(&mut self, part: PartId) {
+        if let Some(part) = self.parts.get_mut(part.0) {
+            part.text = "***".to_owned();
+        }
+    }
+
     /// Lists the parts that became a rule as dead.
     pub(crate) fn set_dead(&mut self, rule: &str, why: &str) {
         for part in &mut self.parts {

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod expression;
 mod fixtures;
 mod nutch;
 mod support;

@@ -1,0 +1,325 @@
+//! Back-references and atomic groups.
+
+use super::look::{parts_have_one_end, words};
+use super::node::{Node, RepeatMode};
+use super::set::CharSet;
+
+/// The maximum size of an expression whose back-references were written out.
+const MAX_SIZE: usize = 20_000;
+
+/// Writes out back-references to groups that fit few texts: `(a|b)-\1` fits `a-a` and `b-b`.
+///
+/// Returns `None` if one of the groups fits too many.
+pub(super) fn write_out(sequence: &[Node]) -> Option<Node> {
+    let mut forms = vec![sequence.to_vec()];
+    loop {
+        let mut written = Vec::new();
+        let mut is_done = true;
+        for form in forms {
+            match write_out_first(&form)? {
+                None => written.push(form),
+                Some(more) => {
+                    is_done = false;
+                    written.extend(more);
+                }
+            }
+        }
+        if written.iter().flatten().map(Node::size).sum::<usize>() > MAX_SIZE {
+            return None;
+        }
+        forms = written;
+        if is_done {
+            break;
+        }
+    }
+    Some(Node::alternate(
+        forms.into_iter().map(Node::concat).collect(),
+    ))
+}
+
+/// Replaces the group that the first back-reference names by each of its texts. `Some(None)`: there is none.
+fn write_out_first(sequence: &[Node]) -> Option<Option<Vec<Vec<Node>>>> {
+    let is_reference = |node: &Node| matches!(node, Node::BackReference(_));
+    let Some(number) = sequence.iter().find_map(first_reference) else {
+        return Some(None);
+    };
+    let is_group =
+        |node: &Node| matches!(node, Node::Group { capture: Some(it), .. } if *it == number);
+    let group = sequence.iter().position(is_group)?;
+    let nested = |node: &Node| node.contains(&is_reference) && !is_reference(node);
+    // Which text a reference repeats is only fixed if neither is repeated or optional.
+    if sequence.iter().any(nested) {
+        return None;
+    }
+    let before = sequence.get(..group)?;
+    if before.contains(&Node::BackReference(number)) {
+        return None;
+    }
+    let texts = words(sequence.get(group..=group)?)?;
+    let single = |node: &Node| matches!(node, Node::Literal { folds: false, .. });
+    if !texts.iter().flatten().all(single) {
+        return None;
+    }
+    let forms = texts.into_iter().map(|text| {
+        let parts = sequence.iter().enumerate().flat_map(|(at, node)| {
+            if at == group || *node == Node::BackReference(number) {
+                text.clone()
+            } else {
+                vec![node.clone()]
+            }
+        });
+        parts.collect()
+    });
+    Some(Some(forms.collect()))
+}
+
+fn first_reference(node: &Node) -> Option<u32> {
+    if let Node::BackReference(number) = node {
+        return Some(*number);
+    }
+    node.children().iter().find_map(first_reference)
+}
+
+/// Returns how often a path segment is repeated, for an expression that finds repeated segments such as
+/// `(/[^/]+)/[^/]+\1/[^/]+\1/`; the second value is `true` if it says nothing else.
+pub(super) fn repeated_segments(sequence: &[Node]) -> Option<(u32, bool)> {
+    let number = sequence.iter().find_map(first_reference)?;
+    let group = sequence.iter().find_map(|node| group_of(node, number))?;
+    let segment = SegmentGroup {
+        number,
+        parts: group.clone().into_flat_sequence(),
+    };
+    if !segment.is_segment() {
+        return None;
+    }
+    let mut count = 0;
+    for more in [0, 1] {
+        let mut nodes = Vec::new();
+        segment.unfold(sequence, more, &mut nodes)?;
+        // The number that occur at least.
+        let found = segment.count_delimited(&nodes)?;
+        if more == 0 {
+            count = found;
+        }
+    }
+    let says_more = |node: &&Node| !segment.is_in(node) && !is_generic(node);
+    let is_plain = sequence.iter().find(says_more).is_none();
+    (count > 1).then_some((count, is_plain))
+}
+
+/// Returns the inside of a group, if it has a number.
+fn group_of(node: &Node, number: u32) -> Option<&Node> {
+    let Node::Group { inner, capture } = node else {
+        return None;
+    };
+    (*capture == Some(number)).then_some(inner)
+}
+
+/// The maximum number of copies of a repetition with a back-reference.
+const MAX_COPIES: u32 = 50;
+
+/// A group that fits a segment of a path.
+struct SegmentGroup {
+    number: u32,
+    parts: Vec<Node>,
+}
+
+impl SegmentGroup {
+    /// Returns `true` for `/[^/]+`, `[^/]+/`, `.*?/` and the like.
+    fn is_segment(&self) -> bool {
+        let mut others = self.parts.iter().filter(|node| !is_slash(node));
+        let (
+            Some(Node::Repeat {
+                inner, max: None, ..
+            }),
+            None,
+        ) = (others.next(), others.next())
+        else {
+            return false;
+        };
+        CharSet::of(inner).is_some()
+    }
+
+    /// Returns `true` for the group and for what repeats it.
+    fn is_in(&self, node: &Node) -> bool {
+        node.contains(&|node| {
+            matches!(node, Node::BackReference(_)) || group_of(node, self.number).is_some()
+        })
+    }
+
+    /// Writes repetitions with a back-reference as that many copies as they have at least, and some more.
+    fn unfold<'n>(&self, sequence: &'n [Node], more: u32, nodes: &mut Vec<&'n Node>) -> Option<()> {
+        for node in sequence {
+            let is_group = group_of(node, self.number).is_some();
+            if is_group || *node == Node::BackReference(self.number) || !self.is_in(node) {
+                nodes.push(node);
+                continue;
+            }
+            let copies = if let Node::Repeat { min, max, .. } = node {
+                max.unwrap_or(u32::MAX).min(min.saturating_add(more))
+            } else if matches!(node, Node::Group { .. } | Node::Concat(_)) {
+                1
+            } else {
+                return None;
+            };
+            if copies > MAX_COPIES {
+                return None;
+            }
+            for _ in 0..copies {
+                self.unfold(node.children(), more, nodes)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Returns how often the segment occurs, if it always is a whole one.
+    fn count_delimited(&self, nodes: &[&Node]) -> Option<u32> {
+        let mut count = 0;
+        for (at, node) in nodes.iter().enumerate() {
+            if !self.is_in(node) {
+                continue;
+            }
+            let before = at.checked_sub(1).and_then(|at| nodes.get(at));
+            let after = nodes.get(at + 1);
+            let begins = self.parts.first().is_some_and(is_slash)
+                || before.is_some_and(|node| self.has_slash_at(node, <[Node]>::last));
+            let ends = self.parts.last().is_some_and(is_slash)
+                || after
+                    .is_some_and(|node| node.is_end() || self.has_slash_at(node, <[Node]>::first));
+            if !(begins && ends) {
+                return None;
+            }
+            count += 1;
+        }
+        Some(count)
+    }
+
+    fn has_slash_at(&self, node: &Node, edge: fn(&[Node]) -> Option<&Node>) -> bool {
+        is_slash(node) || self.is_in(node) && edge(&self.parts).is_some_and(is_slash)
+    }
+}
+
+fn is_slash(node: &Node) -> bool {
+    matches!(node, Node::Literal { character: '/', .. })
+}
+
+/// Returns `true` for parts that fit any segments: `/`, `[^/]+`, `.*`.
+fn is_generic(node: &Node) -> bool {
+    if matches!(node, Node::Anchor(_)) || is_slash(node) {
+        return true;
+    }
+    let Node::Repeat {
+        inner, max: None, ..
+    } = node
+    else {
+        return false;
+    };
+    if let Node::Class { class, .. } = &**inner {
+        return class.negated && class.items.len() == 1 && class.and.is_empty();
+    }
+    matches!(**inner, Node::Any(_)) || is_slash(inner)
+}
+
+/// Replaces back-references by what their group fits.
+pub(super) fn without_references(node: Node, sequence: &[Node]) -> Node {
+    if let Node::BackReference(number) = node {
+        let group = sequence.iter().find_map(|node| group_of(node, number));
+        return Node::Group {
+            inner: Box::new(group.cloned().unwrap_or(Node::Empty)),
+            capture: None,
+        };
+    }
+    node.map_children(&mut |child| without_references(child, sequence))
+}
+
+/// Replaces atomic groups and possessive repetitions by ordinary ones. The second value is `true` if that
+/// changes nothing; otherwise the expression may fit more. `is_tail`: nothing follows the sequence.
+pub(super) fn without_atomic(sequence: Vec<Node>, is_tail: bool) -> (Vec<Node>, bool) {
+    let mut same = true;
+    let mut changed = Vec::new();
+    for (at, node) in sequence.iter().enumerate() {
+        let next = sequence.get(at + 1);
+        let is_last = is_tail && next.is_none();
+        same &= is_last || gives_nothing_back(node, next);
+        let mut inner_same = true;
+        let mut change = |child: Node| {
+            let (parts, is_same) = without_atomic(child.into_sequence(), is_last);
+            inner_same &= is_same;
+            Node::concat(parts)
+        };
+        let node = node.clone();
+        changed.push(if let Node::Atomic(inner) = node {
+            Node::Group {
+                inner: Box::new(change(*inner)),
+                capture: None,
+            }
+        } else if let Node::Repeat {
+            inner,
+            min,
+            max,
+            mode,
+        } = node
+        {
+            let (parts, is_same) = without_atomic(inner.into_sequence(), false);
+            inner_same &= is_same;
+            let mode = match mode {
+                RepeatMode::Possessive => RepeatMode::Greedy,
+                other @ (RepeatMode::Greedy | RepeatMode::Lazy) => other,
+            };
+            Node::Repeat {
+                inner: Box::new(Node::concat(parts)),
+                min,
+                max,
+                mode,
+            }
+        } else {
+            node.map_children(&mut change)
+        });
+        same &= inner_same;
+    }
+    (changed, same)
+}
+
+/// Returns `true` if a node is not atomic, or fits before the next one in one way only.
+fn gives_nothing_back(node: &Node, next: Option<&Node>) -> bool {
+    if let Node::Atomic(inner) = node {
+        let parts = inner.as_ref().clone().into_flat_sequence();
+        return parts_have_one_end(&parts) || ends_before(&parts, next);
+    }
+    let Node::Repeat {
+        inner,
+        min,
+        max,
+        mode: RepeatMode::Possessive,
+    } = node
+    else {
+        return true;
+    };
+    let plain = Node::Repeat {
+        inner: inner.clone(),
+        min: *min,
+        max: *max,
+        mode: RepeatMode::Greedy,
+    };
+    ends_before(&[plain], next)
+}
+
+pub(super) fn has_atomic(node: &Node) -> bool {
+    node.contains(&|node| {
+        matches!(
+            node,
+            Node::Atomic(_)
+                | Node::Repeat {
+                    mode: RepeatMode::Possessive,
+                    ..
+                }
+        )
+    })
+}
+
+/// Returns `true` if parts end where the next one can begin, in one way only.
+fn ends_before(parts: &[Node], next: Option<&Node>) -> bool {
+    let with_next: Vec<Node> = parts.iter().chain(next).cloned().collect();
+    let next_has_one_length = next.is_some_and(|next| next.is_end() || CharSet::of(next).is_some());
+    next_has_one_length && parts_have_one_end(&with_next)
+}
