@@ -122,11 +122,9 @@ fn what_depends_on_the_page_is_not_converted() {
 #[test]
 fn each_value_is_in_one_list() {
     fn count(value: &serde_json::Value) -> usize {
-        let inner: usize = match value {
-            serde_json::Value::Array(items) => items.iter().map(count).sum(),
-            serde_json::Value::Object(members) => members.values().map(count).sum(),
-            _ => 0,
-        };
+        let items = value.as_array().into_iter().flatten();
+        let members = value.as_object().into_iter().flat_map(Map::values);
+        let inner: usize = items.chain(members).map(count).sum();
         inner + 1
     }
     let text = r#"{ "rules": [ { "scope": "GLOBAL", "patterns": [ "DenyPath /a\"b", "AllowPath c", "x" ] },
