@@ -4,6 +4,7 @@
 
 pub mod expression;
 pub mod nutch;
+pub mod stormcrawler;
 
 use serde_json::{Map, Value as Json};
 

@@ -118,6 +118,9 @@ fn group_of(node: &Node, number: u32) -> Option<&Node> {
 /// The maximum number of copies of a repetition with a back-reference.
 const MAX_COPIES: u32 = 50;
 
+/// The maximum number of nodes after copying.
+const MAX_UNFOLDED: usize = 10_000;
+
 /// A group that fits a segment of a path.
 struct SegmentGroup {
     number: u32,
@@ -162,7 +165,7 @@ impl SegmentGroup {
             } else {
                 return None;
             };
-            if copies > MAX_COPIES {
+            if copies > MAX_COPIES || nodes.len() > MAX_UNFOLDED {
                 return None;
             }
             for _ in 0..copies {

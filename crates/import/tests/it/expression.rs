@@ -582,3 +582,93 @@ fn translated_expressions_fit_what_the_original_ones_fit() {
         assert!(compared > 10_000, "{dialect:?}: {compared}");
     }
 }
+
+/// Neither a translation nor an evaluator panics or takes long, whatever it is given.
+#[test]
+fn anything_may_be_an_expression() {
+    let pieces = [
+        "(",
+        ")",
+        "(?",
+        "(?:",
+        "(?!",
+        "(?<=",
+        "(?<!",
+        "(?>",
+        "(?<n>",
+        "[",
+        "]",
+        "[^",
+        "-",
+        "&&",
+        "[:alpha:]",
+        "{",
+        "}",
+        "{2}",
+        "{9,}",
+        "{50}",
+        "{,3}",
+        "\\",
+        "\\1",
+        "\\Q",
+        "\\E",
+        "\\p{L}",
+        "\\x4",
+        "\\k<n>",
+        "|",
+        "^",
+        "$",
+        ".",
+        "*",
+        "+",
+        "?",
+        "a",
+        "/",
+        "://",
+        "\u{e9}",
+        "(?i)",
+        "(?-i:",
+        "~",
+        "&",
+        "#",
+        "@",
+        "<1-3>",
+        "\"",
+        "\\0",
+        "\\u00e9",
+        "\\c",
+    ];
+    let mut random = fastrand::Rng::with_seed(77);
+    for _ in 0..REQUESTS {
+        let count = random.usize(..14);
+        let text: String = (0..count)
+            .map(|_| pieces[random.usize(..pieces.len())])
+            .collect();
+        for dialect in [
+            Dialect::Java,
+            Dialect::DotNet,
+            Dialect::Python,
+            Dialect::JavaScript,
+            Dialect::Posix,
+            Dialect::Pcre,
+            Dialect::Automaton,
+        ] {
+            let expression = SourceExpression {
+                text: &text,
+                dialect,
+                anchoring: SEARCH,
+                ignore_case: false,
+            };
+            let _ = expression.translate("url");
+            let _ = expression.translate_for_replacement();
+            if let Ok(original) = OriginalExpression::new(&text, dialect, SEARCH, false) {
+                let _ = original.is_match("http://a/a/");
+            }
+        }
+    }
+    let deep = "(a".repeat(100_000);
+    let nested = format!("(a){}", "(?:".repeat(20) + "\\1{50}" + &"){50}".repeat(20));
+    for text in [deep, nested, "[".repeat(100_000), "a{99999}".repeat(100)] {
+        let _ = translate(&text, Dialect::Java, SEARCH, false, "url");
+    }
+}

@@ -12,4 +12,5 @@
 mod expression;
 mod fixtures;
 mod nutch;
+mod stormcrawler;
 mod support;
