@@ -13,7 +13,7 @@ use crawlgate_policy::internal::policy::exact::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::draft::PolicyDraft;
+use crate::draft::{Condition, GuardDraft, PolicyDraft, RuleDraft, RuleDraftBody, RuleItem};
 use crate::input::ImportError;
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 use crate::report::Report;
@@ -32,6 +32,9 @@ pub struct Divergence {
     pub assumption: Option<String>,
 }
 
+/// A URL with the facts besides it.
+type CaseRequest = (String, Map<String, Json>);
+
 /// The maximum number of rules for which cases are searched.
 const MAX_RULES: usize = 2_000;
 
@@ -49,7 +52,14 @@ pub(crate) fn add_cases(
     };
     let mut divergences = Vec::new();
     let mut seen = BTreeSet::new();
-    for (url, facts) in find_requests(&policy) {
+    let mut requests = Vec::new();
+    if !draft.search_skipped {
+        requests = find_requests(&policy);
+        requests.extend(find_setting_requests(draft)?);
+    }
+    let examples = draft.examples.iter().cloned();
+    requests.extend(examples.filter(|(url, facts)| case_facts(url, facts).is_ok()));
+    for (url, facts) in requests {
         if !seen.insert((url.clone(), Json::Object(facts.clone()).to_string())) {
             continue;
         }
@@ -138,8 +148,51 @@ pub(crate) fn compile_draft(draft: &PolicyDraft) -> Result<CompiledPolicy, Impor
     })
 }
 
+/// Searches requests for groups that set options and decide nothing: one to which the group applies, and
+/// one to which it does not.
+fn find_setting_requests(
+    draft: &PolicyDraft,
+) -> Result<Vec<CaseRequest>, ImportError> {
+    let mut conditions = Vec::new();
+    collect_setting_conditions(&draft.rules, &mut conditions);
+    let mut requests = Vec::new();
+    for condition in conditions {
+        let mut probe = PolicyDraft {
+            name: "probe".to_owned(),
+            lists: draft.lists.clone(),
+            ..PolicyDraft::default()
+        };
+        probe.options.set("disposition", "allow");
+        probe
+            .rules
+            .push(RuleDraft::forbid("probe", condition.clone()).into());
+        requests.extend(find_requests(&compile_draft(&probe)?.policy));
+    }
+    Ok(requests)
+}
+
+fn collect_setting_conditions<'d>(rules: &'d [RuleItem], found: &mut Vec<&'d Condition>) {
+    for item in rules {
+        let RuleItem::Rule(rule) = item else {
+            continue;
+        };
+        let RuleDraftBody::Group(group) = &rule.body else {
+            continue;
+        };
+        if group.then.is_none() && !group.set.is_empty() {
+            match &group.guard {
+                GuardDraft::Always => {}
+                GuardDraft::When(condition) | GuardDraft::Unless(condition) => {
+                    found.push(condition)
+                }
+            }
+        }
+        collect_setting_conditions(&group.rules, found);
+    }
+}
+
 /// Searches requests that each rule decides, and some that none does.
-fn find_requests(policy: &Policy) -> Vec<(String, Map<String, Json>)> {
+fn find_requests(policy: &Policy) -> Vec<CaseRequest> {
     let mut finder = VerdictFinder::new(policy);
     let rules = policy.rules().iter().take(MAX_RULES);
     let rules = rules.filter_map(|rule| policy.rule_index(rule.id.as_str()));

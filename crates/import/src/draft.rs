@@ -20,6 +20,10 @@ pub struct PolicyDraft {
     pub spaces: Vec<SpaceDraft>,
     /// `global_space`.
     pub global_space: Option<GlobalSpaceDraft>,
+    /// Requests for cases, besides those that are searched: a URL and the other facts.
+    pub examples: Vec<(String, Map<String, Json>)>,
+    /// The lists are too large for a search: the cases are the examples, and no rule is proved dead.
+    pub search_skipped: bool,
     /// The tests, in YAML's form of JSON; filled when the import ends.
     pub(crate) cases: Vec<Map<String, Json>>,
 }
@@ -335,6 +339,19 @@ impl RuleDraft {
         self
     }
 
+    /// Returns `true` for a group without any effect, of which only comments are written.
+    fn is_empty(&self) -> bool {
+        match &self.body {
+            RuleDraftBody::Filter(_) => false,
+            RuleDraftBody::Group(group) => {
+                group.then.is_none()
+                    && group.set.is_empty()
+                    && !group.stop
+                    && !has_rule(&group.rules)
+            }
+        }
+    }
+
     fn to_item(&self) -> Item {
         let mut notes = self.notes.clone();
         if let RuleDraftBody::Group(group) = &self.body
@@ -459,15 +476,26 @@ impl PolicyDraft {
 }
 
 fn has_rule(rules: &[RuleItem]) -> bool {
-    rules.iter().any(|item| matches!(item, RuleItem::Rule(_)))
+    rules.iter().any(|item| match item {
+        RuleItem::Rule(rule) => !rule.is_empty(),
+        RuleItem::Comment(_) => false,
+    })
 }
 
 fn comments(rules: &[RuleItem]) -> Vec<String> {
-    let comments = rules.iter().filter_map(|item| match item {
-        RuleItem::Comment(text) => Some(text.clone()),
-        RuleItem::Rule(_) => None,
-    });
-    comments.collect()
+    let mut found = Vec::new();
+    for item in rules {
+        match item {
+            RuleItem::Comment(text) => found.push(text.clone()),
+            RuleItem::Rule(rule) => {
+                found.extend(rule.notes.iter().cloned());
+                if let RuleDraftBody::Group(group) = &rule.body {
+                    found.extend(comments(&group.rules));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Writes a list of rules. One of comments only is empty, with the comments above its key.

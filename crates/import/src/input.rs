@@ -64,7 +64,10 @@ impl<'a> ImportInput<'a> {
             error,
         })?;
         if bytes.len() > max {
-            let message = format!("larger than {} MiB", max >> 20);
+            let message = match max >> 20 {
+                0 => format!("larger than {} KiB", max >> 10),
+                mib => format!("larger than {mib} MiB"),
+            };
             return Err(ImportError::invalid(&Place::start(path), message));
         }
         Ok(bytes)

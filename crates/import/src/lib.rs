@@ -38,7 +38,7 @@ pub mod internal {
 
 // Modules name each other by these short paths.
 use internal::{
-    case, dead, draft, expression, input, reference, report, settings, system, systems, yaml,
+    case, dead, draft, expression, input, reference, report, settings, system, systems, xml, yaml,
 };
 
 /// A translated source.

@@ -2,7 +2,10 @@
 //!
 //! It works on the parsed source, and shares no code with the conversion or with the policy engine.
 
+pub mod heritrix;
+pub mod lists;
 pub mod nutch;
+pub mod robots;
 
 use serde_json::{Map, Value as Json};
 

@@ -10,8 +10,14 @@ use crate::systems;
 /// A system whose configuration can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
+    /// Heritrix 3.
+    Heritrix,
+    /// Lists of domains, SURTs, filters and expressions.
+    Lists,
     /// Apache Nutch.
     Nutch,
+    /// The robots.txt of a host.
+    Robots,
 }
 
 /// The result of reading and translating a source, by the importer of its system.
@@ -35,13 +41,36 @@ struct SystemSpec {
     convert: fn(&ImportInput<'_>) -> Result<Conversion, ImportError>,
 }
 
-const SYSTEMS: &[SystemSpec] = &[SystemSpec {
-    system: System::Nutch,
-    name: "nutch",
-    example: "crawlgate import nutch conf/regex-urlfilter.txt",
-    recognize: systems::nutch::recognize,
-    convert: systems::nutch::convert,
-}];
+const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Heritrix,
+        name: "heritrix",
+        example: "crawlgate import heritrix crawler-beans.cxml",
+        recognize: systems::heritrix::recognize,
+        convert: systems::heritrix::convert,
+    },
+    SystemSpec {
+        system: System::Lists,
+        name: "lists",
+        example: "crawlgate import lists easylist.txt",
+        recognize: systems::lists::recognize,
+        convert: systems::lists::convert,
+    },
+    SystemSpec {
+        system: System::Nutch,
+        name: "nutch",
+        example: "crawlgate import nutch conf/regex-urlfilter.txt",
+        recognize: systems::nutch::recognize,
+        convert: systems::nutch::convert,
+    },
+    SystemSpec {
+        system: System::Robots,
+        name: "robots",
+        example: "crawlgate import robots www.example.com=robots.txt",
+        recognize: systems::robots::recognize,
+        convert: systems::robots::convert,
+    },
+];
 
 /// The number of bytes from which a system is recognized.
 const RECOGNIZED_BYTES: usize = 64 << 10;

@@ -1,3 +1,6 @@
 //! One module for each system: its reader, its conversion, and its evaluator in `reference`.
 
+pub mod heritrix;
+pub mod lists;
 pub mod nutch;
+pub mod robots;

@@ -10,5 +10,8 @@
 )]
 
 mod fixtures;
+mod heritrix;
+mod lists;
 mod nutch;
+mod robots;
 mod support;
