@@ -38,15 +38,15 @@ type CaseRequest = (String, Map<String, Json>);
 /// The maximum number of rules for which cases are searched.
 const MAX_RULES: usize = 2_000;
 
-/// Adds cases to the policy. Returns those requests on which policy and source differ without an assumption.
+/// Adds cases to the draft of a policy. Returns those requests on which policy and source differ without an assumption.
 pub(crate) fn add_cases(
     draft: &mut PolicyDraft,
+    policy: &Policy,
     report: &Report,
     evaluator: &dyn SourceEvaluator,
 ) -> Result<Vec<Divergence>, ImportError> {
-    let policy = compile_draft(draft)?.policy;
     let comparison = Comparison {
-        policy: &policy,
+        policy,
         report,
         evaluator,
     };
@@ -54,7 +54,7 @@ pub(crate) fn add_cases(
     let mut seen = BTreeSet::new();
     let mut requests = Vec::new();
     if !draft.search_skipped {
-        requests = find_requests(&policy);
+        requests = find_requests(policy);
         requests.extend(find_setting_requests(draft)?);
     }
     let examples = draft.examples.iter().cloned();
@@ -150,9 +150,7 @@ pub(crate) fn compile_draft(draft: &PolicyDraft) -> Result<CompiledPolicy, Impor
 
 /// Searches requests for groups that set options and decide nothing: one to which the group applies, and
 /// one to which it does not.
-fn find_setting_requests(
-    draft: &PolicyDraft,
-) -> Result<Vec<CaseRequest>, ImportError> {
+fn find_setting_requests(draft: &PolicyDraft) -> Result<Vec<CaseRequest>, ImportError> {
     let mut conditions = Vec::new();
     collect_setting_conditions(&draft.rules, &mut conditions);
     let mut requests = Vec::new();

@@ -16,15 +16,16 @@ use crate::report::Report;
 /// The maximum number of rules of which it is proved that they can decide.
 const MAX_PROVED_RULES: usize = 2_000;
 
-/// Replaces dead rules by comments until there are none.
+/// Replaces dead rules by comments until there are none. Returns the policy without them.
 pub(crate) fn remove_dead_rules(
     draft: &mut PolicyDraft,
     report: &mut Report,
-) -> Result<(), ImportError> {
+) -> Result<CompiledPolicy, ImportError> {
     loop {
-        let dead = find_dead_rules(&compile_draft(draft)?, draft);
+        let compiled = compile_draft(draft)?;
+        let dead = find_dead_rules(&compiled, draft);
         if dead.is_empty() {
-            return Ok(());
+            return Ok(compiled);
         }
         for (id, why) in &dead {
             report.set_dead(id, why);

@@ -65,8 +65,8 @@ pub fn import(system: System, input: &ImportInput<'_>) -> Result<Import, ImportE
         evaluator,
     } = system.convert(input)?;
     report.finish();
-    dead::remove_dead_rules(&mut policy, &mut report)?;
-    let divergences = case::add_cases(&mut policy, &report, &*evaluator)?;
+    let compiled = dead::remove_dead_rules(&mut policy, &mut report)?.policy;
+    let divergences = case::add_cases(&mut policy, &compiled, &report, &*evaluator)?;
     Ok(Import {
         files: policy.to_files(),
         settings: settings.to_yaml(),

@@ -176,6 +176,28 @@ impl HeritrixImport<'_> {
                 self.add_option(bean, &name);
             }
         }
+        self.order_delays();
+    }
+
+    /// Writes the greatest delay where it is less than the least: that is what Heritrix waits.
+    fn order_delays(&mut self) {
+        let Some(bean) = self.beans.by_class("DispositionProcessor") else {
+            return;
+        };
+        let number = |name: &str, default: u64| {
+            let text = self.beans.text(bean, name);
+            let number = text.and_then(|(text, _)| settings::read_number(&text).ok());
+            number.unwrap_or(default)
+        };
+        let max = number("maxDelayMs", 30_000);
+        if number("minDelayMs", 3_000) > max {
+            self.policy
+                .options
+                .set("politeness.delay", settings::duration(max));
+            self.policy
+                .options
+                .set("politeness.adaptive.min", settings::duration(max));
+        }
     }
 
     fn add_option(&mut self, bean: &Bean, name: &str) {
@@ -260,6 +282,14 @@ impl HeritrixImport<'_> {
     }
 
     fn close_seeds(&mut self, seeds: &Seeds) {
+        for part in &seeds.rejecting_parts {
+            match &self.conversion.rejecting_rule {
+                Some(rule) => self.report.converted(*part, rule, PartNeed::Url),
+                None => self
+                    .report
+                    .dead(*part, "no rule that rejects prefixes takes it"),
+            }
+        }
         for part in &seeds.parts {
             if self.report.is_set(*part) {
                 continue;

@@ -23,6 +23,8 @@ pub(super) struct Conversion {
     pub examples: Vec<String>,
     /// The rule that has the seeds.
     pub seed_rule: Option<String>,
+    /// The rule that has the lines of the seeds that begin with `-`.
+    pub rejecting_rule: Option<String>,
 }
 
 /// A condition with what must be known and what it assumes.
@@ -152,8 +154,12 @@ impl Conversion {
                 None => report.unrelated(*part, "a comment"),
             }
         }
-        if lines.len() > rule.lines.len() && self.seed_rule.is_none() {
-            self.seed_rule = Some(id.to_owned());
+        if lines.len() > rule.lines.len() {
+            let owner = match rule.decision {
+                Decision::Accept => &mut self.seed_rule,
+                Decision::Reject => &mut self.rejecting_rule,
+            };
+            owner.get_or_insert_with(|| id.to_owned());
         }
         self.examples
             .extend(prefixes.first().and_then(surts::sample));

@@ -13,7 +13,9 @@ pub(super) struct Seeds {
     pub urls: Vec<String>,
     /// Lines that begin with `+` or `-`.
     pub directives: Vec<String>,
-    /// The parts of the seeds.
+    /// The parts of lines that begin with `-`.
+    pub rejecting_parts: Vec<PartId>,
+    /// The parts of the seeds, without those.
     pub parts: Vec<PartId>,
     pub is_unknown: bool,
 }
@@ -71,7 +73,11 @@ impl Seeds {
     }
 
     fn add(&mut self, part: PartId, line: &str) {
-        self.parts.push(part);
+        if line.starts_with('-') {
+            self.rejecting_parts.push(part);
+        } else {
+            self.parts.push(part);
+        }
         if line.starts_with(|c: char| c.is_alphanumeric()) {
             let url = line.split_whitespace().next().unwrap_or(line);
             self.urls.push(url.to_owned());

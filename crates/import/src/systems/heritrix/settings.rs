@@ -17,13 +17,12 @@ pub(super) fn convert_setting(class: &str, name: &str, text: &str) -> SettingOut
     let number = read_number(text);
     match (class, name) {
         ("DispositionProcessor", "delayFactor") => match text.parse::<f64>() {
-            Ok(factor) if factor > 0.0 => SettingOutcome::Assumed(
+            Ok(factor) if (0.0..=1_000.0).contains(&factor) => SettingOutcome::Assumed(
                 vec![("politeness.adaptive.factor", json_number(factor))],
                 "an answer takes as long as its head: the proxy measures up to that",
                 AssumptionEffect::Either,
             ),
-            Ok(_) => SettingOutcome::Options(Vec::new()),
-            Err(_) => not_a_number(text),
+            Ok(_) | Err(_) => not_a_number(text),
         },
         ("DispositionProcessor", "minDelayMs") => match number {
             Ok(ms) => SettingOutcome::Options(vec![
@@ -64,7 +63,8 @@ pub(super) fn convert_setting(class: &str, name: &str, text: &str) -> SettingOut
 /// The greatest number that an option takes: years in milliseconds.
 const MAX_NUMBER: u64 = 1 << 40;
 
-fn read_number(text: &str) -> Result<u64, ()> {
+/// Reads a number of a setting.
+pub(super) fn read_number(text: &str) -> Result<u64, ()> {
     let number = text.parse::<u64>().map_err(|_| ())?;
     if number > MAX_NUMBER {
         Err(())
@@ -150,7 +150,7 @@ fn retire(text: &str) -> SettingOutcome {
 
 fn not_a_number(text: &str) -> SettingOutcome {
     SettingOutcome::NotConverted(
-        format!("not a number: {text}"),
+        format!("not a number that an option takes: {text}"),
         MissingPart::OtherSetting,
         None,
     )

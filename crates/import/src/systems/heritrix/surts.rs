@@ -29,12 +29,16 @@ impl<'a> SurtLine<'a> {
         if line.is_empty() || line.starts_with('#') {
             return None;
         }
-        let directive = line.strip_prefix('+').map(str::trim);
-        match directive {
-            Some(text) if text.find('(').is_some_and(|at| at > 0) => Some(Self::Formal(text)),
-            Some(text) => Some(Self::Plain(text)),
-            // What follows a word is a comment.
-            None => line.split_whitespace().next().map(Self::Plain),
+        let (text, is_directive) = match line.strip_prefix('+') {
+            Some(text) => (text, true),
+            None => (line, false),
+        };
+        // What follows a word is a comment.
+        let text = text.split_whitespace().next().unwrap_or_default();
+        if is_directive && text.find('(').is_some_and(|at| at > 0) {
+            Some(Self::Formal(text))
+        } else {
+            Some(Self::Plain(text))
         }
     }
 }

@@ -358,14 +358,15 @@ fn item_of(filter: &AdblockFilter) -> Result<FilterItem, Refused> {
     if at_start && !is_http {
         return Err(Refused::Dead("only URLs of http and https are requested"));
     }
-    if body.contains(['^', '\\']) {
+    // A glob that begins with `*` takes longer to load than an expression.
+    if body.contains(['^', '\\']) || body.contains('*') && !at_start {
         let start = if at_start { "^" } else { "" };
         return Ok(FilterItem::Regex(format!(
             "{start}{}",
             body_regex(body, at_end)
         )));
     }
-    if !at_start && !at_end && !body.contains('*') {
+    if !at_start && !at_end {
         return Ok(FilterItem::Substring(body.to_owned()));
     }
     let open = |is_open: bool| if is_open { "*" } else { "" };
