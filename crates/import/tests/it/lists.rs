@@ -1,6 +1,7 @@
 //! Lists: the policies against plain matchers, the sizes of real lists, and what is not converted.
 
-use std::time::Instant;
+use std::fs;
+use std::time::Duration;
 
 use crawlgate_import::{Import, ImportInput, MissingPart, PartOutcome, ReportList, System, import};
 use crawlgate_policy::MemoryFileSystem;
@@ -318,7 +319,14 @@ fn large_list(lines: usize) -> String {
     text
 }
 
-#[allow(clippy::disallowed_methods, reason = "measures the time of an import")]
+/// Returns the time that this thread has used the processor, so that a busy machine changes nothing; `None` where
+/// the system does not tell.
+fn processor_time() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
 #[test]
 fn a_large_list_is_a_few_lists_and_rules() {
     let lines = if cfg!(debug_assertions) {
@@ -327,12 +335,13 @@ fn a_large_list_is_a_few_lists_and_rules() {
         80_000
     };
     let text = large_list(lines);
-    let begin = Instant::now();
+    let begin = processor_time();
     let imported = import_list(&text, &[], None);
-    let import_time = begin.elapsed();
-    let begin = Instant::now();
+    let middle = processor_time();
     let policy = compiled(&imported);
-    let load_time = begin.elapsed();
+    let end = processor_time();
+    let import_time = middle.zip(begin).map(|(end, begin)| end - begin);
+    let load_time = end.zip(middle).map(|(end, begin)| end - begin);
     println!("{lines} lines: imported in {import_time:?}, loaded in {load_time:?}");
     let rules = policy.rules().len();
     assert!(rules <= 8, "{rules} rules");
@@ -347,7 +356,8 @@ fn a_large_list_is_a_few_lists_and_rules() {
     assert_eq!(usize::try_from(unrelated).unwrap(), lines * 30 / 100);
     assert!(imported.files["policy.yaml"].lines().count() < 100);
     if !cfg!(debug_assertions) {
-        assert!(import_time.as_secs() < 5 && load_time.as_secs() < 3);
+        assert!(import_time.is_none_or(|time| time.as_secs() < 5));
+        assert!(load_time.is_none_or(|time| time.as_secs() < 3));
     }
 }
 
