@@ -2,7 +2,9 @@
 //!
 //! It works on the parsed source, and shares no code with the conversion or with the policy engine.
 
+pub mod exalead;
 pub mod nutch;
+pub(crate) mod requested;
 
 use serde_json::{Map, Value as Json};
 

@@ -12,6 +12,8 @@ use crate::systems;
 pub enum System {
     /// Apache Nutch.
     Nutch,
+    /// Exalead CloudView.
+    Exalead,
 }
 
 /// The result of reading and translating a source, by the importer of its system.
@@ -35,13 +37,22 @@ struct SystemSpec {
     convert: fn(&ImportInput<'_>) -> Result<Conversion, ImportError>,
 }
 
-const SYSTEMS: &[SystemSpec] = &[SystemSpec {
-    system: System::Nutch,
-    name: "nutch",
-    example: "crawlgate import nutch conf/regex-urlfilter.txt",
-    recognize: systems::nutch::recognize,
-    convert: systems::nutch::convert,
-}];
+const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Nutch,
+        name: "nutch",
+        example: "crawlgate import nutch conf/regex-urlfilter.txt",
+        recognize: systems::nutch::recognize,
+        convert: systems::nutch::convert,
+    },
+    SystemSpec {
+        system: System::Exalead,
+        name: "exalead",
+        example: "crawlgate import exalead CrawlConfig.xml -o policy",
+        recognize: systems::exalead::recognize,
+        convert: systems::exalead::convert,
+    },
+];
 
 /// The number of bytes from which a system is recognized.
 const RECOGNIZED_BYTES: usize = 64 << 10;

@@ -9,6 +9,8 @@
     reason = "tests"
 )]
 
+mod exalead;
 mod fixtures;
 mod nutch;
+mod seeds;
 mod support;

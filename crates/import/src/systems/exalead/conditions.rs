@@ -1,0 +1,234 @@
+//! Conditions of rules as conditions of a policy.
+
+use crate::draft::Condition;
+use crate::expression::{Anchoring, Dialect, SourceExpression};
+use crate::report::AssumptionEffect;
+
+use super::source::{
+    CloudViewAtom, CloudViewField, CloudViewKind, CloudViewMatcher, CloudViewNorm,
+};
+
+/// Something that an atom means only under an assumption.
+pub(super) struct AtomAssumption {
+    pub part: crate::report::PartId,
+    pub text: String,
+    pub effect: AssumptionEffect,
+}
+
+/// Translates a condition.
+pub(super) fn condition(
+    matcher: &CloudViewMatcher,
+    assumptions: &mut Vec<AtomAssumption>,
+) -> Result<Condition, String> {
+    match matcher {
+        CloudViewMatcher::And(parts) => {
+            let parts: Result<Vec<_>, _> =
+                parts.iter().map(|it| condition(it, assumptions)).collect();
+            Ok(Condition::all(parts?))
+        }
+        CloudViewMatcher::Or(parts) => {
+            let parts: Result<Vec<_>, _> =
+                parts.iter().map(|it| condition(it, assumptions)).collect();
+            Ok(any(parts?))
+        }
+        CloudViewMatcher::Not(part) => Ok(condition(part, assumptions)?.negated()),
+        CloudViewMatcher::Length { field, min, max } => {
+            let bound = |value: &Option<u64>| value.map_or(String::new(), |it| it.to_string());
+            let range = format!("[{}:{}]", bound(min), bound(max));
+            Ok(Condition::test(field.as_str(), "length", [range]))
+        }
+        CloudViewMatcher::Atom(atom) => {
+            assumptions.extend(assumption(atom));
+            atom_condition(atom, assumptions)
+        }
+    }
+}
+
+/// Combines alternatives; those that compare the same field in the same way become one test.
+fn any(parts: Vec<Condition>) -> Condition {
+    let mut merged: Vec<Condition> = Vec::new();
+    for part in parts {
+        if let Condition::Test(test) = &part
+            && let Some(known) = merged.iter_mut().find_map(|known| match known {
+                Condition::Test(known) if known.kind != Some("length") => Some(known),
+                _ => None,
+            })
+            && known.field == test.field
+            && known.kind == test.kind
+            && known.ignore_case == test.ignore_case
+        {
+            known.values.extend(test.values.iter().cloned());
+        } else {
+            merged.push(part);
+        }
+    }
+    Condition::any(merged)
+}
+
+fn assumption(atom: &CloudViewAtom) -> Option<AtomAssumption> {
+    let (text, effect) = if atom.pattern.has_bare_dots {
+        (
+            "a bare `.` means a dot, as in the examples of the manual, though values are expressions"
+                .to_owned(),
+            AssumptionEffect::Either,
+        )
+    } else if atom.pattern.plain.is_none() {
+        (
+            format!("the value is the expression `{}`", atom.pattern.expression),
+            AssumptionEffect::Either,
+        )
+    } else {
+        let has_escapes = matches!(
+            atom.field,
+            CloudViewField::Url | CloudViewField::Path | CloudViewField::Query
+        );
+        if atom.norm != CloudViewNorm::Norm || !has_escapes {
+            return None;
+        }
+        (
+            "URLs do not write plain characters as escapes (`%61` for `a`), which `norm` undoes"
+                .to_owned(),
+            AssumptionEffect::RefusesMore,
+        )
+    };
+    Some(AtomAssumption {
+        part: atom.part,
+        text,
+        effect,
+    })
+}
+
+fn atom_condition(
+    atom: &CloudViewAtom,
+    assumptions: &mut Vec<AtomAssumption>,
+) -> Result<Condition, String> {
+    match &atom.pattern.plain {
+        Some(plain) => plain_condition(atom, plain),
+        None => expression_condition(atom, &atom.pattern.expression, assumptions),
+    }
+}
+
+fn compares_without_case(field: CloudViewField) -> bool {
+    matches!(field, CloudViewField::Host | CloudViewField::Scheme)
+}
+
+fn ignores_case(atom: &CloudViewAtom) -> bool {
+    atom.norm != CloudViewNorm::None && !compares_without_case(atom.field)
+}
+
+fn plain_condition(atom: &CloudViewAtom, plain: &str) -> Result<Condition, String> {
+    if plain.is_empty() && !matches!(atom.kind, CloudViewKind::Exact | CloudViewKind::Domain) {
+        return Ok(Condition::Always);
+    }
+    if plain.contains('*') {
+        let expression = regex_syntax::escape(plain);
+        return expression_condition(atom, &expression, &mut Vec::new());
+    }
+    let text = match atom.field {
+        CloudViewField::Host | CloudViewField::Scheme => plain.to_ascii_lowercase(),
+        CloudViewField::Url => canonical_beginning(plain),
+        CloudViewField::Path | CloudViewField::Query => plain.to_owned(),
+    };
+    let field = atom.field.as_str();
+    let ignore_case = ignores_case(atom);
+    let condition = match atom.kind {
+        CloudViewKind::Domain => Condition::is("domain", [text]),
+        CloudViewKind::Exact if ignore_case => Condition::test(field, "exact", [text]),
+        CloudViewKind::Exact if atom.field == CloudViewField::Path => {
+            Condition::test(field, "exact", [text])
+        }
+        CloudViewKind::Exact => Condition::is(field, [text]),
+        CloudViewKind::Prefix if atom.field == CloudViewField::Url => {
+            return Ok(url_prefix(text, ignore_case));
+        }
+        CloudViewKind::Prefix => Condition::test(field, "prefix", [text]),
+        CloudViewKind::Suffix => match extension(atom, &text) {
+            Some(extension) => return Ok(Condition::is("ext", [extension])),
+            None => Condition::test(field, "suffix", [text]),
+        },
+        CloudViewKind::Inside => Condition::test(field, "contains", [text]),
+    };
+    Ok(condition.ignoring_case(ignore_case))
+}
+
+/// Returns the extension that a suffix of the path means.
+fn extension(atom: &CloudViewAtom, text: &str) -> Option<String> {
+    let is_extension =
+        |it: &&str| !it.is_empty() && it.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+    let extension = text.strip_prefix('.').filter(is_extension)?;
+    let fits = atom.field == CloudViewField::Path && ignores_case(atom);
+    fits.then(|| extension.to_ascii_lowercase())
+}
+
+/// Writes scheme and host of a URL in lower case, and leaves out the default port.
+fn canonical_beginning(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let scheme = scheme.to_ascii_lowercase();
+    let authority = authority.to_ascii_lowercase();
+    let port = match scheme.as_str() {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let authority = match authority.strip_suffix(port) {
+        Some(host) if !rest.is_empty() => host,
+        Some(_) | None => &authority,
+    };
+    format!("{scheme}://{authority}{rest}")
+}
+
+/// A prefix that ends in the host also fits longer hosts, and says so.
+fn url_prefix(text: String, ignore_case: bool) -> Condition {
+    if let Some((scheme, rest)) = text.split_once("://")
+        && !rest.is_empty()
+        && !rest.contains(['/', '?'])
+    {
+        let rest = Condition::test("authority_path_query", "prefix", [rest]);
+        return Condition::all(vec![
+            Condition::is("scheme", [scheme]),
+            rest.ignoring_case(ignore_case),
+        ]);
+    }
+    if ignore_case {
+        return Condition::test("url", "prefix", [text]).ignoring_case(true);
+    }
+    Condition::is("url_prefix", [text])
+}
+
+fn expression_condition(
+    atom: &CloudViewAtom,
+    expression: &str,
+    assumptions: &mut Vec<AtomAssumption>,
+) -> Result<Condition, String> {
+    let group = if expression.contains('|') {
+        format!("(?:{expression})")
+    } else {
+        expression.to_owned()
+    };
+    let text = match atom.kind {
+        CloudViewKind::Exact => format!("^{group}$"),
+        CloudViewKind::Prefix => format!("^{group}"),
+        CloudViewKind::Suffix => format!("{group}$"),
+        CloudViewKind::Inside => expression.to_owned(),
+        CloudViewKind::Domain => format!("(?:^|\\.){group}$"),
+    };
+    let translated = SourceExpression {
+        text: &text,
+        dialect: Dialect::Java,
+        anchoring: Anchoring::Search,
+        ignore_case: ignores_case(atom),
+    }
+    .translate(atom.field.as_str())?;
+    if let Some((text, effect)) = translated.assumption {
+        assumptions.push(AtomAssumption {
+            part: atom.part,
+            text,
+            effect,
+        });
+    }
+    Ok(translated.condition)
+}
