@@ -88,12 +88,15 @@ fn find_missing_requests(
             let Some(rule) = missed_rule(&coverage, policy, index, applies) else {
                 continue;
             };
-            let request = conditions.find(draft, &rule, applies);
-            let Some((url, details)) = request else {
-                continue;
-            };
-            record(&mut coverage, policy, &url, &details)?;
-            found.push((url, details));
+            for (url, details) in conditions.find(draft, &rule, applies, known) {
+                let mut with_it = coverage.clone();
+                record(&mut with_it, policy, &url, &details)?;
+                if missed_rule(&with_it, policy, index, applies).is_none() {
+                    coverage = with_it;
+                    found.push((url, details));
+                    break;
+                }
+            }
         }
     }
     Ok(found)

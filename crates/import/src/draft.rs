@@ -341,7 +341,9 @@ impl RuleDraft {
             && !has_rule(&group.rules)
         {
             notes.extend(comments(&group.rules));
-            if group.then.is_none() && group.set.is_empty() && !group.stop {
+            // A condition alone has an effect in `match: first`: it ends the list.
+            let ends_a_list = group.rules.is_empty() && !matches!(group.guard, GuardDraft::Always);
+            if group.then.is_none() && group.set.is_empty() && !group.stop && !ends_a_list {
                 return Item { notes, node: None };
             }
         }

@@ -24,6 +24,8 @@ pub struct ImportInput<'a> {
     pub variables: Vec<(String, String)>,
     /// Overrides a detail of the syntax for systems that have a choice: `escape` of Exalead.
     pub escape: Option<bool>,
+    /// The path of OmniFind's `global.rules`, if it is not told by its name.
+    pub global: Option<String>,
 }
 
 /// A file that was named, with the crawler that it belongs to: `NAME=FILE`.
@@ -47,6 +49,7 @@ impl<'a> ImportInput<'a> {
             seeds: None,
             variables: Vec::new(),
             escape: None,
+            global: None,
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub mod exalead;
 pub mod nutch;
+pub mod omnifind;
 pub(crate) mod requested;
 
 use serde_json::{Map, Value as Json};

@@ -14,6 +14,8 @@ pub enum System {
     Nutch,
     /// Exalead CloudView.
     Exalead,
+    /// IBM OmniFind.
+    Omnifind,
 }
 
 /// The result of reading and translating a source, by the importer of its system.
@@ -51,6 +53,13 @@ const SYSTEMS: &[SystemSpec] = &[
         example: "crawlgate import exalead CrawlConfig.xml -o policy",
         recognize: systems::exalead::recognize,
         convert: systems::exalead::convert,
+    },
+    SystemSpec {
+        system: System::Omnifind,
+        name: "omnifind",
+        example: "crawlgate import omnifind weekly=crawl.rules --global global.rules -o policy",
+        recognize: systems::omnifind::recognize,
+        convert: systems::omnifind::convert,
     },
 ];
 

@@ -3,3 +3,5 @@
 pub mod comments;
 pub mod exalead;
 pub mod nutch;
+pub mod omnifind;
+pub mod urls;

@@ -12,5 +12,6 @@
 mod exalead;
 mod fixtures;
 mod nutch;
+mod omnifind;
 mod seeds;
 mod support;

@@ -38,13 +38,17 @@ pub(super) fn check_worked_example(imported: &Import, system: System, skipped: &
         if skipped.iter().any(|skipped| cause.contains(skipped)) {
             continue;
         }
-        let (_, decision) = policy.decide_every_rule(&facts);
+        let (trail, decision) = policy.decide_every_rule(&facts);
         assert_eq!(
             decision.rejects(),
             case.expect.verdict == ExpectedVerdict::Reject,
             "{case:?}\n{}",
             imported.files["policy.yaml"]
         );
+        if let Some(code) = case.expect.code {
+            let refusal = policy.refusal(&trail, &decision);
+            assert_eq!(refusal.code, Some(code), "{case:?}");
+        }
         compared += 1;
     }
     assert!(compared >= 8, "{compared}");

@@ -4,6 +4,8 @@ use crate::draft::Condition;
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::AssumptionEffect;
 
+use crate::systems::urls::{canonical_beginning, url_prefix};
+
 use super::source::{
     CloudViewAtom, CloudViewField, CloudViewKind, CloudViewMatcher, CloudViewNorm,
 };
@@ -139,7 +141,7 @@ fn plain_condition(atom: &CloudViewAtom, plain: &str) -> Result<Condition, Strin
         }
         CloudViewKind::Exact => Condition::is(field, [text]),
         CloudViewKind::Prefix if atom.field == CloudViewField::Url => {
-            return Ok(url_prefix(text, ignore_case));
+            return Ok(url_prefix(&text, ignore_case));
         }
         CloudViewKind::Prefix => Condition::test(field, "prefix", [text]),
         CloudViewKind::Suffix => match extension(atom, &text) {
@@ -158,45 +160,6 @@ fn extension(atom: &CloudViewAtom, text: &str) -> Option<String> {
     let extension = text.strip_prefix('.').filter(is_extension)?;
     let fits = atom.field == CloudViewField::Path && ignores_case(atom);
     fits.then(|| extension.to_ascii_lowercase())
-}
-
-/// Writes scheme and host of a URL in lower case, and leaves out the default port.
-fn canonical_beginning(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
-    };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
-    let scheme = scheme.to_ascii_lowercase();
-    let authority = authority.to_ascii_lowercase();
-    let port = match scheme.as_str() {
-        "http" => ":80",
-        "https" => ":443",
-        _ => "",
-    };
-    let authority = match authority.strip_suffix(port) {
-        Some(host) if !rest.is_empty() => host,
-        Some(_) | None => &authority,
-    };
-    format!("{scheme}://{authority}{rest}")
-}
-
-/// A prefix that ends in the host also fits longer hosts, and says so.
-fn url_prefix(text: String, ignore_case: bool) -> Condition {
-    if let Some((scheme, rest)) = text.split_once("://")
-        && !rest.is_empty()
-        && !rest.contains(['/', '?'])
-    {
-        let rest = Condition::test("authority_path_query", "prefix", [rest]);
-        return Condition::all(vec![
-            Condition::is("scheme", [scheme]),
-            rest.ignoring_case(ignore_case),
-        ]);
-    }
-    if ignore_case {
-        return Condition::test("url", "prefix", [text]).ignoring_case(true);
-    }
-    Condition::is("url_prefix", [text])
 }
 
 fn expression_condition(
