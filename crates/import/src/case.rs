@@ -39,6 +39,9 @@ const MAX_RULES: usize = 2_000;
 /// The maximum number of rules of which each outcome is searched.
 const MAX_PROBED_RULES: usize = 500;
 
+/// A URL, with the facts besides it.
+type CaseRequest = (String, Map<String, Json>);
+
 /// Adds cases to the policy. Returns those requests on which policy and source differ without an assumption.
 pub(crate) fn add_cases(
     draft: &mut PolicyDraft,
@@ -75,8 +78,8 @@ pub(crate) fn add_cases(
 fn find_missing_requests(
     draft: &PolicyDraft,
     policy: &Policy,
-    known: &[(String, Map<String, Json>)],
-) -> Result<Vec<(String, Map<String, Json>)>, ImportError> {
+    known: &[CaseRequest],
+) -> Result<Vec<CaseRequest>, ImportError> {
     let mut coverage = Coverage::new(policy);
     for (url, details) in known {
         record(&mut coverage, policy, url, details)?;
@@ -210,7 +213,7 @@ pub(crate) fn compile_draft(draft: &PolicyDraft) -> Result<CompiledPolicy, Impor
 }
 
 /// Searches requests that each rule decides, and some that none does.
-fn find_requests(policy: &Policy) -> Vec<(String, Map<String, Json>)> {
+fn find_requests(policy: &Policy) -> Vec<CaseRequest> {
     let mut finder = VerdictFinder::new(policy);
     let rules = policy.rules().iter().take(MAX_RULES);
     let rules = rules.filter_map(|rule| policy.rule_index(rule.id.as_str()));

@@ -272,6 +272,11 @@ impl OptionDrafts {
         self.0.is_empty()
     }
 
+    /// Returns the options with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(path, value, _)| (path.as_str(), value))
+    }
+
     fn to_node(&self) -> Node {
         let mut entries = Vec::new();
         for (path, value, note) in &self.0 {

@@ -6,6 +6,7 @@ pub mod exalead;
 pub mod nutch;
 pub mod omnifind;
 pub(crate) mod requested;
+pub mod velocity;
 
 use serde_json::{Map, Value as Json};
 

@@ -120,6 +120,13 @@ impl Report {
         }
     }
 
+    /// Takes the outcome of a part back.
+    pub fn unset(&mut self, part: PartId) {
+        if let Some(part) = self.parts.get_mut(part.0) {
+            part.outcome = None;
+        }
+    }
+
     /// Sets the outcome of a part that became a rule, a list or an option.
     pub fn converted(&mut self, part: PartId, name: impl Into<String>, need: PartNeed) {
         let name = name.into();

@@ -16,6 +16,8 @@ pub enum System {
     Exalead,
     /// IBM OmniFind.
     Omnifind,
+    /// Velocity, later Watson Explorer Engine.
+    Velocity,
 }
 
 /// The result of reading and translating a source, by the importer of its system.
@@ -60,6 +62,13 @@ const SYSTEMS: &[SystemSpec] = &[
         example: "crawlgate import omnifind weekly=crawl.rules --global global.rules -o policy",
         recognize: systems::omnifind::recognize,
         convert: systems::omnifind::convert,
+    },
+    SystemSpec {
+        system: System::Velocity,
+        name: "velocity",
+        example: "crawlgate import velocity collection.xml -o policy",
+        recognize: systems::velocity::recognize,
+        convert: systems::velocity::convert,
     },
 ];
 

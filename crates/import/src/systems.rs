@@ -5,3 +5,4 @@ pub mod exalead;
 pub mod nutch;
 pub mod omnifind;
 pub mod urls;
+pub mod velocity;

@@ -17,7 +17,7 @@ use crate::settings::{CrawlerDraft, SettingsDraft};
 use crate::system::Conversion;
 use crate::xml::XmlSource;
 
-use crawler::CrawlerConversion;
+use crawler::{ConvertedCrawler, CrawlerConversion};
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
     let text = String::from_utf8_lossy(beginning);
@@ -45,15 +45,10 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
             crawlers.push(conversion.convert(element));
         }
     }
-    let mut settings = SettingsDraft::default();
-    settings.crawlers = crawlers
-        .iter()
-        .map(|crawler| CrawlerDraft {
-            name: to_slug(&crawler.source.name),
-            notes: Vec::new(),
-            keys: vec![("profile".to_owned(), "cloudview".into())],
-        })
-        .collect();
+    let settings = SettingsDraft {
+        crawlers: crawlers.iter().map(crawler_settings).collect(),
+        ..SettingsDraft::default()
+    };
     let evaluator =
         CloudViewEvaluator::new(crawlers.iter().map(|crawler| &crawler.source), &report);
     let is_divided = crawlers.len() > 1;
@@ -82,6 +77,14 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
         settings,
         evaluator: Box::new(evaluator),
     })
+}
+
+fn crawler_settings(crawler: &ConvertedCrawler) -> CrawlerDraft {
+    CrawlerDraft {
+        name: to_slug(&crawler.source.name),
+        notes: Vec::new(),
+        keys: vec![("profile".to_owned(), "cloudview".into())],
+    }
 }
 
 fn is_secret(name: &str) -> bool {

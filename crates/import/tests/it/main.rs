@@ -15,3 +15,4 @@ mod nutch;
 mod omnifind;
 mod seeds;
 mod support;
+mod velocity;

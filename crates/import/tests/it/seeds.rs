@@ -78,16 +78,14 @@ pub(super) fn count_xml_parts(text: &str) -> usize {
             continue;
         }
         count += 1;
-        let names = tag.split("=\"").map(|before| {
-            let at = before.rfind([' ', '\n', '"']).map_or(0, |at| at + 1);
-            before[at..].trim()
-        });
-        let names: Vec<&str> = names.collect();
-        let attributes = &names[..names.len() - 1];
-        count += attributes
-            .iter()
-            .filter(|name| **name != "xmlns" && !name.starts_with("xmlns:"))
-            .count();
+        // Outside of quotes each `=` is that of an attribute; declarations of namespaces are none.
+        for (at, piece) in tag.split('"').enumerate() {
+            let name = piece.trim().trim_end_matches('=').trim();
+            let is_attribute = at % 2 == 0 && piece.trim_end().ends_with('=');
+            let name = name.rsplit(char::is_whitespace).next().unwrap();
+            let declares = name == "xmlns" || name.starts_with("xmlns:");
+            count += usize::from(is_attribute && !declares);
+        }
     }
     count
 }

@@ -50,21 +50,25 @@ pub(super) fn condition(
 fn any(parts: Vec<Condition>) -> Condition {
     let mut merged: Vec<Condition> = Vec::new();
     for part in parts {
-        if let Condition::Test(test) = &part
-            && let Some(known) = merged.iter_mut().find_map(|known| match known {
-                Condition::Test(known) if known.kind != Some("length") => Some(known),
-                _ => None,
-            })
-            && known.field == test.field
-            && known.kind == test.kind
-            && known.ignore_case == test.ignore_case
-        {
-            known.values.extend(test.values.iter().cloned());
-        } else {
-            merged.push(part);
+        match merged.iter_mut().find(|known| compare_alike(known, &part)) {
+            Some(known) => add_values(known, &part),
+            None => merged.push(part),
         }
     }
     Condition::any(merged)
+}
+
+fn compare_alike(one: &Condition, other: &Condition) -> bool {
+    let (Condition::Test(one), Condition::Test(other)) = (one, other) else {
+        return false;
+    };
+    one.field == other.field && one.kind == other.kind && one.ignore_case == other.ignore_case
+}
+
+fn add_values(known: &mut Condition, part: &Condition) {
+    if let (Condition::Test(known), Condition::Test(part)) = (known, part) {
+        known.values.extend(part.values.iter().cloned());
+    }
 }
 
 fn assumption(atom: &CloudViewAtom) -> Option<AtomAssumption> {

@@ -499,9 +499,10 @@ impl<'c, 't> CrawlerConversion<'c, 't> {
             }
         }
         let group = GroupDraft {
-            guard: match condition {
-                Condition::Always => GuardDraft::Always,
-                condition => GuardDraft::When(condition),
+            guard: if condition == Condition::Always {
+                GuardDraft::Always
+            } else {
+                GuardDraft::When(condition)
             },
             then: assigned.then,
             set: assigned.set,
