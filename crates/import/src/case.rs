@@ -212,6 +212,23 @@ pub(crate) fn compile_draft(draft: &PolicyDraft) -> Result<CompiledPolicy, Impor
     })
 }
 
+/// Returns the first reason why a draft is not a valid policy.
+pub(crate) fn check_draft(draft: &PolicyDraft) -> Result<(), String> {
+    let mut files = MemoryFileSystem::new();
+    for (path, text) in &draft.to_files() {
+        files = files.with_file(path, text.as_bytes());
+    }
+    let problems = match compile::load(&files, "policy.yaml") {
+        Ok(_) => return Ok(()),
+        Err(problems) => problems,
+    };
+    let error = problems.into_iter().find(|problem| problem.is_error());
+    Err(error.map_or_else(
+        || "not a valid condition".to_owned(),
+        |problem| problem.message.to_string(),
+    ))
+}
+
 /// Searches requests that each rule decides, and some that none does.
 fn find_requests(policy: &Policy) -> Vec<CaseRequest> {
     let mut finder = VerdictFinder::new(policy);

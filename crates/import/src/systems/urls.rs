@@ -1,6 +1,35 @@
 //! URLs and their beginnings, in canonical form and as conditions.
 
-use crate::draft::Condition;
+use crawlgate_policy::internal::urls::target::UrlTarget;
+
+use crate::draft::{Condition, PolicyDraft, RuleDraft};
+
+/// Returns the reason why a policy cannot have a condition.
+pub(crate) fn check_condition(condition: &Condition) -> Result<(), String> {
+    let mut draft = PolicyDraft {
+        name: "check".to_owned(),
+        ..PolicyDraft::default()
+    };
+    draft.options.set("disposition", "allow");
+    draft
+        .rules
+        .push(RuleDraft::forbid("check", condition.clone()).into());
+    crate::case::check_draft(&draft)
+}
+
+/// Returns the reason why no URL has a host as it is written.
+pub(crate) fn check_host(host: &str) -> Result<(), String> {
+    let canonical = UrlTarget::parse(&format!("http://{host}/"))
+        .map_err(|error| format!("`{host}` is not a host: {error}"))?;
+    let is_canonical = canonical.as_str() == format!("http://{}/", host.to_ascii_lowercase());
+    match is_canonical {
+        true => Ok(()),
+        false => Err(format!(
+            "no URL has the host `{host}`, which is written otherwise there: {}",
+            canonical.as_str()
+        )),
+    }
+}
 
 /// Writes scheme and host of a URL in lower case, and leaves out the default port.
 pub(crate) fn canonical_beginning(text: &str) -> String {

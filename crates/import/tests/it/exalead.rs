@@ -8,7 +8,8 @@ use regex::Regex;
 use serde_json::Map;
 
 use super::seeds::{
-    check_worked_example, count_xml_parts, import_fixture, not_converted, root, without_each,
+    check_strange_values, check_worked_example, count_xml_parts, import_fixture, not_converted,
+    root, without_each,
 };
 use super::support::{REQUESTS, compare_verdicts, import_texts};
 
@@ -336,4 +337,20 @@ fn documents_with_entities_are_refused() {
     assert!(import(System::Exalead, &ImportInput::new(&files, ["c.xml"])).is_err());
     let other = MemoryFileSystem::new().with_file("c.xml", b"<a/>");
     assert!(import(System::Exalead, &ImportInput::new(&other, ["c.xml"])).is_err());
+}
+
+#[test]
+fn strange_values_are_converted_or_named() {
+    for condition in [
+        r#"<Host val="@" litteral="true"/>"#,
+        r#"<Domain val="@" litteral="true"/>"#,
+        r#"<Path val="@" litteral="true"/>"#,
+        r#"<Atom field="url" kind="prefix" norm="none" value="@" litteral="true"/>"#,
+        r#"<Atom field="url" kind="exact" value="@"/>"#,
+    ] {
+        check_strange_values(System::Exalead, |value| {
+            let rule = format!("<Rule>{condition}<Source name=\"@\"/><Accept/></Rule>");
+            crawler("", &rule.replace('@', value))
+        });
+    }
 }

@@ -8,7 +8,9 @@ use crawlgate_policy::MemoryFileSystem;
 use regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
-use super::seeds::{check_worked_example, import_fixture, not_converted, root};
+use super::seeds::{
+    check_strange_values, check_worked_example, import_fixture, not_converted, root,
+};
 use super::support::{REQUESTS, compare_verdicts, import_texts};
 
 fn source(name: &str) -> String {
@@ -277,5 +279,15 @@ fn a_rule_that_is_taken_away_changes_the_policy() {
         let without = import_texts(System::Omnifind, &[("crawl.rules", &lines.join("\n"))]);
         assert_ne!(without.files, whole.files);
         assert_ne!(without.report.to_json(), whole.report.to_json());
+    }
+}
+
+#[test]
+fn strange_values_are_converted_or_named() {
+    for kind in ["domain", "prefix", "prefix http://a.test/", "address"] {
+        let separator = if kind.ends_with('/') { "" } else { " " };
+        check_strange_values(System::Omnifind, |value| {
+            format!("forbid {kind}{separator}{value}\n")
+        });
     }
 }

@@ -102,3 +102,48 @@ pub(super) fn without_each(text: &str, begin: &str, end: &str) -> Vec<String> {
     }
     results
 }
+
+/// Values that a host, a path or a URL cannot be, or that have a meaning elsewhere.
+const STRANGE: [&str; 22] = [
+    "a b",
+    "a..b",
+    ".a.test",
+    "a.test.",
+    "-",
+    "*",
+    "**",
+    "a_b.test",
+    "bücher.test",
+    "xn--bcher-kva.test",
+    "[::1]",
+    "1.2.3",
+    "256.1.1.1",
+    "a:80",
+    "%zz",
+    "a%2Fb",
+    "http://",
+    "http:///a",
+    "http://a b/",
+    "https://a.test:443/",
+    "http://a.test:99999/",
+    "{x: [y]} # z",
+];
+
+/// Imports each strange value. It is converted, or named; the policy is never invalid.
+pub(super) fn check_strange_values(system: System, text: impl Fn(&str) -> String) {
+    let mut failed = Vec::new();
+    for value in STRANGE {
+        let text = text(value);
+        let files = MemoryFileSystem::new().with_file("source", text.as_bytes());
+        let input = crawlgate_import::ImportInput::new(&files, ["source"]);
+        match import(system, &input) {
+            Ok(imported) if imported.divergences.is_empty() => {}
+            Ok(imported) => failed.push(format!("{text}: {:?}", imported.divergences)),
+            Err(error @ crawlgate_import::ImportError::Defect(_)) => {
+                failed.push(format!("{text}: {error}"));
+            }
+            Err(_) => {}
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

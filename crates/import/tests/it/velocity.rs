@@ -8,7 +8,8 @@ use regex::Regex;
 use serde_json::Map;
 
 use super::seeds::{
-    check_worked_example, count_xml_parts, import_fixture, not_converted, root, without_each,
+    check_strange_values, check_worked_example, count_xml_parts, import_fixture, not_converted,
+    root, without_each,
 };
 use super::support::{REQUESTS, compare_verdicts, import_texts};
 
@@ -248,4 +249,21 @@ fn a_rule_that_is_taken_away_changes_the_policy() {
         assert_ne!(without.files, imported.files);
         assert_ne!(without.report.to_json(), imported.report.to_json());
     }
+}
+
+#[test]
+fn strange_values_are_converted_or_named() {
+    for field in ["url", "path", "host", "protocol"] {
+        check_strange_values(System::Velocity, |value| {
+            format!(
+                "<crawler><crawl-may-not-have field=\"{field}\"><crawl-pattern>{value}\nb*</crawl-pattern></crawl-may-not-have>\
+                 <crawl-must-have field=\"{field}\" how=\"exact\"><crawl-pattern>{value}</crawl-pattern></crawl-must-have></crawler>"
+            )
+        });
+    }
+    check_strange_values(System::Velocity, |value| {
+        format!(
+            "<crawler><call-function name=\"vse-crawler-seed-urls\"><with name=\"urls\">http://{value}/\n{value}</with></call-function></crawler>"
+        )
+    });
 }

@@ -4,7 +4,7 @@ use crate::draft::Condition;
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::AssumptionEffect;
 
-use crate::systems::urls::{canonical_beginning, url_prefix};
+use crate::systems::urls::{canonical_beginning, check_condition, check_host, url_prefix};
 
 use super::source::{
     CloudViewAtom, CloudViewField, CloudViewKind, CloudViewMatcher, CloudViewNorm,
@@ -41,7 +41,9 @@ pub(super) fn condition(
         }
         CloudViewMatcher::Atom(atom) => {
             assumptions.extend(assumption(atom));
-            atom_condition(atom, assumptions)
+            let condition = atom_condition(atom, assumptions)?;
+            check_condition(&condition)?;
+            Ok(condition)
         }
     }
 }
@@ -83,6 +85,11 @@ fn assumption(atom: &CloudViewAtom) -> Option<AtomAssumption> {
             format!("the value is the expression `{}`", atom.pattern.expression),
             AssumptionEffect::Either,
         )
+    } else if is_rewritten(atom) {
+        (
+            "URLs are in canonical form: the host in lower case, without a default port".to_owned(),
+            AssumptionEffect::Either,
+        )
     } else {
         let has_escapes = matches!(
             atom.field,
@@ -102,6 +109,12 @@ fn assumption(atom: &CloudViewAtom) -> Option<AtomAssumption> {
         text,
         effect,
     })
+}
+
+/// Returns `true` if the value is the beginning of a URL that has another form here.
+fn is_rewritten(atom: &CloudViewAtom) -> bool {
+    let plain = atom.pattern.plain.as_deref().unwrap_or_default();
+    atom.field == CloudViewField::Url && canonical_beginning(plain) != plain
 }
 
 fn atom_condition(
@@ -137,6 +150,11 @@ fn plain_condition(atom: &CloudViewAtom, plain: &str) -> Result<Condition, Strin
     };
     let field = atom.field.as_str();
     let ignore_case = ignores_case(atom);
+    let is_host = atom.kind == CloudViewKind::Domain
+        || atom.kind == CloudViewKind::Exact && atom.field == CloudViewField::Host;
+    if is_host {
+        check_host(&text)?;
+    }
     let condition = match atom.kind {
         CloudViewKind::Domain => Condition::is("domain", [text]),
         CloudViewKind::Exact if ignore_case => Condition::test(field, "exact", [text]),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::draft::{Condition, GroupDraft, GuardDraft, RuleDraft, RuleIds, RuleItem};
 use crate::report::{AssumptionEffect, PartNeed, PartTarget, Report};
-use crate::systems::urls::{canonical_beginning, url_prefix};
+use crate::systems::urls::{canonical_beginning, check_condition, check_host, url_prefix};
 
 use super::source::{OmniFindRule, OmniFindTarget};
 
@@ -130,8 +130,13 @@ pub(super) fn global_rules(
 ) -> Vec<RuleItem> {
     let mut items = Vec::new();
     for rule in rules {
-        let Ok(translated) = target_condition(&rule.target) else {
-            continue;
+        let translated = match target_condition(&rule.target) {
+            Ok(translated) => translated,
+            Err(why) => {
+                let item = super::not_converted(report, rule.part, rule.line, rule.allows, &why);
+                items.push(item);
+                continue;
+            }
         };
         let id = ids.next(&format!("global-line-{}", rule.line));
         set_outcome(report, rule, &id, &translated);
@@ -151,19 +156,26 @@ fn capitals(host: &str) -> Option<(String, bool)> {
 }
 
 fn target_condition(target: &OmniFindTarget) -> Result<TargetCondition, String> {
-    match target {
-        OmniFindTarget::Domain { host, port } => Ok(TargetCondition {
-            condition: domain_condition(host, *port),
-            need: PartNeed::Host,
-            assumption: capitals(host),
-        }),
-        OmniFindTarget::Prefix(text) => Ok(prefix_condition(text)),
-        OmniFindTarget::Address { network, mask } => Ok(TargetCondition {
+    let translated = match target {
+        OmniFindTarget::Domain { host, port } => {
+            if !host.contains('*') {
+                check_host(host)?;
+            }
+            TargetCondition {
+                condition: domain_condition(host, *port),
+                need: PartNeed::Host,
+                assumption: capitals(host),
+            }
+        }
+        OmniFindTarget::Prefix(text) => prefix_condition(text),
+        OmniFindTarget::Address { network, mask } => TargetCondition {
             condition: address_condition(*network, *mask)?,
             need: PartNeed::Response,
             assumption: None,
-        }),
-    }
+        },
+    };
+    check_condition(&translated.condition)?;
+    Ok(translated)
 }
 
 fn domain_condition(host: &str, port: Option<u16>) -> Condition {

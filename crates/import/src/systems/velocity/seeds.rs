@@ -2,6 +2,8 @@
 
 use roxmltree::Node;
 
+use crate::systems::urls::check_host;
+
 /// Returns the text with the start URLs.
 pub(super) fn seed_text<'a>(element: Node<'a, '_>) -> Option<&'a str> {
     let mut children = element.children();
@@ -26,10 +28,7 @@ pub(super) fn hosts_of(text: &str) -> Vec<String> {
             Some(_) | None => authority,
         };
         let host = host.to_ascii_lowercase();
-        let is_host = !host.is_empty()
-            && host
-                .chars()
-                .all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '_'));
+        let is_host = check_host(&host).is_ok();
         if is_host && !hosts.contains(&host) {
             hosts.push(host);
         }

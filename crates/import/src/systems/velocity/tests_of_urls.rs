@@ -4,6 +4,8 @@ use roxmltree::Node;
 
 use crate::draft::Condition;
 
+use crate::systems::urls::{check_condition, check_host};
+
 use super::source::{VelocityField, VelocityTest};
 
 /// Reads `field`, `how` and the pattern of a condition. The error names the value that is not known.
@@ -65,6 +67,9 @@ pub(super) fn condition(test: &VelocityTest) -> Result<TranslatedTest, String> {
             VelocityField::Path => pattern.clone(),
             VelocityField::Host | VelocityField::Protocol => pattern.to_ascii_lowercase(),
         };
+        if test.field == VelocityField::Host && !written.contains('*') {
+            check_host(&written)?;
+        }
         drops_port |= !written.eq_ignore_ascii_case(pattern);
         texts.push(written);
     }
@@ -94,6 +99,7 @@ pub(super) fn condition(test: &VelocityTest) -> Result<TranslatedTest, String> {
         let kind = (test.field == VelocityField::Path).then_some("exact");
         Condition::test(field, kind, texts)
     };
+    check_condition(&condition)?;
     Ok(TranslatedTest {
         condition,
         drops_port,
