@@ -120,10 +120,10 @@ impl<'t> XmlSource<'t> {
 fn shown_text(element: &Node<'_, '_>, is_secret: fn(&str) -> bool) -> String {
     let text = element.text().map(str::trim).unwrap_or_default();
     let is_leaf = !element.children().any(|child| child.is_element());
-    match (
-        is_leaf && !text.is_empty(),
-        is_secret(element.tag_name().name()),
-    ) {
+    // The name of an option may be an attribute: `<option name="password">`.
+    let name = element.attribute("name").unwrap_or_default();
+    let hides = is_secret(element.tag_name().name()) || is_secret(name);
+    match (is_leaf && !text.is_empty(), hides) {
         (false, _) => String::new(),
         (true, true) => "***".to_owned(),
         (true, false) => text.to_owned(),

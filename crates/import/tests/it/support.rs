@@ -39,6 +39,7 @@ pub(super) fn read_command<'a>(files: &'a Directory, words: &str) -> ImportInput
                 let path = files.0.join(words.next().unwrap());
                 input.seeds = Some(fs::read_to_string(path).unwrap());
             }
+            "--global" => input.global = words.next().map(str::to_owned),
             "--var" => {
                 let (key, value) = words.next().unwrap().split_once('=').unwrap();
                 input.variables.push((key.to_owned(), value.to_owned()));
