@@ -7,6 +7,7 @@ use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
+use crawlgate_policy::internal::policy::coverage::Coverage;
 use crawlgate_policy::internal::policy::decide::Cause;
 use crawlgate_policy::internal::policy::exact::{
     VerdictAnswer, VerdictFinder, VerdictQuery, WantedVerdict,
@@ -15,6 +16,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::draft::PolicyDraft;
 use crate::input::ImportError;
+use crate::probe::RuleConditions;
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 use crate::report::Report;
 
@@ -34,6 +36,8 @@ pub struct Divergence {
 
 /// The maximum number of rules for which cases are searched.
 const MAX_RULES: usize = 2_000;
+/// The maximum number of rules of which each outcome is searched.
+const MAX_PROBED_RULES: usize = 500;
 
 /// Adds cases to the policy. Returns those requests on which policy and source differ without an assumption.
 pub(crate) fn add_cases(
@@ -49,15 +53,85 @@ pub(crate) fn add_cases(
     };
     let mut divergences = Vec::new();
     let mut seen = BTreeSet::new();
-    for (url, facts) in find_requests(&policy) {
+    let mut seen_requests = Vec::new();
+    let mut requests = find_requests(&policy);
+    let examples = draft.examples.iter().cloned();
+    requests.extend(examples.filter(|(url, facts)| case_facts(url, facts).is_ok()));
+    for (url, facts) in requests {
         if !seen.insert((url.clone(), Json::Object(facts.clone()).to_string())) {
             continue;
         }
+        seen_requests.push((url.clone(), facts.clone()));
+        let (case, divergence) = comparison.compare(&url, &facts)?;
+        draft.cases.push(case);
+        divergences.extend(divergence.filter(|found| found.assumption.is_none()));
+    }
+    for (url, facts) in find_missing_requests(draft, &policy, &seen_requests)? {
         let (case, divergence) = comparison.compare(&url, &facts)?;
         draft.cases.push(case);
         divergences.extend(divergence.filter(|found| found.assumption.is_none()));
     }
     Ok(divergences)
+}
+
+/// A URL with the other facts of a request, as in a case.
+type CaseRequest = (String, Map<String, Json>);
+
+/// Searches requests for the outcomes of rules that the others do not reach.
+fn find_missing_requests(
+    draft: &PolicyDraft,
+    policy: &Policy,
+    known: &[CaseRequest],
+) -> Result<Vec<CaseRequest>, ImportError> {
+    let mut coverage = Coverage::new(policy);
+    for (url, details) in known {
+        record(&mut coverage, policy, url, details)?;
+    }
+    let conditions = RuleConditions::new(draft);
+    let mut found = Vec::new();
+    for index in (0..policy.rules().len()).take(MAX_PROBED_RULES) {
+        for applies in [true, false] {
+            let Some(rule) = missed_rule(&coverage, policy, index, applies) else {
+                continue;
+            };
+            let request = conditions.find(draft, &rule, applies);
+            let Some((url, details)) = request else {
+                continue;
+            };
+            record(&mut coverage, policy, &url, &details)?;
+            found.push((url, details));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the id of a rule if it has the outcome, and nothing has reached it.
+fn missed_rule(
+    coverage: &Coverage,
+    policy: &Policy,
+    index: usize,
+    applies: bool,
+) -> Option<String> {
+    let rules = coverage.rule_coverage(policy);
+    let rule = rules.iter().find(|rule| rule.index == index)?;
+    let branch = match applies {
+        true => rule.branches.first(),
+        false => rule.branches.get(1),
+    };
+    let is_missed = branch.is_some_and(|branch| branch.reached == 0);
+    is_missed.then(|| rule.rule.id.as_str().to_owned())
+}
+
+fn record(
+    coverage: &mut Coverage,
+    policy: &Policy,
+    url: &str,
+    details: &Map<String, Json>,
+) -> Result<(), ImportError> {
+    let facts = case_facts(url, details)?;
+    let (trail, _) = policy.decide_every_rule(&facts.facts());
+    coverage.record(&trail);
+    Ok(())
 }
 
 /// Compares the decisions of a policy with those of the source's system.

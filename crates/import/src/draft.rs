@@ -20,6 +20,8 @@ pub struct PolicyDraft {
     pub spaces: Vec<SpaceDraft>,
     /// `global_space`.
     pub global_space: Option<GlobalSpaceDraft>,
+    /// Requests for cases, besides those that are searched: a URL and the other facts.
+    pub examples: Vec<(String, Map<String, Json>)>,
     /// The tests, in YAML's form of JSON; filled when the import ends.
     pub(crate) cases: Vec<Map<String, Json>>,
 }
@@ -44,7 +46,7 @@ pub struct SpaceDraft {
     pub name: String,
     pub notes: Vec<String>,
     pub crawlers: Vec<String>,
-    /// The URLs that its crawlers start from.
+    /// The URLs that its crawlers start from, which are written to a file.
     pub seeds: Vec<String>,
     pub options: OptionDrafts,
     pub rules: Vec<RuleItem>,
@@ -341,7 +343,7 @@ impl RuleDraft {
             && !has_rule(&group.rules)
         {
             notes.extend(comments(&group.rules));
-            if group.then.is_none() && group.set.is_empty() && !group.stop {
+            if !group.has_effect() {
                 return Item { notes, node: None };
             }
         }
@@ -364,6 +366,11 @@ impl RuleDraft {
 }
 
 impl GroupDraft {
+    /// Returns `true` if the group does something by itself.
+    fn has_effect(&self) -> bool {
+        self.then.is_some() || !self.set.is_empty() || self.stop
+    }
+
     fn add_entries(&self, entries: &mut Vec<Entry>) {
         match &self.guard {
             GuardDraft::Always => {}
@@ -418,7 +425,7 @@ fn rules_to_node(rules: &[RuleItem]) -> Node {
 const MAX_INLINE_ITEMS: usize = 20;
 
 impl PolicyDraft {
-    /// Returns the files of the policy, by their names: `policy.yaml` and the files of large lists.
+    /// Returns the files of the policy, by their names: `policy.yaml`, the files of large lists and of seeds.
     pub(crate) fn to_files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         let mut entries = vec![
@@ -443,7 +450,7 @@ impl PolicyDraft {
             });
         }
         if !self.spaces.is_empty() {
-            let spaces = self.spaces.iter().map(SpaceDraft::to_item);
+            let spaces = self.spaces.iter().map(|space| space.to_item(&mut files));
             entries.push(Entry::new("spaces", Node::List(spaces.collect())));
         }
         if !self.cases.is_empty() {
@@ -458,16 +465,30 @@ impl PolicyDraft {
     }
 }
 
+/// Returns `true` if one of the rules is written: a group of comments only is not.
 fn has_rule(rules: &[RuleItem]) -> bool {
-    rules.iter().any(|item| matches!(item, RuleItem::Rule(_)))
+    rules.iter().any(|item| match item {
+        RuleItem::Rule(rule) => match &rule.body {
+            RuleDraftBody::Group(group) => group.has_effect() || has_rule(&group.rules),
+            RuleDraftBody::Filter(_) => true,
+        },
+        RuleItem::Comment(_) => false,
+    })
 }
 
 fn comments(rules: &[RuleItem]) -> Vec<String> {
-    let comments = rules.iter().filter_map(|item| match item {
-        RuleItem::Comment(text) => Some(text.clone()),
-        RuleItem::Rule(_) => None,
-    });
-    comments.collect()
+    let mut found = Vec::new();
+    for item in rules {
+        match item {
+            RuleItem::Comment(text) => found.push(text.clone()),
+            RuleItem::Rule(rule) => {
+                if let RuleDraftBody::Group(group) = &rule.body {
+                    found.extend(comments(&group.rules));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Writes a list of rules. One of comments only is empty, with the comments above its key.
@@ -507,7 +528,7 @@ impl ListDraft {
 }
 
 impl SpaceDraft {
-    fn to_item(&self) -> Item {
+    fn to_item(&self, files: &mut BTreeMap<String, String>) -> Item {
         let mut entries = vec![Entry::new("name", Node::text(&self.name))];
         if !self.crawlers.is_empty() {
             entries.push(Entry::new(
@@ -516,10 +537,9 @@ impl SpaceDraft {
             ));
         }
         if !self.seeds.is_empty() {
-            entries.push(Entry::new(
-                "seeds",
-                Node::list(self.seeds.iter().map(Node::text)),
-            ));
+            let file = format!("seeds/{}.txt", self.name);
+            files.insert(file.clone(), format!("{}\n", self.seeds.join("\n")));
+            entries.push(Entry::new("seeds", Node::text(file)));
         }
         if !self.options.is_empty() {
             entries.push(Entry::new("options", self.options.to_node()));

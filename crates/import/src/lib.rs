@@ -25,8 +25,10 @@ pub mod internal {
     pub mod case;
     pub mod dead;
     pub mod draft;
+    pub mod duration;
     pub mod expression;
     pub mod input;
+    pub mod probe;
     pub mod reference;
     pub mod report;
     pub mod settings;
@@ -38,7 +40,8 @@ pub mod internal {
 
 // Modules name each other by these short paths.
 use internal::{
-    case, dead, draft, expression, input, reference, report, settings, system, systems, yaml,
+    case, dead, draft, duration, expression, input, probe, reference, report, settings, system,
+    systems, xml, yaml,
 };
 
 /// A translated source.

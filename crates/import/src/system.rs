@@ -10,6 +10,8 @@ use crate::systems;
 /// A system whose configuration can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
+    /// Norconex Web Crawler and HTTP Collector.
+    Norconex,
     /// Apache Nutch.
     Nutch,
 }
@@ -35,13 +37,22 @@ struct SystemSpec {
     convert: fn(&ImportInput<'_>) -> Result<Conversion, ImportError>,
 }
 
-const SYSTEMS: &[SystemSpec] = &[SystemSpec {
-    system: System::Nutch,
-    name: "nutch",
-    example: "crawlgate import nutch conf/regex-urlfilter.txt",
-    recognize: systems::nutch::recognize,
-    convert: systems::nutch::convert,
-}];
+const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Norconex,
+        name: "norconex",
+        example: "crawlgate import norconex crawler-config.xml",
+        recognize: systems::norconex::recognize,
+        convert: systems::norconex::convert,
+    },
+    SystemSpec {
+        system: System::Nutch,
+        name: "nutch",
+        example: "crawlgate import nutch conf/regex-urlfilter.txt",
+        recognize: systems::nutch::recognize,
+        convert: systems::nutch::convert,
+    },
+];
 
 /// The number of bytes from which a system is recognized.
 const RECOGNIZED_BYTES: usize = 64 << 10;

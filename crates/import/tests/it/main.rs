@@ -10,5 +10,7 @@
 )]
 
 mod fixtures;
+mod norconex;
+mod norconex_traps;
 mod nutch;
 mod support;
