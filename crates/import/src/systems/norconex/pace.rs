@@ -84,10 +84,8 @@ impl UnitWriter<'_, '_> {
 
     /// A delay is kept for each host, which is the scope `site`.
     fn write_delay_scope(&mut self, setting: &Setting) {
-        let Some(scope) = setting.get(&["scope"]) else {
-            return;
-        };
-        if scope.text.eq_ignore_ascii_case("site") {
+        let scope = setting.get(&["scope"]);
+        if let Some(scope) = scope.filter(|scope| scope.text.eq_ignore_ascii_case("site")) {
             self.converted(scope, DELAY, PartNeed::Url);
             return;
         }
@@ -97,7 +95,8 @@ impl UnitWriter<'_, '_> {
         };
         let assumption = "each host has the delay for itself; in Norconex it is one for all hosts, or for each thread";
         let effect = AssumptionEffect::Either;
-        self.report.assumed(scope.part, target, assumption, effect);
+        let part = scope.unwrap_or(setting).part;
+        self.report.assumed(part, target, assumption, effect);
     }
 
     /// `ReferenceDelayResolver`: the first expression that fits the URL gives the delay.
