@@ -223,7 +223,7 @@ impl UnitWriter<'_, '_> {
             let note = note("a page that names another URL as canonical is rejected");
             self.options.set_with_note("noncanonical", "reject", note);
         }
-        if lacks(&super::others::CHECKSUMMERS) {
+        if lacks(&super::index::CHECKSUMMERS) {
             let note = note("checksums of the head and of the document");
             self.options.set_with_note("unmodified", "reject", note);
         }

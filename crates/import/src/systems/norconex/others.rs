@@ -1,23 +1,13 @@
 //! Settings besides filters: depth, robots, checksums, deletions, fetchers; and those that no policy has.
 
-use crate::draft::to_slug;
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget};
 
 use super::convert::UnitWriter;
 use super::read::{FETCHERS, METADATA_FILTERS, find, read_filters, read_max_depth, read_scope};
 use super::tree::Setting;
 
-const METADATA_CHECKSUMMERS: [&str; 2] = ["metadataChecksummer", "httpHeadersChecksummer"];
-const DOCUMENT_CHECKSUMMERS: [&str; 2] = ["documentChecksummer", "httpDocumentChecksummer"];
-pub(super) const CHECKSUMMERS: [&str; 4] = [
-    "metadataChecksummer",
-    "httpHeadersChecksummer",
-    "documentChecksummer",
-    "httpDocumentChecksummer",
-];
-
 /// Returns `true` for a feature that is switched off: by an attribute, or in version 4 by an empty element.
-fn is_off(setting: &Setting, version: super::session::NorconexVersion) -> bool {
+pub(super) fn is_off(setting: &Setting, version: super::session::NorconexVersion) -> bool {
     let is_empty = setting.is_null && version == super::session::NorconexVersion::V4;
     is_empty || setting.flag(&["ignore"]) == Some(true) || setting.flag(&["disabled"]) == Some(true)
 }
@@ -89,7 +79,7 @@ impl UnitWriter<'_, '_> {
     }
 
     /// Reports a feature. A class of somebody else may do something else.
-    fn write_feature(&mut self, setting: &Setting, option: &str, need: PartNeed) {
+    pub(super) fn write_feature(&mut self, setting: &Setting, option: &str, need: PartNeed) {
         const KNOWN: [&str; 7] = [
             "standard",
             "generic",
@@ -136,105 +126,6 @@ impl UnitWriter<'_, '_> {
         let effect = AssumptionEffect::Either;
         self.report
             .assumed(setting.part, target, assumption, effect);
-    }
-
-    /// One option is for both checksums: of the head and of the document.
-    pub(super) fn write_checksums(&mut self) {
-        let own: Vec<&Setting> = self.settings.clone();
-        let own = own
-            .into_iter()
-            .filter(|setting| CHECKSUMMERS.contains(&setting.name.as_str()));
-        let own: Vec<&Setting> = own.collect();
-        if own.is_empty() {
-            return;
-        }
-        let is_on = |names: &[&str]| {
-            let setting = find(&self.effective, names);
-            setting.is_none_or(|setting| !is_off(setting, self.version))
-        };
-        let any = is_on(&METADATA_CHECKSUMMERS) || is_on(&DOCUMENT_CHECKSUMMERS);
-        let value = if any { "reject" } else { "pass" };
-        self.options.set("unmodified", value);
-        for setting in own {
-            self.write_feature(setting, "unmodified", PartNeed::Ledger);
-        }
-    }
-
-    /// `GenericSpoiledReferenceStrategizer`: what leaves the index, by the state of a page.
-    pub(super) fn write_spoiled(&mut self) {
-        let Some(setting) = find(&self.settings, &["spoiledReferenceStrategizer"]) else {
-            return;
-        };
-        let class = setting
-            .class()
-            .unwrap_or("GenericSpoiledReferenceStrategizer");
-        if !class.eq_ignore_ascii_case("GenericSpoiledReferenceStrategizer") {
-            let why = "the class is not known";
-            let instead = Some("`removal`");
-            self.not_converted(setting, why, MissingPart::OtherSetting, instead);
-            return;
-        }
-        let mut changes: Vec<(&str, &str)> = Vec::new();
-        for child in &setting.children {
-            self.report
-                .converted(child.part, "removal", PartNeed::Ledger);
-        }
-        self.report
-            .converted(setting.part, "removal", PartNeed::Ledger);
-        if let Some(fallback) = setting.get(&["fallbackStrategy"]) {
-            const OTHERS: [&str; 6] = [
-                "robots_txt",
-                "rule",
-                "noindex",
-                "noncanonical",
-                "duplicate",
-                "too_large",
-            ];
-            match strategy(&fallback.text) {
-                Some("remove") => {}
-                Some(value) => changes.extend(OTHERS.map(|key| (key, value))),
-                None => self.unknown_strategy(fallback),
-            }
-        }
-        let list = setting.get(&["mappings"]).unwrap_or(setting);
-        let mappings = list
-            .elements()
-            .filter(|it| it.is_item || it.name == "mapping");
-        for mapping in mappings.collect::<Vec<_>>() {
-            let state = mapping.value(&["state"]).unwrap_or_default();
-            let keys: &[(&str, &str)] = match state {
-                "NOT_FOUND" => &[("not_found", "remove"), ("gone", "remove")],
-                "BAD_STATUS" => &[("bad_status", "once_more")],
-                "ERROR" => &[("error", "once_more")],
-                "REJECTED" => &[("rule", "remove"), ("robots_txt", "remove")],
-                _ => &[],
-            };
-            let value = mapping.value(&["strategy"]).and_then(strategy);
-            let Some(value) = value.filter(|_| !keys.is_empty()) else {
-                self.unknown_strategy(mapping);
-                continue;
-            };
-            for (key, preset) in keys {
-                if value != *preset {
-                    changes.push((key, value));
-                }
-            }
-            self.converted(mapping, "removal", PartNeed::Ledger);
-        }
-        if changes.is_empty() {
-            self.options.set("removal", "norconex");
-            return;
-        }
-        self.options.set("removal.preset", "norconex");
-        for (key, value) in changes {
-            self.options.set(&format!("removal.{key}"), value);
-        }
-    }
-
-    fn unknown_strategy(&mut self, setting: &Setting) {
-        let why = "the state or the strategy has no counterpart";
-        let instead = Some("`removal`");
-        self.not_converted(setting, why, MissingPart::OtherSetting, instead);
     }
 
     /// Fetchers are the crawler's own, but for what they say about answers.
@@ -448,14 +339,5 @@ impl UnitWriter<'_, '_> {
                 self.not_converted(child, why, MissingPart::OtherSetting, Some("`replace`"));
             }
         }
-    }
-}
-
-fn strategy(text: &str) -> Option<&'static str> {
-    match to_slug(text).as_str() {
-        "delete" => Some("remove"),
-        "ignore" => Some("keep"),
-        "grace-once" => Some("once_more"),
-        _ => None,
     }
 }

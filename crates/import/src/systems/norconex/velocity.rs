@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place, SourceText};
 use crate::report::{MissingPart, Report};
 
+use super::syntax::{Directive, blank_declarations, read_directive, read_reference, unquote};
 use super::variables::{read_variables, shown_value};
 
 /// The maximum depth of `#parse`.
@@ -101,14 +102,6 @@ struct Renderer<'r, 'i> {
     line: String,
     shifts: Vec<(u32, u32)>,
     lines: Vec<LineOrigin>,
-}
-
-/// A directive with its argument.
-struct Directive<'t> {
-    name: &'t str,
-    argument: &'t str,
-    /// Its length in bytes, with the parentheses.
-    length: usize,
 }
 
 impl Renderer<'_, '_> {
@@ -383,138 +376,11 @@ fn column_place(place: &Place, line: &str, at: usize) -> Place {
     }
 }
 
-const DIRECTIVES: [&str; 13] = [
-    "set", "parse", "include", "if", "elseif", "else", "end", "foreach", "macro", "define",
-    "evaluate", "stop", "break",
-];
-
-/// Reads the directive at the beginning of a text.
-fn read_directive(text: &str) -> Option<Directive<'_>> {
-    let word = text.strip_prefix('#')?;
-    let end = word.find(|c: char| !c.is_ascii_alphabetic());
-    let name = word.get(..end.unwrap_or(word.len()))?;
-    let name = DIRECTIVES.into_iter().find(|known| *known == name)?;
-    let rest = word.get(name.len()..)?;
-    let argument = rest.trim_start_matches([' ', '\t']);
-    let spaces = rest.len() - argument.len();
-    let Some(inner) = argument.strip_prefix('(') else {
-        let is_alone = matches!(name, "else" | "end" | "stop" | "break")
-            && !rest.starts_with(['-', '_', '.', ':']);
-        return is_alone.then_some(Directive {
-            name,
-            argument: "",
-            length: 1 + name.len(),
-        });
-    };
-    let length = closing_parenthesis(inner)?;
-    Some(Directive {
-        name,
-        argument: inner.get(..length)?,
-        length: 1 + name.len() + spaces + 1 + length + 1,
-    })
-}
-
-/// Returns the offset of the parenthesis that closes an open one. Those in quotes do not count.
-fn closing_parenthesis(text: &str) -> Option<usize> {
-    let mut quote = None;
-    let mut depth = 0_usize;
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(') => depth += 1,
-            (None, ')') if depth == 0 => return Some(at),
-            (None, ')') => depth -= 1,
-            (None, _) => {}
-        }
-    }
-    None
-}
-
-struct Reference<'t> {
-    name: &'t str,
-    is_quiet: bool,
-    length: usize,
-}
-
-/// Reads `$name`, `${name}`, `$!name` or `$!{name}` at the beginning of a text. Properties and methods
-/// (`$name.size()`) are not evaluated.
-fn read_reference(text: &str) -> Option<Reference<'_>> {
-    let rest = text.strip_prefix('$')?;
-    let (rest, is_quiet) = match rest.strip_prefix('!') {
-        Some(rest) => (rest, true),
-        None => (rest, false),
-    };
-    let (rest, is_formal) = match rest.strip_prefix('{') {
-        Some(rest) => (rest, true),
-        None => (rest, false),
-    };
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-    let name = rest.get(..end)?;
-    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        return None;
-    }
-    let after = rest.get(end..)?;
-    let length = 1 + usize::from(is_quiet) + name.len();
-    if is_formal {
-        after.starts_with('}').then_some(Reference {
-            name,
-            is_quiet,
-            length: length + 2,
-        })
-    } else {
-        let has_property = after
-            .strip_prefix('.')
-            .is_some_and(|after| after.starts_with(|c: char| c.is_ascii_alphabetic()));
-        (!has_property).then_some(Reference {
-            name,
-            is_quiet,
-            length,
-        })
-    }
-}
-
-fn unquote(text: &str, quote: char) -> Option<&str> {
-    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-    (!inner.contains(quote)).then_some(inner)
-}
-
 /// Returns a path relative to the directory of the file that names it.
 fn resolve(file: &str, name: &str) -> String {
     let name = name.trim_start_matches("./");
     match file.rsplit_once('/') {
         Some((directory, _)) if !name.starts_with('/') => format!("{directory}/{name}"),
         Some(_) | None => name.to_owned(),
-    }
-}
-
-/// Blanks XML declarations and document types without an internal subset, as Norconex does: included
-/// files have their own.
-fn blank_declarations(text: &mut String) {
-    for (open, close) in [("<?xml ", "?>"), ("<!DOCTYPE ", ">")] {
-        let mut from = 0;
-        while let Some(at) = text.get(from..).and_then(|rest| rest.find(open)) {
-            let start = from + at;
-            let tail = text.get(start..).unwrap_or_default();
-            let Some(length) = tail.find(close).map(|end| end + close.len()) else {
-                return;
-            };
-            let declaration = tail.get(..length).unwrap_or_default();
-            let is_plain = !declaration.contains('[')
-                && !declaration.contains("SYSTEM")
-                && !declaration.contains("PUBLIC");
-            if is_plain {
-                let blank: String = declaration
-                    .chars()
-                    .map(|c| if c == '\n' { '\n' } else { ' ' })
-                    .collect();
-                text.replace_range(start..start + length, &blank);
-                from = start + blank.len();
-            } else {
-                from = start + length;
-            }
-        }
     }
 }
