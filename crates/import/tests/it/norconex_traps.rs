@@ -341,7 +341,11 @@ fn hostile_files_end_with_an_error() {
         "$a".repeat(10_000),
         "$b".repeat(10_000)
     );
-    let cases: [(&[(&str, &str)], &str); 9] = [
+    let long_line = "#$\\x<".repeat(1 << 20);
+    let declarations = format!("{}<html/>", "<?xml ?><!DOCTYPE a>".repeat(1 << 18));
+    let cases: [(&[(&str, &str)], &str); 11] = [
+        (&[("c.xml", &long_line)], "no configuration of Norconex"),
+        (&[("c.xml", &declarations)], "no configuration of Norconex"),
         (&[("c.xml", bomb)], "DTD"),
         (&[("c.xml", &nested)], "nested more than 200"),
         (

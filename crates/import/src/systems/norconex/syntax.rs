@@ -114,27 +114,25 @@ pub(super) fn unquote(text: &str, quote: char) -> Option<&str> {
 /// files have their own.
 pub(super) fn blank_declarations(text: &mut String) {
     for (open, close) in [("<?xml ", "?>"), ("<!DOCTYPE ", ">")] {
-        let mut from = 0;
-        while let Some(at) = text.get(from..).and_then(|rest| rest.find(open)) {
-            let start = from + at;
-            let tail = text.get(start..).unwrap_or_default();
-            let Some(length) = tail.find(close).map(|end| end + close.len()) else {
-                return;
-            };
-            let declaration = tail.get(..length).unwrap_or_default();
+        let mut result = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find(open) {
+            let (before, tail) = rest.split_at(at);
+            result.push_str(before);
+            let length = tail.find(close).map_or(tail.len(), |end| end + close.len());
+            let (declaration, after) = tail.split_at(length);
             let is_plain = !declaration.contains('[')
                 && !declaration.contains("SYSTEM")
                 && !declaration.contains("PUBLIC");
             if is_plain {
-                let blank: String = declaration
-                    .chars()
-                    .map(|c| if c == '\n' { '\n' } else { ' ' })
-                    .collect();
-                text.replace_range(start..start + length, &blank);
-                from = start + blank.len();
+                let blanks = declaration.chars();
+                result.extend(blanks.map(|c| if c == '\n' { '\n' } else { ' ' }));
             } else {
-                from = start + length;
+                result.push_str(declaration);
             }
+            rest = after;
         }
+        result.push_str(rest);
+        *text = result;
     }
 }

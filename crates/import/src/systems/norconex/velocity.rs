@@ -132,11 +132,11 @@ impl Renderer<'_, '_> {
     }
 
     fn render_line(&mut self, line: &str, place: &Place, depth: usize) -> Result<(), ImportError> {
-        let mut at = 0;
-        while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
+        let mut rest = line;
+        let mut here = place.clone();
+        while !rest.is_empty() {
             self.check_size(place)?;
-            let here = column_place(place, line, at);
-            at += if self.in_comment {
+            let length = if self.in_comment {
                 self.skip_comment(rest)
             } else if rest.starts_with("##") {
                 return Ok(());
@@ -152,6 +152,10 @@ impl Renderer<'_, '_> {
                 self.push(rest.get(..length).unwrap_or_default());
                 length
             };
+            let (read, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            let columns = u32::try_from(read.chars().count()).unwrap_or(u32::MAX);
+            here.column = here.column.saturating_add(columns);
+            rest = after;
         }
         Ok(())
     }
@@ -365,14 +369,6 @@ impl Renderer<'_, '_> {
             shifts: std::mem::take(&mut self.shifts),
         });
         Ok(())
-    }
-}
-
-fn column_place(place: &Place, line: &str, at: usize) -> Place {
-    let before = line.get(..at).map_or(0, |before| before.chars().count());
-    Place {
-        column: u32::try_from(before + 1).unwrap_or(u32::MAX),
-        ..place.clone()
     }
 }
 
