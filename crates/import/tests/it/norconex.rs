@@ -316,3 +316,26 @@ fn taking_away_or_changing_a_filter_changes_what_is_written() {
         assert_ne!(written(&changed).0, whole.0, "{changed}");
     }
 }
+
+#[test]
+fn the_documents_show_the_fixtures_unedited() {
+    for (page, source, configuration) in [
+        ("docs/policy/norconex.md", "help", "help-search.xml"),
+        (
+            "docs/import/norconex.md",
+            "v2-complex",
+            "complex-config.xml",
+        ),
+    ] {
+        let page = fs::read_to_string(root().join(page)).unwrap();
+        let directory = root().join("tests/import/norconex").join(source);
+        let xml = fs::read_to_string(directory.join(configuration)).unwrap();
+        let xml = xml.replace("\r\n", "\n");
+        let xml = &xml[xml.find("<httpcollector").unwrap()..];
+        let policy = fs::read_to_string(directory.join("expected/policy.yaml")).unwrap();
+        assert!(
+            page.contains(xml.trim_end()) && page.contains(policy.trim_end()),
+            "{source}"
+        );
+    }
+}
