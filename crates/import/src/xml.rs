@@ -154,7 +154,7 @@ impl LineStarts {
 }
 
 /// Refuses elements that are nested too deeply, before a parser recurses into them.
-fn check_depth(source: &SourceText) -> Result<(), ImportError> {
+pub(crate) fn check_depth(source: &SourceText) -> Result<(), ImportError> {
     let mut depth = 0_usize;
     let mut rest = source.text.as_str();
     while let Some(at) = rest.find('<') {

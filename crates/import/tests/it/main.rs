@@ -11,6 +11,8 @@
 
 mod expression;
 mod fixtures;
+mod norconex;
+mod norconex_traps;
 mod nutch;
 mod stormcrawler;
 mod support;

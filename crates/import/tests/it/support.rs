@@ -1,6 +1,7 @@
 //! What the tests share: files of a directory, and the comparison of a policy with an oracle.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use crawlgate_import::{FileSystem, Import, ImportInput, SourcePath, System, import};
@@ -19,7 +20,13 @@ pub(super) struct Directory(pub PathBuf);
 
 impl FileSystem for Directory {
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
-        fs::read(self.0.join(path)).map_err(|error| FileError::Other(error.to_string()))
+        fs::read(self.0.join(path)).map_err(|error| {
+            if error.kind() == ErrorKind::NotFound {
+                FileError::NotFound
+            } else {
+                FileError::Other(error.to_string())
+            }
+        })
     }
 
     fn list(&self, _: &str) -> Result<Vec<String>, FileError> {
