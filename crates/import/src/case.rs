@@ -7,6 +7,7 @@ use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
+use crawlgate_policy::internal::policy::coverage::Coverage;
 use crawlgate_policy::internal::policy::decide::Cause;
 use crawlgate_policy::internal::policy::exact::{
     VerdictAnswer, VerdictFinder, VerdictQuery, WantedVerdict,
@@ -57,7 +58,34 @@ pub(crate) fn add_cases(
         draft.cases.push(case);
         divergences.extend(divergence.filter(|found| found.assumption.is_none()));
     }
+    let mut coverage = Coverage::new(&policy);
+    for case in &compile_draft(draft)?.cases {
+        coverage.record(&policy.decide_every_rule(&case.facts.facts()).0);
+    }
+    let mut missed = missed_branches(&coverage, &policy);
+    for (url, facts) in std::mem::take(&mut draft.samples) {
+        if missed == 0 {
+            break;
+        }
+        let Ok(sample) = case_facts(&url, &facts) else {
+            continue;
+        };
+        coverage.record(&policy.decide_every_rule(&sample.facts()).0);
+        let still_missed = missed_branches(&coverage, &policy);
+        if still_missed < missed {
+            missed = still_missed;
+            let (case, divergence) = comparison.compare(&url, &facts)?;
+            draft.cases.push(case);
+            divergences.extend(divergence.filter(|found| found.assumption.is_none()));
+        }
+    }
     Ok(divergences)
+}
+
+/// Returns the number of branches of rules that no case has reached.
+fn missed_branches(coverage: &Coverage, policy: &Policy) -> usize {
+    let rules = coverage.rule_coverage(policy).into_iter();
+    rules.map(|rule| rule.missed_branches().count()).sum()
 }
 
 /// Compares the decisions of a policy with those of the source's system.

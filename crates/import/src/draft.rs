@@ -20,6 +20,9 @@ pub struct PolicyDraft {
     pub spaces: Vec<SpaceDraft>,
     /// `global_space`.
     pub global_space: Option<GlobalSpaceDraft>,
+    /// Requests, made of the source's words, from which cases are taken for what the search of cases does
+    /// not reach: a URL with other facts.
+    pub samples: Vec<(String, Map<String, Json>)>,
     /// The tests, in YAML's form of JSON; filled when the import ends.
     pub(crate) cases: Vec<Map<String, Json>>,
 }

@@ -12,6 +12,8 @@ use crate::systems;
 pub enum System {
     /// Apache Nutch.
     Nutch,
+    /// squid.
+    Squid,
 }
 
 /// The result of reading and translating a source, by the importer of its system.
@@ -35,13 +37,22 @@ struct SystemSpec {
     convert: fn(&ImportInput<'_>) -> Result<Conversion, ImportError>,
 }
 
-const SYSTEMS: &[SystemSpec] = &[SystemSpec {
-    system: System::Nutch,
-    name: "nutch",
-    example: "crawlgate import nutch conf/regex-urlfilter.txt",
-    recognize: systems::nutch::recognize,
-    convert: systems::nutch::convert,
-}];
+const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Nutch,
+        name: "nutch",
+        example: "crawlgate import nutch conf/regex-urlfilter.txt",
+        recognize: systems::nutch::recognize,
+        convert: systems::nutch::convert,
+    },
+    SystemSpec {
+        system: System::Squid,
+        name: "squid",
+        example: "crawlgate import squid /etc/squid/squid.conf",
+        recognize: systems::squid::recognize,
+        convert: systems::squid::convert,
+    },
+];
 
 /// The number of bytes from which a system is recognized.
 const RECOGNIZED_BYTES: usize = 64 << 10;

@@ -1,3 +1,4 @@
 //! One module for each system: its reader, its conversion, and its evaluator in `reference`.
 
 pub mod nutch;
+pub mod squid;

@@ -11,4 +11,5 @@
 
 mod fixtures;
 mod nutch;
+mod squid;
 mod support;
