@@ -3,6 +3,7 @@
 //! It works on the parsed source, and shares no code with the conversion or with the policy engine.
 
 pub mod nutch;
+pub mod scrapy;
 pub mod squid;
 
 use serde_json::{Map, Value as Json};

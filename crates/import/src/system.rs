@@ -12,6 +12,8 @@ use crate::systems;
 pub enum System {
     /// Apache Nutch.
     Nutch,
+    /// Scrapy.
+    Scrapy,
     /// squid.
     Squid,
 }
@@ -44,6 +46,13 @@ const SYSTEMS: &[SystemSpec] = &[
         example: "crawlgate import nutch conf/regex-urlfilter.txt",
         recognize: systems::nutch::recognize,
         convert: systems::nutch::convert,
+    },
+    SystemSpec {
+        system: System::Scrapy,
+        name: "scrapy",
+        example: "crawlgate import scrapy project/settings.py project/spiders/*.py",
+        recognize: systems::scrapy::recognize,
+        convert: systems::scrapy::convert,
     },
     SystemSpec {
         system: System::Squid,

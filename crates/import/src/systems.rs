@@ -1,4 +1,5 @@
 //! One module for each system: its reader, its conversion, and its evaluator in `reference`.
 
 pub mod nutch;
+pub mod scrapy;
 pub mod squid;

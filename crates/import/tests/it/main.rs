@@ -11,5 +11,6 @@
 
 mod fixtures;
 mod nutch;
+mod scrapy;
 mod squid;
 mod support;
