@@ -5,6 +5,7 @@
 pub mod nutch;
 pub mod scrapy;
 pub mod squid;
+pub mod wget;
 
 use serde_json::{Map, Value as Json};
 

@@ -16,6 +16,8 @@ pub enum System {
     Scrapy,
     /// squid.
     Squid,
+    /// GNU Wget.
+    Wget,
 }
 
 /// The result of reading and translating a source, by the importer of its system.
@@ -60,6 +62,13 @@ const SYSTEMS: &[SystemSpec] = &[
         example: "crawlgate import squid /etc/squid/squid.conf",
         recognize: systems::squid::recognize,
         convert: systems::squid::convert,
+    },
+    SystemSpec {
+        system: System::Wget,
+        name: "wget",
+        example: "crawlgate import wget mirror.sh",
+        recognize: systems::wget::recognize,
+        convert: systems::wget::convert,
     },
 ];
 

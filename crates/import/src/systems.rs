@@ -3,3 +3,4 @@
 pub mod nutch;
 pub mod scrapy;
 pub mod squid;
+pub mod wget;

@@ -5,7 +5,7 @@ use fancy_regex::{Regex, RegexBuilder};
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 use crate::report::Report;
-use crate::systems::scrapy::{LinkExpression, ScrapySource, Spider};
+use crate::systems::scrapy::{LinkExpression, ScrapySetting, ScrapySource, Spider};
 
 /// Evaluates the rules of spiders.
 pub struct ScrapyEvaluator {
@@ -19,6 +19,7 @@ struct SpiderScope {
     domains: Option<Vec<String>>,
     starts: Vec<String>,
     rules: Option<Vec<LinkFilter>>,
+    max_length: Option<usize>,
 }
 
 /// `LinkExtractor`.
@@ -33,22 +34,24 @@ struct LinkFilter {
 impl ScrapyEvaluator {
     /// Compiles the rules that were converted.
     pub fn new(source: &ScrapySource, report: &Report) -> Self {
-        let mut settings = source.settings.iter().rev();
-        let length = settings.find(|setting| setting.name == "URLLENGTH_LIMIT");
-        let length = length.and_then(|setting| setting.value.as_number());
-        let max_length = length
-            .filter(|limit| *limit >= 1.0)
-            .map(|limit| limit.trunc() as usize);
         Self {
             spiders: source
                 .spiders
                 .iter()
                 .map(|spider| scope(spider, report))
                 .collect(),
-            max_length,
+            max_length: max_length(&source.settings),
             names_matter: source.spiders.len() > 1,
         }
     }
+}
+
+/// Returns `URLLENGTH_LIMIT`.
+fn max_length(settings: &[ScrapySetting]) -> Option<usize> {
+    let mut settings = settings.iter().rev();
+    let length = settings.find(|setting| setting.name == "URLLENGTH_LIMIT")?;
+    let limit = length.value.as_number()?;
+    (limit >= 1.0).then(|| limit.trunc() as usize)
 }
 
 fn scope(spider: &Spider, report: &Report) -> SpiderScope {
@@ -94,6 +97,7 @@ fn scope(spider: &Spider, report: &Report) -> SpiderScope {
             .flat_map(|(_, urls)| urls.clone())
             .collect(),
         rules,
+        max_length: max_length(&spider.settings),
     }
 }
 
@@ -166,6 +170,9 @@ impl LinkFilter {
 
 impl SpiderScope {
     fn allows(&self, url: &str) -> Option<bool> {
+        if self.max_length.is_some_and(|max| url.chars().count() > max) {
+            return Some(false);
+        }
         let (_, rest) = url.split_once("://")?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at_checked(end)?;

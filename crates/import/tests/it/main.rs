@@ -14,3 +14,4 @@ mod nutch;
 mod scrapy;
 mod squid;
 mod support;
+mod wget;
