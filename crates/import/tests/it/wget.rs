@@ -118,6 +118,7 @@ fn hosts_and_depth_are_those_of_the_command() {
         ("-r -A '*.a?c'", "http://a.test/d/x.abc", true),
         ("-r -A '*.a?c'", "http://a.test/d/x.abcd", false),
         ("-r -A '*.[!0-9]'", "http://a.test/d/x.1", false),
+        ("-r --tries 3 --exclude-dir=x", "http://a.test/x/y", false),
         ("-r -A JPG --ignore-case", "http://a.test/x.jpg", true),
     ] {
         let text = format!("wget {options} http://a.test/\n");
@@ -145,6 +146,8 @@ fn what_is_not_converted_is_reported_and_secrets_are_not_written() {
         "-i /etc/passwd",
         "-i missing.txt",
         "-w soon",
+        "--config=x",
+        "--unheard-of",
     ] {
         let text = format!("wget -r {options} http://a.test/\n");
         let imported = import_texts(System::Wget, &[("fetch.sh", &text)]);

@@ -236,6 +236,39 @@ impl<'a> AclConverter<'a> {
         Condition::any(merged)
     }
 
+    /// Returns what is assumed of clients that two `acl`s fit, since a client is one crawler.
+    fn overlap(&self, acl: &SquidAcl) -> Option<String> {
+        let others = self
+            .source
+            .acls
+            .iter()
+            .filter(|other| other.name != acl.name && self.crawlers.contains_key(&other.name));
+        let own = ranges(acl);
+        for other in others {
+            if other.kind != acl.kind {
+                return Some(
+                    "a client is known by its user or by its network, never by both".to_owned(),
+                );
+            }
+            let theirs = ranges(other);
+            let is_within = |inner: &[AddressRange], outer: &[AddressRange]| {
+                inner
+                    .iter()
+                    .all(|one| outer.iter().any(|range| range.contains(*one)))
+            };
+            let overlaps = own
+                .iter()
+                .any(|one| theirs.iter().any(|range| range.overlaps(*one)));
+            if overlaps && !is_within(&own, &theirs) && !is_within(&theirs, &own) {
+                return Some(format!(
+                    "no client is in {} and in {}, whose networks overlap",
+                    acl.name, other.name
+                ));
+            }
+        }
+        None
+    }
+
     fn clients(&self, acl: &SquidAcl, values: &[&str]) -> Result<ConvertedAcl, String> {
         if acl.kind == "src" && values.iter().any(|value| is_everyone(value)) {
             return Ok(term(Term::Always, PartNeed::Host));
@@ -259,13 +292,14 @@ impl<'a> AclConverter<'a> {
             });
         };
         let names: Vec<String> = crawlers.iter().map(|name| format!("`{name}`")).collect();
-        let assumption = format!(
-            "the configuration has the crawler{} {}, as in configuration.yaml",
-            if names.len() == 1 { "" } else { "s" },
+        let plural = if names.len() == 1 { "" } else { "s" };
+        let mut assumptions = vec![format!(
+            "the configuration has the crawler{plural} {}, as in configuration.yaml",
             names.join(", ")
-        );
+        )];
+        assumptions.extend(self.overlap(acl));
         Ok(ConvertedAcl {
-            assumptions: vec![assumption],
+            assumptions,
             ..term(
                 Term::Test(Condition::is(
                     "crawler",
@@ -275,6 +309,15 @@ impl<'a> AclConverter<'a> {
             )
         })
     }
+}
+
+/// Returns the ranges of addresses that an `acl` about clients has.
+fn ranges(acl: &SquidAcl) -> Vec<AddressRange> {
+    let ranges = acl
+        .values
+        .iter()
+        .filter_map(|value| AddressRange::parse(&value.text));
+    ranges.flatten().collect()
 }
 
 /// Returns `true` for a value of `src` that fits every client of IPv4.

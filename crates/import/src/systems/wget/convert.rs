@@ -13,6 +13,9 @@ const HTML: &str = r"\.([^/]?html|htm)$";
 pub(super) fn convert(source: &WgetSource, policy: &mut PolicyDraft, report: &mut Report) {
     policy.options.set("disposition", "disallow");
     for command in &source.commands {
+        if report.is_set(command.part) {
+            continue;
+        }
         convert_option(command, source, policy, report);
     }
     let level = source
@@ -433,36 +436,49 @@ fn convert_option(
                 .set("robots.obey", !matches!(value, "off" | "no" | "0"));
             report.converted(part, "robots.obey", PartNeed::Host);
         }
-        "quota" => report.not_converted(
-            part,
+        "followftp" => report.unrelated(part, "FTP does not go through the proxy"),
+        name => match not_convertible(name) {
+            Some((why, failure, instead)) => {
+                report.not_converted(part, why, failure, Some(instead));
+            }
+            None => report.unrelated(
+                part,
+                "none of a policy's business: files, output or connections",
+            ),
+        },
+    }
+}
+
+/// Returns the reason why a command cannot be converted, which way that fails, and what to do instead.
+fn not_convertible(name: &str) -> Option<(&'static str, MissingPart, &'static str)> {
+    Some(match name {
+        "quota" => (
             "a quota of the whole download",
             MissingPart::LetsThrough,
-            Some("`budget.bytes` limits a day"),
+            "`budget.bytes` limits a day",
         ),
-        "relativeonly" => report.not_converted(
-            part,
+        "relativeonly" => (
             "how a link is written is not known",
             MissingPart::LetsThrough,
-            Some("a condition on `host`"),
+            "a condition on `host`",
         ),
-        "followtags" | "ignoretags" => report.not_converted(
-            part,
+        "followtags" | "ignoretags" => (
             "which element a link is in is not known",
             MissingPart::LetsThrough,
-            None,
+            "an expression that fits the links",
         ),
-        "pagerequisites" => report.not_converted(
-            part,
+        "pagerequisites" => (
             "what pages of the last level need lies one level deeper",
             MissingPart::KeepsOut,
-            Some("a greater max_depth"),
+            "a greater max_depth",
         ),
-        "followftp" => report.unrelated(part, "FTP does not go through the proxy"),
-        _ => report.unrelated(
-            part,
-            "none of a policy's business: files, output or connections",
+        "config" => (
+            "the file has more commands",
+            MissingPart::LetsThrough,
+            "import it beside the command: `crawlgate import wget FETCH WGETRC`",
         ),
-    }
+        _ => return None,
+    })
 }
 
 fn unknown(part: crate::report::PartId, report: &mut Report) {

@@ -60,7 +60,89 @@ const WITH_VALUE: &[(&str, &str, &str)] = &[
     ("", "connect-timeout", "connecttimeout"),
     ("", "read-timeout", "readtimeout"),
     ("", "restrict-file-names", "restrictfilenames"),
+    ("", "bind-address", "bindaddress"),
+    ("", "prefer-family", "preferfamily"),
+    ("", "progress", "progress"),
+    ("", "report-speed", "reportspeed"),
+    ("", "secure-protocol", "secureprotocol"),
+    ("", "method", "method"),
+    ("", "body-data", "bodydata"),
+    ("", "body-file", "bodyfile"),
+    ("", "ftp-user", "ftpuser"),
+    ("", "ftp-password", "ftppassword"),
+    ("", "remote-encoding", "remoteencoding"),
+    ("", "local-encoding", "localencoding"),
+    ("", "use-askpass", "useaskpass"),
+    ("", "rejected-log", "rejectedlog"),
+    ("", "ca-directory", "cadirectory"),
+    ("", "crl-file", "crlfile"),
+    ("", "certificate-type", "certificatetype"),
+    ("", "private-key-type", "privatekeytype"),
+    ("", "random-file", "randomfile"),
+    ("", "egd-file", "egdfile"),
+    ("", "pinnedpubkey", "pinnedpubkey"),
+    ("", "ciphers", "ciphers"),
+    ("", "hsts-file", "hstsfile"),
+    ("", "warc-header", "warcheader"),
+    ("", "warc-max-size", "warcmaxsize"),
+    ("", "warc-tempdir", "warctempdir"),
+    ("", "warc-dedup", "warcdedup"),
+    ("", "start-pos", "startpos"),
+    ("", "retry-on-http-error", "retryonhttperror"),
+    ("", "config", "config"),
+    ("", "input-metalink", "inputmetalink"),
+    ("", "metalink-index", "metalinkindex"),
+    ("", "preferred-location", "preferredlocation"),
+    ("", "compression", "compression"),
+    ("", "dns-servers", "dnsservers"),
+    ("", "post-file", "postfile"),
     ("", "default-page", "defaultpage"),
+];
+
+/// Switches that are not about which pages are fetched. Those that begin with `no-` are not listed.
+const OTHER_SWITCHES: &[&str] = &[
+    "adjust-extension",
+    "ask-password",
+    "auth-no-challenge",
+    "background",
+    "backup-converted",
+    "backups",
+    "content-disposition",
+    "content-on-error",
+    "continue",
+    "convert-file-only",
+    "convert-links",
+    "debug",
+    "delete-after",
+    "force-directories",
+    "force-html",
+    "ftps-implicit",
+    "html-extension",
+    "ignore-length",
+    "inet4-only",
+    "inet6-only",
+    "keep-badhash",
+    "keep-session-cookies",
+    "metalink-over-http",
+    "passive-ftp",
+    "preserve-permissions",
+    "protocol-directories",
+    "quiet",
+    "retr-symlinks",
+    "retry-connrefused",
+    "retry-on-host-error",
+    "save-headers",
+    "server-response",
+    "show-progress",
+    "spider",
+    "strict-comments",
+    "timestamping",
+    "trust-server-names",
+    "unlink",
+    "use-server-timestamps",
+    "verbose",
+    "warc-cdx",
+    "xattr",
 ];
 
 /// Switches: the letter, the long name, and the command.
@@ -206,6 +288,7 @@ impl Reader<'_, '_> {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (option, None),
         };
+        let name = full_name(name);
         if name == "execute" {
             let command = value.or_else(|| words.next().map(|word| word.text));
             self.execute(place, &command.unwrap_or_default());
@@ -222,7 +305,19 @@ impl Reader<'_, '_> {
             self.push(part, command, "on");
         } else {
             let part = self.report.add(place.clone(), format!("--{name}"));
-            self.push(part, name, "");
+            let is_known = OTHER_SWITCHES.contains(&name)
+                || matches!(
+                    name,
+                    "no-clobber" | "no-directories" | "no-check-certificate"
+                )
+                || name.starts_with("no-");
+            if is_known {
+                self.push(part, name, "");
+            } else {
+                let why = "an option that is not known";
+                self.report
+                    .not_converted(part, why, MissingPart::LetsThrough, None);
+            }
         }
     }
 
@@ -279,6 +374,23 @@ impl Reader<'_, '_> {
             shown(&format!("-e {}", name.trim()), value.trim()),
         );
         self.push(part, name.trim(), value);
+    }
+}
+
+/// Completes a name that is shortened, as wget does if only one begins with it.
+fn full_name(name: &str) -> &str {
+    let longs = WITH_VALUE.iter().chain(SWITCHES).map(|(_, long, _)| *long);
+    let all: Vec<&str> = longs
+        .chain(OTHER_SWITCHES.iter().copied())
+        .chain(["execute"])
+        .collect();
+    if all.contains(&name) {
+        return name;
+    }
+    let mut fitting = all.into_iter().filter(|long| long.starts_with(name));
+    match (fitting.next(), fitting.next()) {
+        (Some(long), None) => long,
+        _ => name,
     }
 }
 
