@@ -10,6 +10,8 @@ use crate::systems;
 /// A system whose configuration can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
+    /// brozzler and warcprox.
+    Brozzler,
     /// Apache Nutch.
     Nutch,
     /// Scrapy.
@@ -42,6 +44,13 @@ struct SystemSpec {
 }
 
 const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Brozzler,
+        name: "brozzler",
+        example: "crawlgate import brozzler job.yaml",
+        recognize: systems::brozzler::recognize,
+        convert: systems::brozzler::convert,
+    },
     SystemSpec {
         system: System::Nutch,
         name: "nutch",

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod brozzler;
 mod fixtures;
 mod nutch;
 mod scrapy;
