@@ -155,3 +155,16 @@ fn each_key_is_in_one_list() {
     let listed: usize = lists.map(|list| imported.report.list(*list).count()).sum();
     assert_eq!(listed, keys);
 }
+
+#[test]
+fn compressed_blocks_are_unpacked() {
+    let text = r#"{ "warc-prefix": "a", "compressed_blocks": "eJyLrlZKyc9NzMxTslIqSEzOTk3RK0ktLlGqjQUAe4MJQQ==" }"#;
+    let imported = import_texts(System::Brozzler, &[("meta.json", text)]);
+    assert!(imported.report.is_complete());
+    let policy = &imported.files["policy.yaml"];
+    assert!(
+        policy.contains("forbid: { domain: packed.test }"),
+        "{policy}"
+    );
+    assert_eq!(imported.divergences, []);
+}

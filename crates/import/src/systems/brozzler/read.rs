@@ -1,5 +1,7 @@
 //! Reads a job: every key is a part.
 
+use std::io::Read;
+
 use crawlgate_policy::internal::diagnostics::problems::Problems;
 use crawlgate_policy::internal::yaml::{Node, YamlValue, parse};
 
@@ -245,12 +247,7 @@ impl Reader<'_> {
                     let rules = self.rules(value);
                     job.warcprox_blocks.extend(rules);
                 }
-                "compressed_blocks" => self.report.not_converted(
-                    part,
-                    "compressed rules are not read",
-                    MissingPart::LetsThrough,
-                    Some("the same rules as `blocks`"),
-                ),
+                "compressed_blocks" => self.compressed_blocks(part, value, job),
                 "limits" | "soft-limits" => self.report.not_converted(
                     part,
                     "limits of buckets are those of a whole crawl",
@@ -267,4 +264,57 @@ impl Reader<'_> {
             }
         }
     }
+
+    /// Reads blocks that are JSON in zlib in base64.
+    fn compressed_blocks(&mut self, part: PartId, node: &Node, job: &mut BrozzlerJob) {
+        let text = node.spelling().and_then(unpack);
+        let mut problems = Problems::new();
+        let rules = text.and_then(|text| parse(&self.file.file, text.as_str(), &mut problems));
+        let Some(rules) = rules else {
+            let why = "neither base64 of zlib of JSON, nor small enough";
+            let instead = Some("the same rules as `blocks`");
+            self.report
+                .not_converted(part, why, MissingPart::LetsThrough, instead);
+            return;
+        };
+        self.report.unrelated(part, "its rules follow");
+        let inner = format!("{}#compressed_blocks", self.file.file);
+        let outer = std::mem::replace(&mut self.file, Place::start(&inner));
+        let rules = self.rules(&rules);
+        self.file = outer;
+        job.warcprox_blocks.extend(rules);
+    }
+}
+
+/// Decodes base64 and zlib, to 16 times the size and 16 MiB at most.
+fn unpack(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let (mut value, mut bits) = (0_u32, 0);
+    for c in text
+        .bytes()
+        .filter(|c| !c.is_ascii_whitespace() && *c != b'=')
+    {
+        let digit = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        value = (value << 6 | u32::from(digit)) & 0xff_ffff;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((value >> bits & 0xff) as u8);
+        }
+    }
+    let limit = MAX_DOCUMENT.min(bytes.len().saturating_mul(16).max(1 << 20));
+    let decoder = flate2::read::ZlibDecoder::new(bytes.as_slice());
+    let mut unpacked = Vec::new();
+    let length = decoder
+        .take(limit as u64 + 1)
+        .read_to_end(&mut unpacked)
+        .ok()?;
+    String::from_utf8(unpacked).ok().filter(|_| length <= limit)
 }
