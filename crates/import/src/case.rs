@@ -1,194 +1,106 @@
-//! The cases of a policy: for each rule requests that it decides and others that it does not, with what
-//! the source's system does with them.
+//! The cases of a policy: requests that show each outcome of its rules, with what the source's system does
+//! with them.
 
 use std::collections::BTreeSet;
 
-use crawlgate_policy::internal::policy::Policy;
-use crawlgate_policy::internal::policy::cases::CaseFacts;
-use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
 use crawlgate_policy::internal::policy::coverage::Coverage;
-use crawlgate_policy::internal::policy::decide::Cause;
-use crawlgate_policy::internal::policy::exact::{
-    VerdictAnswer, VerdictFinder, VerdictQuery, WantedVerdict,
-};
-use crawlgate_policy::{MemoryFileSystem, UrlTarget};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
-use crate::draft::PolicyDraft;
-use crate::input::{ImportError, Place};
-use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
-use crate::report::Report;
+use crate::comparison::{CaseOutcome, Comparison, Divergence, case_facts};
+use crate::draft::{CaseRequest, PolicyDraft};
+use crate::input::ImportError;
+use crate::probe::RuleConditions;
 
-/// A request that the policy and the source's system decide differently.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Divergence {
-    pub url: String,
-    /// The facts besides the URL, as in a case.
-    pub facts: Map<String, Json>,
-    /// The verdict of the source's system.
-    pub source: SourceVerdict,
-    /// The rule of the policy that decides; `None` if none does.
-    pub rule: Option<String>,
-    /// The assumption that explains the difference.
-    pub assumption: Option<String>,
-}
+/// The maximum number of rules of which each outcome is searched.
+const MAX_PROBED_RULES: usize = 500;
 
-/// The maximum number of rules for which cases are searched.
-const MAX_RULES: usize = 2_000;
-
-/// Adds cases to the policy. Returns those requests on which policy and source differ without an assumption.
+/// Adds cases to the draft of a policy: of the requests that were searched, then of the examples, then of
+/// the probes, those that show what no earlier one shows. Returns the requests on which policy and source
+/// differ without an assumption.
 pub(crate) fn add_cases(
     draft: &mut PolicyDraft,
     comparison: &Comparison<'_>,
+    searched: Vec<CaseRequest>,
 ) -> Result<Vec<Divergence>, ImportError> {
-    let mut divergences = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (url, facts) in find_requests(comparison.policy) {
-        if !seen.insert((url.clone(), Json::Object(facts.clone()).to_string())) {
-            continue;
+    let mut collection = CaseCollection {
+        comparison,
+        coverage: Coverage::new(comparison.policy),
+        cases: Vec::new(),
+        requests: Vec::new(),
+        seen: BTreeSet::new(),
+        shown: BTreeSet::new(),
+        divergences: Vec::new(),
+    };
+    for request in searched {
+        collection.add(&request)?;
+    }
+    let examples = std::mem::take(&mut draft.examples);
+    for request in examples.iter().filter(|(url, facts)| case_facts(url, facts).is_ok()) {
+        collection.add(request)?;
+    }
+    if !draft.search_skipped {
+        collection.add_probes(draft)?;
+    }
+    draft.cases = collection.cases;
+    Ok(collection.divergences)
+}
+
+struct CaseCollection<'c> {
+    comparison: &'c Comparison<'c>,
+    coverage: Coverage,
+    cases: Vec<Map<String, Json>>,
+    /// The requests of the cases.
+    requests: Vec<CaseRequest>,
+    /// All requests that were compared, as text.
+    seen: BTreeSet<String>,
+    shown: BTreeSet<CaseOutcome>,
+    divergences: Vec<Divergence>,
+}
+
+impl CaseCollection<'_> {
+    /// Compares a request, and makes it a case if it shows something new.
+    fn add(&mut self, request: &CaseRequest) -> Result<(), ImportError> {
+        let (url, facts) = request;
+        if !self.seen.insert(format!("{url} {facts:?}")) {
+            return Ok(());
         }
-        let compared = comparison.compare(&url, &facts)?;
-        draft.cases.push(compared.case);
+        let compared = self.comparison.judge(url, facts)?;
         let divergence = compared.divergence;
-        divergences.extend(divergence.filter(|found| found.assumption.is_none()));
-    }
-    let mut coverage = Coverage::new(&policy);
-    for case in &compile_draft(draft)?.cases {
-        coverage.record(&policy.decide_every_rule(&case.facts.facts()).0);
-    }
-    let mut missed = missed_branches(&coverage, &policy);
-    for (url, facts) in std::mem::take(&mut draft.samples) {
-        if missed == 0 {
-            break;
+        self.divergences
+            .extend(divergence.filter(|found| found.assumption.is_none()));
+        let shown = self.shown.len();
+        self.shown.extend(compared.outcomes);
+        if self.shown.len() > shown {
+            self.coverage.record(&compared.trail);
+            self.cases.push(compared.case);
+            self.requests.push(request.clone());
         }
-        let Ok(sample) = case_facts(&url, &facts) else {
-            continue;
-        };
-        coverage.record(&policy.decide_every_rule(&sample.facts()).0);
-        let still_missed = missed_branches(&coverage, &policy);
-        if still_missed < missed {
-            missed = still_missed;
-            let (case, divergence) = comparison.compare(&url, &facts)?;
-            draft.cases.push(case);
-            divergences.extend(divergence.filter(|found| found.assumption.is_none()));
-        }
+        Ok(())
     }
-    Ok(divergences)
-}
 
-/// Returns the number of branches of rules that no case has reached.
-fn missed_branches(coverage: &Coverage, policy: &Policy) -> usize {
-    let rules = coverage.rule_coverage(policy).into_iter();
-    rules.map(|rule| rule.missed_branches().count()).sum()
-}
-
-/// Compares the decisions of a policy with those of the source's system.
-pub struct Comparison<'a> {
-    pub policy: &'a Policy,
-    pub report: &'a Report,
-    pub evaluator: &'a dyn SourceEvaluator,
-}
-
-/// The verdicts on a request.
-pub struct ComparedRequest {
-    /// The case of the policy. It expects what the source's system does, unless an assumption explains
-    /// the difference.
-    pub case: Map<String, Json>,
-    /// `None` if the two decide alike.
-    pub divergence: Option<Divergence>,
-}
-
-impl Comparison<'_> {
-    /// Compares the verdicts on a request.
-    pub fn compare(
-        &self,
-        url: &str,
-        details: &Map<String, Json>,
-    ) -> Result<ComparedRequest, ImportError> {
-        let target = UrlTarget::parse(url)
-            .map_err(|error| ImportError::invalid(&Place::start(url), error.to_string()))?;
-        let url = target.as_str();
-        let facts = case_facts(url, details)?;
-        let (_, decision) = self.policy.decide_every_rule(&facts.facts());
-        let rule = match decision.cause {
-            Cause::Rule(rule) => self.policy.rule(rule),
-            Cause::Default => None,
-        };
-        let rule = rule.map(|rule| rule.id.as_str().to_owned());
-        let refuses = decision.rejects();
-        let source = self.evaluator.decide(&SourceRequest {
-            url,
-            facts: details,
-        });
-        let differs = match source {
-            SourceVerdict::Allow => refuses,
-            SourceVerdict::Refuse => !refuses,
-            SourceVerdict::Unknown => false,
-        };
-        let name = rule.as_deref().unwrap_or("disposition");
-        let assumption = self.report.assumption_of(name).map(|(text, _)| text);
-        let divergence = differs.then(|| Divergence {
-            url: url.to_owned(),
-            facts: details.clone(),
-            source,
-            rule: rule.clone(),
-            assumption: assumption.map(str::to_owned),
-        });
-        let expects_refusal = refuses != (differs && assumption.is_none());
-        let mut case = Map::new();
-        case.insert("url".to_owned(), json!(url));
-        case.extend(details.clone());
-        let expected = if expects_refusal { "reject" } else { "allow" };
-        case.insert("expect".to_owned(), json!(expected));
-        if let Some(rule) = rule.filter(|_| !differs) {
-            case.insert("rule".to_owned(), json!(rule));
-        }
-        Ok(ComparedRequest { case, divergence })
-    }
-}
-
-fn case_facts(url: &str, details: &Map<String, Json>) -> Result<CaseFacts, ImportError> {
-    let defect = |error: String| ImportError::Defect(format!("{url}: {error}"));
-    let mut facts = CaseFacts::for_url(url).map_err(|error| defect(error.to_string()))?;
-    for (key, value) in details {
-        facts
-            .set(key, value)
-            .map_err(|error| defect(format!("{error:?}")))?;
-    }
-    Ok(facts)
-}
-
-/// Compiles a draft, which must be valid.
-pub(crate) fn compile_draft(draft: &PolicyDraft) -> Result<CompiledPolicy, ImportError> {
-    let mut files = MemoryFileSystem::new();
-    let texts = draft.to_files();
-    for (path, text) in &texts {
-        files = files.with_file(path, text.as_bytes());
-    }
-    compile::load(&files, "policy.yaml").map_err(|problems| {
-        let problems = problems.iter().map(ToString::to_string);
-        ImportError::Defect(problems.collect::<Vec<_>>().join("\n"))
-    })
-}
-
-/// Searches requests that each rule decides, and some that none does.
-fn find_requests(policy: &Policy) -> Vec<(String, Map<String, Json>)> {
-    let mut finder = VerdictFinder::new(policy);
-    let rules = policy.rules().iter().take(MAX_RULES);
-    let rules = rules.filter_map(|rule| policy.rule_index(rule.id.as_str()));
-    let mut requests = Vec::new();
-    for rule in rules.map(Some).chain([None]) {
-        for verdict in [WantedVerdict::Allow, WantedVerdict::Reject] {
-            let answer = finder.find(&VerdictQuery {
-                verdict,
-                rule,
-                under: None,
-                crawler: None,
-            });
-            if let VerdictAnswer::Found(example) = answer {
-                requests.push((example.url, example.details));
+    /// Adds requests for the outcomes of rules that no case shows.
+    fn add_probes(&mut self, draft: &PolicyDraft) -> Result<(), ImportError> {
+        let policy = self.comparison.policy;
+        let rules = self.coverage.rule_coverage(policy).into_iter();
+        let missed = rules.filter(|rule| rule.missed_branches().next().is_some());
+        let conditions = RuleConditions::new(draft);
+        let known = self.requests.clone();
+        for missed in missed.take(MAX_PROBED_RULES) {
+            let id = missed.rule.id.as_str();
+            let rule = u32::try_from(missed.index).unwrap_or(u32::MAX);
+            for applies in [true, false] {
+                let outcome = CaseOutcome::Branch { rule, applies };
+                if self.shown.contains(&outcome) {
+                    continue;
+                }
+                for request in conditions.probe(draft, id, applies, &known) {
+                    if self.comparison.shows(&request, &outcome)? {
+                        self.add(&request)?;
+                        break;
+                    }
+                }
             }
         }
+        Ok(())
     }
-    requests
 }

@@ -1,31 +1,43 @@
 //! Rules that can never decide: they are written as comments, and the report lists their parts as dead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::compile::CompiledPolicy;
-use crawlgate_policy::internal::policy::exact::{
-    VerdictAnswer, VerdictFinder, VerdictQuery, WantedVerdict,
-};
 
-use crate::case::compile_draft;
-use crate::draft::{GlobalSpaceDraft, PolicyDraft, RuleDraft, RuleDraftBody, RuleItem};
+use crate::compile::compile_draft;
+use crate::draft::{
+    CaseRequest, GlobalSpaceDraft, PolicyDraft, RuleDraft, RuleDraftBody, RuleItem,
+};
 use crate::input::ImportError;
 use crate::report::Report;
+use crate::search::{SearchResult, search_requests};
 
-/// The maximum number of rules of which it is proved that they can decide.
-const MAX_PROVED_RULES: usize = 2_000;
+/// A policy without dead rules.
+pub(crate) struct LivePolicy {
+    pub policy: Policy,
+    /// Requests that its rules decide; none if the search is skipped.
+    pub requests: Vec<CaseRequest>,
+}
 
-/// Replaces dead rules by comments until there are none. Returns the policy, compiled.
+/// Replaces dead rules by comments until there are none.
 pub(crate) fn remove_dead_rules(
     draft: &mut PolicyDraft,
     report: &mut Report,
-) -> Result<Policy, ImportError> {
+) -> Result<LivePolicy, ImportError> {
     loop {
         let compiled = compile_draft(draft)?;
-        let dead = find_dead_rules(&compiled, draft);
+        let mut dead = find_inert_rules(&compiled);
+        let mut found = SearchResult::default();
+        if dead.is_empty() && !draft.search_skipped {
+            found = search_requests(&compiled.policy);
+            dead = find_covered_rules(draft, &found.never);
+        }
         if dead.is_empty() {
-            return Ok(compiled.policy);
+            return Ok(LivePolicy {
+                policy: compiled.policy,
+                requests: found.requests,
+            });
         }
         for (id, why) in &dead {
             report.set_dead(id, why);
@@ -47,8 +59,8 @@ fn rule_lists(draft: &mut PolicyDraft) -> impl Iterator<Item = &mut Vec<RuleItem
         .chain(spaces)
 }
 
-/// Returns the dead rules by their ids, each with the reason.
-fn find_dead_rules(compiled: &CompiledPolicy, draft: &PolicyDraft) -> BTreeMap<String, String> {
+/// Returns the rules that the compiler finds dead, by their ids, each with the reason.
+fn find_inert_rules(compiled: &CompiledPolicy) -> BTreeMap<String, String> {
     let mut dead = BTreeMap::new();
     for problem in compiled.inert_rules.iter().chain(&compiled.problems) {
         let is_dead = problem.message.contains("can never decide")
@@ -57,39 +69,20 @@ fn find_dead_rules(compiled: &CompiledPolicy, draft: &PolicyDraft) -> BTreeMap<S
             dead.insert(rule.as_str().to_owned(), problem.message.clone());
         }
     }
-    if dead.is_empty() {
-        find_covered_rules(&compiled.policy, draft, &mut dead);
-    }
     dead
 }
 
-/// Finds rules that decide about requests only, and of which it is proved that they decide none.
-fn find_covered_rules(policy: &Policy, draft: &PolicyDraft, dead: &mut BTreeMap<String, String>) {
+/// Returns the rules that do nothing but decide about requests, and of which it is proved that they decide none.
+fn find_covered_rules(draft: &PolicyDraft, never: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut deciding = Vec::new();
     let mut lists = vec![&draft.rules];
     lists.extend(draft.spaces.iter().map(|space| &space.rules));
     for rules in lists {
         collect_deciding_rules(rules, &mut deciding);
     }
-    let mut finder = VerdictFinder::new(policy);
-    for id in deciding.into_iter().take(MAX_PROVED_RULES) {
-        let Some(rule) = policy.rule_index(id) else {
-            continue;
-        };
-        let mut is_never = |verdict| {
-            let query = VerdictQuery {
-                verdict,
-                rule: Some(rule),
-                under: None,
-                crawler: None,
-            };
-            matches!(finder.find(&query), VerdictAnswer::Never)
-        };
-        if is_never(WantedVerdict::Allow) && is_never(WantedVerdict::Reject) {
-            let why = "can never decide: other rules decide all requests that it fits";
-            dead.insert(id.to_owned(), why.to_owned());
-        }
-    }
+    let why = "can never decide: other rules decide all requests that it fits";
+    let dead = deciding.into_iter().filter(|id| never.contains(*id));
+    dead.map(|id| (id.to_owned(), why.to_owned())).collect()
 }
 
 fn collect_deciding_rules<'d>(items: &'d [RuleItem], found: &mut Vec<&'d str>) {

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
-use crate::yaml::{Entry, Item, Node, insert, write_document};
+use crate::yaml::{YamlEntry, Item, YamlNode, insert, write_document};
+
+/// A URL, and the other facts of the request as in a case: `crawler`, `content_type`, `status` …
+pub type CaseRequest = (String, Map<String, Json>);
 
 /// A policy to be written.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +23,11 @@ pub struct PolicyDraft {
     pub spaces: Vec<SpaceDraft>,
     /// `global_space`.
     pub global_space: Option<GlobalSpaceDraft>,
-    /// Requests, made of the source's words, from which cases are taken for what the search of cases does
-    /// not reach: a URL with other facts.
-    pub samples: Vec<(String, Map<String, Json>)>,
+    /// Requests made of the source's words. Those that reach an outcome that no earlier one reaches become
+    /// cases.
+    pub examples: Vec<CaseRequest>,
+    /// The lists are too large for a search: all cases are examples, and no rule is proved dead.
+    pub search_skipped: bool,
     /// The tests, in YAML's form of JSON; filled when the import ends.
     pub(crate) cases: Vec<Map<String, Json>>,
 }
@@ -47,7 +52,7 @@ pub struct SpaceDraft {
     pub name: String,
     pub notes: Vec<String>,
     pub crawlers: Vec<String>,
-    /// The URLs that its crawlers start from.
+    /// The URLs that its crawlers start from, which are written to a file.
     pub seeds: Vec<String>,
     pub options: OptionDrafts,
     pub rules: Vec<RuleItem>,
@@ -108,8 +113,8 @@ pub struct GroupDraft {
 pub enum GuardDraft {
     #[default]
     Always,
-    When(Condition),
-    Unless(Condition),
+    When(ConditionDraft),
+    Unless(ConditionDraft),
 }
 
 /// A rule with `forbid` or `require`.
@@ -117,7 +122,7 @@ pub enum GuardDraft {
 pub struct FilterDraft {
     /// `true` for `forbid`, `false` for `require`.
     pub forbids: bool,
-    pub condition: Condition,
+    pub condition: ConditionDraft,
     pub log: bool,
     /// `gone`, `keep`, `later`.
     pub reject: Option<&'static str>,
@@ -125,11 +130,11 @@ pub struct FilterDraft {
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Condition {
+pub enum ConditionDraft {
     Always,
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
+    All(Vec<ConditionDraft>),
+    Any(Vec<ConditionDraft>),
+    Not(Box<ConditionDraft>),
     Test(TestDraft),
 }
 
@@ -144,7 +149,7 @@ pub struct TestDraft {
     pub ignore_case: bool,
 }
 
-impl Condition {
+impl ConditionDraft {
     /// Creates a test by the default kind of a field, or by a shortcut: `Condition::is("domain", ["example.com"])`.
     pub fn is<S: Into<String>>(field: &str, values: impl IntoIterator<Item = S>) -> Self {
         Self::test(field, None, values)
@@ -194,32 +199,32 @@ impl Condition {
         one_or(parts, Self::Any)
     }
 
-    fn to_node(&self) -> Node {
-        Node::Map(self.to_entries())
+    fn to_node(&self) -> YamlNode {
+        YamlNode::Map(self.to_entries())
     }
 
-    fn to_entries(&self) -> Vec<Entry> {
+    fn to_entries(&self) -> Vec<YamlEntry> {
         match self {
-            Self::Always => vec![Entry::new("always", Node::Literal("true".to_owned()))],
+            Self::Always => vec![YamlEntry::new("always", YamlNode::Literal("true".to_owned()))],
             Self::All(parts) => merge_entries(parts).unwrap_or_else(|| {
-                vec![Entry::new(
+                vec![YamlEntry::new(
                     "all",
-                    Node::list(parts.iter().map(Self::to_node)),
+                    YamlNode::list(parts.iter().map(Self::to_node)),
                 )]
             }),
             Self::Any(parts) => {
-                vec![Entry::new(
+                vec![YamlEntry::new(
                     "any",
-                    Node::list(parts.iter().map(Self::to_node)),
+                    YamlNode::list(parts.iter().map(Self::to_node)),
                 )]
             }
-            Self::Not(part) => vec![Entry::new("not", part.to_node())],
+            Self::Not(part) => vec![YamlEntry::new("not", part.to_node())],
             Self::Test(test) => vec![test.to_entry()],
         }
     }
 }
 
-fn one_or(mut parts: Vec<Condition>, combine: fn(Vec<Condition>) -> Condition) -> Condition {
+fn one_or(mut parts: Vec<ConditionDraft>, combine: fn(Vec<ConditionDraft>) -> ConditionDraft) -> ConditionDraft {
     if parts.len() == 1 {
         return parts.remove(0);
     }
@@ -227,26 +232,26 @@ fn one_or(mut parts: Vec<Condition>, combine: fn(Vec<Condition>) -> Condition) -
 }
 
 /// Writes several conditions as one mapping if their keys differ.
-fn merge_entries(parts: &[Condition]) -> Option<Vec<Entry>> {
-    let entries: Vec<Entry> = parts.iter().flat_map(Condition::to_entries).collect();
+fn merge_entries(parts: &[ConditionDraft]) -> Option<Vec<YamlEntry>> {
+    let entries: Vec<YamlEntry> = parts.iter().flat_map(ConditionDraft::to_entries).collect();
     let keys: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
     (!parts.is_empty() && keys.len() == entries.len()).then_some(entries)
 }
 
 impl TestDraft {
-    fn to_entry(&self) -> Entry {
-        let values = Node::texts(&self.values);
+    fn to_entry(&self) -> YamlEntry {
+        let values = YamlNode::texts(&self.values);
         let value = match (self.kind, self.ignore_case) {
             (None, false) => values,
             (kind, ignore_case) => {
-                let mut entries = vec![Entry::new(kind.unwrap_or("exact"), values)];
+                let mut entries = vec![YamlEntry::new(kind.unwrap_or("exact"), values)];
                 if ignore_case {
-                    entries.push(Entry::new("case", Node::text("ignore")));
+                    entries.push(YamlEntry::new("case", YamlNode::text("ignore")));
                 }
-                Node::Map(entries)
+                YamlNode::Map(entries)
             }
         };
-        Entry::new(&self.field, value)
+        YamlEntry::new(&self.field, value)
     }
 }
 
@@ -275,28 +280,28 @@ impl OptionDrafts {
         self.0.is_empty()
     }
 
-    fn to_node(&self) -> Node {
+    fn to_node(&self) -> YamlNode {
         let mut entries = Vec::new();
         for (path, value, note) in &self.0 {
             let notes = note.iter().cloned().collect();
-            insert(&mut entries, path, Node::from_json(value), notes);
+            insert(&mut entries, path, YamlNode::from_json(value), notes);
         }
-        Node::Map(entries)
+        YamlNode::Map(entries)
     }
 }
 
 impl RuleDraft {
     /// Creates a filter that refuses what fits the condition.
-    pub fn forbid(id: impl Into<String>, condition: Condition) -> Self {
+    pub fn forbid(id: impl Into<String>, condition: ConditionDraft) -> Self {
         Self::filter(id.into(), true, condition)
     }
 
     /// Creates a filter that refuses what does not fit the condition.
-    pub fn require(id: impl Into<String>, condition: Condition) -> Self {
+    pub fn require(id: impl Into<String>, condition: ConditionDraft) -> Self {
         Self::filter(id.into(), false, condition)
     }
 
-    fn filter(id: String, forbids: bool, condition: Condition) -> Self {
+    fn filter(id: String, forbids: bool, condition: ConditionDraft) -> Self {
         let filter = FilterDraft {
             forbids,
             condition,
@@ -312,7 +317,7 @@ impl RuleDraft {
     }
 
     /// Creates a group that assigns an action if the condition holds.
-    pub fn when(id: impl Into<String>, condition: Condition, then: &'static str) -> Self {
+    pub fn when(id: impl Into<String>, condition: ConditionDraft, then: &'static str) -> Self {
         let group = GroupDraft {
             guard: GuardDraft::When(condition),
             then: Some(then),
@@ -344,16 +349,16 @@ impl RuleDraft {
             && !has_rule(&group.rules)
         {
             notes.extend(comments(&group.rules));
-            if group.then.is_none() && group.set.is_empty() && !group.stop {
+            if !group.has_effect() {
                 return Item { notes, node: None };
             }
         }
-        let mut entries = vec![Entry::new("id", Node::text(&self.id))];
+        let mut entries = vec![YamlEntry::new("id", YamlNode::text(&self.id))];
         if let Some(about) = &self.about {
-            entries.push(Entry::new("about", Node::text(about)));
+            entries.push(YamlEntry::new("about", YamlNode::text(about)));
         }
         if let Some(stage) = self.stage {
-            entries.push(Entry::new("stage", Node::text(stage)));
+            entries.push(YamlEntry::new("stage", YamlNode::text(stage)));
         }
         match &self.body {
             RuleDraftBody::Group(group) => group.add_entries(&mut entries),
@@ -361,52 +366,57 @@ impl RuleDraft {
         }
         Item {
             notes,
-            node: Some(Node::Map(entries)),
+            node: Some(YamlNode::Map(entries)),
         }
     }
 }
 
 impl GroupDraft {
-    fn add_entries(&self, entries: &mut Vec<Entry>) {
+    /// Returns `true` if the group does something besides its rules.
+    fn has_effect(&self) -> bool {
+        self.then.is_some() || !self.set.is_empty() || self.stop
+    }
+
+    fn add_entries(&self, entries: &mut Vec<YamlEntry>) {
         match &self.guard {
             GuardDraft::Always => {}
-            GuardDraft::When(condition) => entries.push(Entry::new("when", condition.to_node())),
+            GuardDraft::When(condition) => entries.push(YamlEntry::new("when", condition.to_node())),
             GuardDraft::Unless(condition) => {
-                entries.push(Entry::new("unless", condition.to_node()));
+                entries.push(YamlEntry::new("unless", condition.to_node()));
             }
         }
         if let Some(then) = self.then {
-            entries.push(Entry::new("then", Node::text(then)));
+            entries.push(YamlEntry::new("then", YamlNode::text(then)));
         }
         if !self.set.is_empty() {
-            entries.push(Entry::new("set", self.set.to_node()));
+            entries.push(YamlEntry::new("set", self.set.to_node()));
         }
         if self.stop {
-            entries.push(Entry::new("stop", Node::Literal("true".to_owned())));
+            entries.push(YamlEntry::new("stop", YamlNode::Literal("true".to_owned())));
         }
         if self.first {
-            entries.push(Entry::new("match", Node::text("first")));
+            entries.push(YamlEntry::new("match", YamlNode::text("first")));
         }
         if has_rule(&self.rules) {
-            entries.push(Entry::new("rules", rules_to_node(&self.rules)));
+            entries.push(YamlEntry::new("rules", rules_to_node(&self.rules)));
         }
     }
 }
 
 impl FilterDraft {
-    fn add_entries(&self, entries: &mut Vec<Entry>) {
+    fn add_entries(&self, entries: &mut Vec<YamlEntry>) {
         let key = if self.forbids { "forbid" } else { "require" };
-        entries.push(Entry::new(key, self.condition.to_node()));
+        entries.push(YamlEntry::new(key, self.condition.to_node()));
         if self.log {
-            entries.push(Entry::new("log", Node::Literal("true".to_owned())));
+            entries.push(YamlEntry::new("log", YamlNode::Literal("true".to_owned())));
         }
         if let Some(reject) = self.reject {
-            entries.push(Entry::new("reject", Node::text(reject)));
+            entries.push(YamlEntry::new("reject", YamlNode::text(reject)));
         }
     }
 }
 
-fn rules_to_node(rules: &[RuleItem]) -> Node {
+fn rules_to_node(rules: &[RuleItem]) -> YamlNode {
     let items = rules.iter().map(|item| match item {
         RuleItem::Rule(rule) => rule.to_item(),
         RuleItem::Comment(text) => Item {
@@ -414,14 +424,14 @@ fn rules_to_node(rules: &[RuleItem]) -> Node {
             node: None,
         },
     });
-    Node::List(items.collect())
+    YamlNode::List(items.collect())
 }
 
 /// Lists of more items than this are written to files.
 const MAX_INLINE_ITEMS: usize = 20;
 
 impl PolicyDraft {
-    /// Returns the files of the policy, by their names: `policy.yaml` and the files of large lists.
+    /// Returns the files of the policy, by their names: `policy.yaml`, and those of large lists and of seeds.
     pub fn to_files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         let text = self.write(Some(&mut files));
@@ -429,74 +439,91 @@ impl PolicyDraft {
         files
     }
 
-    /// Returns the policy as one document.
+    /// Returns the policy as one document, with all lists and seeds in it.
     pub(crate) fn to_text(&self) -> String {
         self.write(None)
     }
 
-    /// Writes the document. Large lists are written to `files`, if there are any.
+    /// Writes the document. Large lists and seeds are written to `files`, if it is given.
     fn write(&self, mut files: Option<&mut BTreeMap<String, String>>) -> String {
         let mut entries = vec![
-            Entry::new("policy", Node::Literal("1".to_owned())),
-            Entry::new("name", Node::text(&self.name)),
-            Entry::new("options", self.options.to_node()),
+            YamlEntry::new("policy", YamlNode::Literal("1".to_owned())),
+            YamlEntry::new("name", YamlNode::text(&self.name)),
+            YamlEntry::new("options", self.options.to_node()),
         ];
         if !self.lists.is_empty() {
             let lists = self.lists.iter();
             let lists = lists.map(|list| list.to_entry(files.as_deref_mut()));
-            entries.push(Entry::new("lists", Node::Map(lists.collect())));
+            entries.push(YamlEntry::new("lists", YamlNode::Map(lists.collect())));
         }
         if !self.rules.is_empty() {
             entries.push(rules_entry("rules", &self.rules));
         }
         if let Some(global) = &self.global_space {
             entries.push(match global {
-                GlobalSpaceDraft::Union => Entry::new("global_space", Node::text("union")),
+                GlobalSpaceDraft::Union => YamlEntry::new("global_space", YamlNode::text("union")),
                 GlobalSpaceDraft::Rules(rules) => {
                     let rules = vec![rules_entry("rules", rules)];
-                    Entry::new("global_space", Node::Map(rules))
+                    YamlEntry::new("global_space", YamlNode::Map(rules))
                 }
             });
         }
         if !self.spaces.is_empty() {
-            let spaces = self.spaces.iter().map(SpaceDraft::to_item);
-            entries.push(Entry::new("spaces", Node::List(spaces.collect())));
+            let spaces = self.spaces.iter();
+            let spaces = spaces.map(|space| space.to_item(files.as_deref_mut()));
+            entries.push(YamlEntry::new("spaces", YamlNode::List(spaces.collect())));
         }
         if !self.cases.is_empty() {
-            let cases = Node::list(self.cases.iter().map(Node::from_map));
-            entries.push(Entry::new("cases", cases));
+            let cases = YamlNode::list(self.cases.iter().map(YamlNode::from_map));
+            entries.push(YamlEntry::new("cases", cases));
         }
         write_document(&self.notes, &entries)
     }
 }
 
+/// Returns `true` if one of the rules is written: a group without any effect is not.
 fn has_rule(rules: &[RuleItem]) -> bool {
-    rules.iter().any(|item| matches!(item, RuleItem::Rule(_)))
+    rules.iter().any(|item| match item {
+        RuleItem::Rule(rule) => match &rule.body {
+            RuleDraftBody::Group(group) => group.has_effect() || has_rule(&group.rules),
+            RuleDraftBody::Filter(_) => true,
+        },
+        RuleItem::Comment(_) => false,
+    })
 }
 
+/// Returns the comments of rules that are not written.
 fn comments(rules: &[RuleItem]) -> Vec<String> {
-    let comments = rules.iter().filter_map(|item| match item {
-        RuleItem::Comment(text) => Some(text.clone()),
-        RuleItem::Rule(_) => None,
-    });
-    comments.collect()
+    let mut found = Vec::new();
+    for item in rules {
+        match item {
+            RuleItem::Comment(text) => found.push(text.clone()),
+            RuleItem::Rule(rule) => {
+                found.extend(rule.notes.iter().cloned());
+                if let RuleDraftBody::Group(group) = &rule.body {
+                    found.extend(comments(&group.rules));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Writes a list of rules. One of comments only is empty, with the comments above its key.
-fn rules_entry(key: &str, rules: &[RuleItem]) -> Entry {
+fn rules_entry(key: &str, rules: &[RuleItem]) -> YamlEntry {
     if has_rule(rules) {
-        return Entry::new(key, rules_to_node(rules));
+        return YamlEntry::new(key, rules_to_node(rules));
     }
-    Entry {
+    YamlEntry {
         notes: comments(rules),
         key: key.to_owned(),
-        value: Node::List(Vec::new()),
+        value: YamlNode::List(Vec::new()),
     }
 }
 
 impl ListDraft {
-    fn to_entry(&self, files: Option<&mut BTreeMap<String, String>>) -> Entry {
-        let mut entries = vec![Entry::new("kind", Node::text(self.kind))];
+    fn to_entry(&self, files: Option<&mut BTreeMap<String, String>>) -> YamlEntry {
+        let mut entries = vec![YamlEntry::new("kind", YamlNode::text(self.kind))];
         // White space before `#` begins a comment in a list file.
         let fits_a_file =
             |item: &String| !item.starts_with('#') && !item.contains([' ', '\t', '\n']);
@@ -504,46 +531,52 @@ impl ListDraft {
         if let Some(files) = files.filter(|_| is_large) {
             let file = format!("lists/{}.txt", self.name);
             files.insert(file.clone(), format!("{}\n", self.items.join("\n")));
-            entries.push(Entry::new("file", Node::text(file)));
+            entries.push(YamlEntry::new("file", YamlNode::text(file)));
         } else {
-            entries.push(Entry::new(
+            entries.push(YamlEntry::new(
                 "items",
-                Node::list(self.items.iter().map(Node::text)),
+                YamlNode::list(self.items.iter().map(YamlNode::text)),
             ));
         }
-        Entry {
+        YamlEntry {
             notes: self.notes.clone(),
             key: self.name.clone(),
-            value: Node::Map(entries),
+            value: YamlNode::Map(entries),
         }
     }
 }
 
 impl SpaceDraft {
-    fn to_item(&self) -> Item {
-        let mut entries = vec![Entry::new("name", Node::text(&self.name))];
+    fn to_item(&self, files: Option<&mut BTreeMap<String, String>>) -> Item {
+        let mut entries = vec![YamlEntry::new("name", YamlNode::text(&self.name))];
         if !self.crawlers.is_empty() {
-            entries.push(Entry::new(
+            entries.push(YamlEntry::new(
                 "crawlers",
-                Node::list(self.crawlers.iter().map(Node::text)),
+                YamlNode::list(self.crawlers.iter().map(YamlNode::text)),
             ));
         }
         if !self.seeds.is_empty() {
-            entries.push(Entry::new(
-                "seeds",
-                Node::list(self.seeds.iter().map(Node::text)),
-            ));
+            entries.push(YamlEntry::new("seeds", self.seeds_node(files)));
         }
         if !self.options.is_empty() {
-            entries.push(Entry::new("options", self.options.to_node()));
+            entries.push(YamlEntry::new("options", self.options.to_node()));
         }
         if !self.rules.is_empty() {
             entries.push(rules_entry("rules", &self.rules));
         }
         Item {
             notes: self.notes.clone(),
-            node: Some(Node::Map(entries)),
+            node: Some(YamlNode::Map(entries)),
         }
+    }
+
+    fn seeds_node(&self, files: Option<&mut BTreeMap<String, String>>) -> YamlNode {
+        let Some(files) = files else {
+            return YamlNode::list(self.seeds.iter().map(YamlNode::text));
+        };
+        let file = format!("seeds/{}.txt", self.name);
+        files.insert(file.clone(), format!("{}\n", self.seeds.join("\n")));
+        YamlNode::text(file)
     }
 }
 

@@ -14,11 +14,11 @@ mod reference;
 mod set;
 mod write;
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 use crate::report::AssumptionEffect;
 
 use look::LookTranslator;
-use node::{Anchor, ClassItem, Node};
+use node::{Anchor, ClassItem, ExpressionNode};
 use parse::TextNature;
 
 /// The syntax in which an expression is written.
@@ -51,7 +51,7 @@ impl Dialect {
     }
 }
 
-/// How an expression is compared with the text.
+/// The way in which an expression is compared with the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchoring {
     /// It fits the whole text.
@@ -74,8 +74,8 @@ pub struct SourceExpression<'a> {
 /// An expression as a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TranslatedExpression {
-    pub condition: Condition,
-    /// What it assumes, and the effect if that is wrong, for an expression that excludes. For one that includes
+    pub condition: ConditionDraft,
+    /// The assumption, and the effect if that is wrong, for an expression that excludes. For one that includes
     /// use [`TranslatedExpression::assumption_of_inclusion`].
     pub assumption: Option<(String, AssumptionEffect)>,
 }
@@ -101,7 +101,7 @@ impl SourceExpression<'_> {
         if parsed.node.has_look() {
             return Err("look-around has no equal in a replacement".to_owned());
         }
-        let is_reference = |node: &Node| matches!(node, Node::BackReference(_));
+        let is_reference = |node: &ExpressionNode| matches!(node, ExpressionNode::BackReference(_));
         if parsed.node.contains(&is_reference) || reference::has_atomic(&parsed.node) {
             let what = "a back-reference or a possessive part";
             return Err(format!("{what} has no equal in a replacement"));
@@ -123,7 +123,7 @@ impl SourceExpression<'_> {
             return automaton::translate(self.text, field, nature);
         }
         let parsed = parse::parse(self.text, self.dialect, self.ignore_case, nature)?;
-        let mut assumptions = Assumptions::default();
+        let mut assumptions = ExpressionAssumptions::default();
         if let Some(text) = parsed.assumption {
             assumptions.add(text, AssumptionEffect::Either);
         }
@@ -142,14 +142,14 @@ impl SourceExpression<'_> {
 }
 
 #[derive(Default)]
-struct Assumptions(Vec<(String, AssumptionEffect)>);
+struct ExpressionAssumptions(Vec<(String, AssumptionEffect)>);
 
-impl Assumptions {
+impl ExpressionAssumptions {
     fn add(&mut self, text: String, effect: AssumptionEffect) {
         self.0.push((text, effect));
     }
 
-    fn into_translated(self, condition: Condition) -> TranslatedExpression {
+    fn into_translated(self, condition: ConditionDraft) -> TranslatedExpression {
         TranslatedExpression {
             condition,
             assumption: self.joined(),
@@ -200,11 +200,11 @@ fn is_compared_without_case(field: &str) -> bool {
 }
 
 /// Returns `true` for letters in upper case that are compared exactly.
-fn needs_capitals(node: &Node) -> bool {
+fn needs_capitals(node: &ExpressionNode) -> bool {
     let is_capital = |c: &char| c.is_ascii_uppercase();
     match node {
-        Node::Literal { character, folds } => !folds && is_capital(character),
-        Node::Class { class, folds } => {
+        ExpressionNode::Literal { character, folds } => !folds && is_capital(character),
+        ExpressionNode::Class { class, folds } => {
             let has_small = class
                 .items
                 .iter()
@@ -218,42 +218,42 @@ fn needs_capitals(node: &Node) -> bool {
             };
             !folds && !has_small && class.items.iter().any(capital)
         }
-        Node::Empty
-        | Node::Any(_)
-        | Node::Anchor(_)
-        | Node::Group { .. }
-        | Node::Repeat { .. }
-        | Node::Concat(_)
-        | Node::Alternate(_)
-        | Node::Look { .. }
-        | Node::Atomic(_)
-        | Node::BackReference(_) => false,
+        ExpressionNode::Empty
+        | ExpressionNode::Any(_)
+        | ExpressionNode::Anchor(_)
+        | ExpressionNode::Group { .. }
+        | ExpressionNode::Repeat { .. }
+        | ExpressionNode::Concat(_)
+        | ExpressionNode::Alternate(_)
+        | ExpressionNode::Look { .. }
+        | ExpressionNode::Atomic(_)
+        | ExpressionNode::BackReference(_) => false,
     }
 }
 
-fn anchored(node: Node, anchoring: Anchoring) -> Node {
-    let group = |node| Node::Group {
+fn anchored(node: ExpressionNode, anchoring: Anchoring) -> ExpressionNode {
+    let group = |node| ExpressionNode::Group {
         inner: Box::new(node),
         capture: None,
     };
     match anchoring {
         Anchoring::Search => node,
-        Anchoring::Start => Node::Concat(vec![Node::Anchor(Anchor::Start), group(node)]),
-        Anchoring::Whole => Node::Concat(vec![
-            Node::Anchor(Anchor::Start),
+        Anchoring::Start => ExpressionNode::Concat(vec![ExpressionNode::Anchor(Anchor::Start), group(node)]),
+        Anchoring::Whole => ExpressionNode::Concat(vec![
+            ExpressionNode::Anchor(Anchor::Start),
             group(node),
-            Node::Anchor(Anchor::End),
+            ExpressionNode::Anchor(Anchor::End),
         ]),
     }
 }
 
 fn translate_sequence(
-    mut sequence: Vec<Node>,
+    mut sequence: Vec<ExpressionNode>,
     field: &str,
     nature: TextNature,
-    assumptions: &mut Assumptions,
-) -> Result<Condition, String> {
-    let is_reference = |node: &Node| matches!(node, Node::BackReference(_));
+    assumptions: &mut ExpressionAssumptions,
+) -> Result<ConditionDraft, String> {
+    let is_reference = |node: &ExpressionNode| matches!(node, ExpressionNode::BackReference(_));
     if sequence.iter().any(|node| node.contains(&is_reference)) {
         match reference::write_out(&sequence) {
             Some(node) => sequence = node.into_sequence(),
@@ -268,7 +268,7 @@ fn translate_sequence(
             assumptions.add(text.to_owned(), AssumptionEffect::RefusesMore);
         }
     }
-    if !sequence.iter().any(Node::has_look) {
+    if !sequence.iter().any(ExpressionNode::has_look) {
         return plain::condition(sequence, field, nature);
     }
     let mut translator = LookTranslator {
@@ -276,16 +276,16 @@ fn translate_sequence(
         nature,
         count: 0,
     };
-    translator.condition(Node::Concat(sequence).into_flat_sequence())
+    translator.condition(ExpressionNode::Concat(sequence).into_flat_sequence())
 }
 
 /// Translates an expression that finds repeated segments of a path.
 fn translate_repeats(
-    sequence: Vec<Node>,
+    sequence: Vec<ExpressionNode>,
     field: &str,
     nature: TextNature,
-    assumptions: &mut Assumptions,
-) -> Result<Condition, String> {
+    assumptions: &mut ExpressionAssumptions,
+) -> Result<ConditionDraft, String> {
     let has_path = matches!(
         field,
         "url"
@@ -308,7 +308,7 @@ fn translate_repeats(
         ),
         AssumptionEffect::RefusesMore,
     );
-    let repeats = Condition::test("path", "repeats", [format!("[{count}:]")]);
+    let repeats = ConditionDraft::test("path", "repeats", [format!("[{count}:]")]);
     if is_plain {
         return Ok(repeats);
     }
@@ -316,8 +316,8 @@ fn translate_repeats(
     let relaxed = relaxed.map(|node| reference::without_references(node, &sequence));
     let relaxed = relaxed.collect();
     let rest = translate_sequence(relaxed, field, nature, assumptions)?;
-    if rest == Condition::Always {
+    if rest == ConditionDraft::Always {
         return Ok(repeats);
     }
-    Ok(Condition::all(vec![rest, repeats]))
+    Ok(ConditionDraft::all(vec![rest, repeats]))
 }

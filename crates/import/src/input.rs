@@ -10,7 +10,7 @@ pub const MAX_RULE_FILE: usize = 64 << 20;
 /// The maximum size of a document of XML, NBT, JSON or YAML, in bytes.
 pub const MAX_DOCUMENT: usize = 16 << 20;
 
-/// What is imported, and how.
+/// The files to import, and options.
 pub struct ImportInput<'a> {
     /// Reads the files, by paths relative to the directory of the first one. Nothing outside of it is read.
     pub files: &'a dyn FileSystem,
@@ -24,6 +24,8 @@ pub struct ImportInput<'a> {
     pub variables: Vec<(String, String)>,
     /// Overrides a detail of the syntax for systems that have a choice: `escape` of Exalead.
     pub escape: Option<bool>,
+    /// The path of OmniFind's `global.rules`, unless its name tells it.
+    pub global: Option<String>,
 }
 
 /// A file that was named, with the crawler that it belongs to: `NAME=FILE`.
@@ -47,6 +49,7 @@ impl<'a> ImportInput<'a> {
             seeds: None,
             variables: Vec::new(),
             escape: None,
+            global: None,
         }
     }
 
@@ -64,7 +67,10 @@ impl<'a> ImportInput<'a> {
             error,
         })?;
         if bytes.len() > max {
-            let message = format!("larger than {} MiB", max >> 20);
+            let message = match max >> 20 {
+                0 => format!("larger than {} KiB", max >> 10),
+                mib => format!("larger than {mib} MiB"),
+            };
             return Err(ImportError::invalid(&Place::start(path), message));
         }
         Ok(bytes)

@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use case::Comparison;
+use comparison::Comparison;
 use crawlgate_policy::Policy;
 use serde_json::Map;
 
 pub use crawlgate_policy::FileSystem;
-pub use internal::case::Divergence;
+pub use internal::comparison::Divergence;
 pub use internal::input::{ImportError, ImportInput, MAX_RULE_FILE, Place, SourcePath};
 pub use internal::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 pub use internal::report::{
@@ -27,12 +27,18 @@ pub use internal::system::System;
 #[path = "."]
 pub mod internal {
     pub mod case;
+    pub mod comparison;
+    pub mod compile;
+    pub mod conversion;
     pub mod dead;
     pub mod draft;
+    pub mod duration;
     pub mod expression;
     pub mod input;
+    pub mod probe;
     pub mod reference;
     pub mod report;
+    pub mod search;
     pub mod settings;
     pub mod system;
     pub mod systems;
@@ -42,12 +48,13 @@ pub mod internal {
 
 // Modules name each other by these short paths.
 use internal::{
-    case, dead, draft, expression, input, reference, report, settings, system, systems, xml, yaml,
+    case, comparison, compile, conversion, dead, draft, duration, expression, input, probe,
+    reference, report, search, settings, system, systems, xml, yaml,
 };
 
 /// A translated source.
 pub struct Import {
-    /// The files of the policy: `policy.yaml` and `lists/NAME.txt`.
+    /// The files of the policy: `policy.yaml`, `lists/NAME.txt`, `seeds/SPACE.txt`.
     pub files: BTreeMap<String, String>,
     /// The policy as one document, with all lists in it.
     pub text: String,
@@ -71,31 +78,30 @@ impl Import {
             report: &self.report,
             evaluator: &*self.evaluator,
         };
-        let compared = comparison.compare(url, &Map::new())?;
-        Ok(compared.divergence)
+        comparison.compare(url, &Map::new())
     }
 }
 
 /// Translates the files of one system.
 pub fn import(system: System, input: &ImportInput<'_>) -> Result<Import, ImportError> {
-    let system::Conversion {
+    let conversion::Conversion {
         mut policy,
         mut report,
         settings,
         evaluator,
     } = system.convert(input)?;
     report.finish();
-    let compiled = dead::remove_dead_rules(&mut policy, &mut report)?;
+    let live = dead::remove_dead_rules(&mut policy, &mut report)?;
     let comparison = Comparison {
-        policy: &compiled,
+        policy: &live.policy,
         report: &report,
         evaluator: &*evaluator,
     };
-    let divergences = case::add_cases(&mut policy, &comparison)?;
+    let divergences = case::add_cases(&mut policy, &comparison, live.requests)?;
     Ok(Import {
         files: policy.to_files(),
         text: policy.to_text(),
-        policy: compiled,
+        policy: live.policy,
         settings: settings.to_yaml(),
         report,
         divergences,

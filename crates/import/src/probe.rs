@@ -2,25 +2,25 @@
 //! themselves: those that only set options, and groups of rules.
 
 use std::collections::BTreeMap;
+use std::iter;
 
-use crawlgate_policy::internal::policy::exact::{
-    VerdictAnswer, VerdictFinder, VerdictQuery, WantedVerdict,
-};
 use serde_json::{Map, Value as Json, json};
 
-use crate::case::compile_draft;
+use crate::compile::compile_draft;
 use crate::draft::{
-    Condition, GlobalSpaceDraft, GuardDraft, PolicyDraft, RuleDraft, RuleDraftBody, RuleItem,
+    CaseRequest, ConditionDraft, GlobalSpaceDraft, GuardDraft, PolicyDraft, RuleDraft, RuleDraftBody,
+    RuleItem,
 };
+use crate::search::search_refused;
 
 /// The conditions under which each rule is processed, and applies.
-pub(crate) struct RuleConditions(BTreeMap<String, Reach>);
+pub(crate) struct RuleConditions(BTreeMap<String, RuleReach>);
 
-struct Reach {
-    /// What must hold for it to be processed.
-    before: Vec<Condition>,
-    /// What it tests.
-    own: Condition,
+struct RuleReach {
+    /// The conditions for it to be processed.
+    before: Vec<ConditionDraft>,
+    /// Its own condition.
+    own: ConditionDraft,
     /// A crawler of its space.
     crawler: Option<String>,
     /// It is a rule of the global space, which is evaluated for known URLs that a space refuses.
@@ -42,7 +42,7 @@ impl RuleConditions {
             let mut global = BTreeMap::new();
             collect(rules, &[], None, true, &mut global);
             found.extend(global.into_iter().map(|(id, reach)| {
-                let reach = Reach {
+                let reach = RuleReach {
                     is_global: true,
                     ..reach
                 };
@@ -52,59 +52,81 @@ impl RuleConditions {
         Self(found)
     }
 
-    /// Searches requests for which a rule may be processed, and applies or not: the more likely ones first.
-    /// `known` are requests of other rules, whose URLs may be allowed.
-    pub(crate) fn find(
+    /// Returns requests for which a rule may be processed, and applies or not: the more likely ones first, each
+    /// searched when it is asked for. `known` are requests of other rules, whose URLs may be allowed.
+    pub(crate) fn probe(
         &self,
         draft: &PolicyDraft,
         rule: &str,
         applies: bool,
-        known: &[(String, Map<String, Json>)],
-    ) -> Vec<(String, Map<String, Json>)> {
-        let Some(reach) = self.0.get(rule) else {
-            return Vec::new();
-        };
-        let own = if applies {
-            reach.own.clone()
-        } else {
-            reach.own.clone().negated()
-        };
-        let parts = reach.before.iter().cloned().chain([own]);
-        let parts = parts.filter(|part| *part != Condition::Always);
-        let parts: Vec<Condition> = parts.collect();
-        let condition = if parts.is_empty() {
-            Condition::Always
-        } else {
-            Condition::all(parts)
-        };
-        let facts = other_facts(&condition);
-        let probe = RuleItem::from(RuleDraft::forbid(PROBE, condition));
-        let mut with_others = draft.clone();
-        with_others.cases.clear();
-        with_others.rules.push(probe.clone());
-        let mut alone = with_others.clone();
-        alone.rules = vec![probe];
-        alone.spaces.clear();
-        alone.global_space = None;
-        let crawler = reach.crawler.as_deref();
-        let mut found = Vec::new();
-        found.extend(find_refused(&with_others, crawler));
-        let by_itself = find_refused(&alone, None);
-        let (url, mut details) =
-            by_itself.map_or((None, Map::new()), |(url, details)| (Some(url), details));
-        if let Some(crawler) = crawler {
-            details.insert("crawler".to_owned(), json!(crawler));
-        }
-        let known = known.iter().take(MAX_KNOWN).map(|(url, _)| url.as_str());
-        for url in url.as_deref().into_iter().chain(known) {
-            if reach.is_global {
-                add_known_pages(&mut found, url, draft);
-            } else {
-                add_variants(&mut found, url, &details, &facts);
-            }
-        }
-        found
+        known: &[CaseRequest],
+    ) -> impl Iterator<Item = CaseRequest> {
+        let probes = self.0.get(rule).map(|reach| {
+            let among_others = move || find_among_others(reach, draft, reach.condition(applies));
+            let of_urls = move || probes_of_urls(reach, draft, &reach.condition(applies), known);
+            let among_others = iter::once_with(among_others).flatten();
+            among_others.chain(iter::once_with(of_urls).flatten())
+        });
+        probes.into_iter().flatten()
     }
+}
+
+impl RuleReach {
+    /// Returns the condition under which the rule is processed, and applies or not.
+    fn condition(&self, applies: bool) -> ConditionDraft {
+        let own = if applies {
+            self.own.clone()
+        } else {
+            self.own.clone().negated()
+        };
+        let parts = self.before.iter().cloned().chain([own]);
+        let parts: Vec<ConditionDraft> = parts.filter(|part| *part != ConditionDraft::Always).collect();
+        if parts.is_empty() {
+            ConditionDraft::Always
+        } else {
+            ConditionDraft::all(parts)
+        }
+    }
+}
+
+/// Searches a request that fits a condition, and that no rule of the policy refuses.
+fn find_among_others(reach: &RuleReach, draft: &PolicyDraft, condition: ConditionDraft) -> Option<CaseRequest> {
+    let mut probed = draft.clone();
+    probed.rules.push(RuleDraft::forbid(PROBE, condition).into());
+    find_refused(&probed, reach.crawler.as_deref())
+}
+
+/// Returns requests for a URL that fits a condition, and for URLs that are known, with other facts.
+fn probes_of_urls(
+    reach: &RuleReach,
+    draft: &PolicyDraft,
+    condition: &ConditionDraft,
+    known: &[CaseRequest],
+) -> Vec<CaseRequest> {
+    let mut alone = PolicyDraft {
+        name: draft.name.clone(),
+        options: draft.options.clone(),
+        lists: draft.lists.clone(),
+        ..PolicyDraft::default()
+    };
+    alone.rules.push(RuleDraft::forbid(PROBE, condition.clone()).into());
+    let by_itself = find_refused(&alone, None);
+    let (url, mut details) =
+        by_itself.map_or((None, Map::new()), |(url, details)| (Some(url), details));
+    if let Some(crawler) = &reach.crawler {
+        details.insert("crawler".to_owned(), json!(crawler));
+    }
+    let facts = other_facts(condition);
+    let mut found = Vec::new();
+    let known = known.iter().take(MAX_KNOWN).map(|(url, _)| url.as_str());
+    for url in url.as_deref().into_iter().chain(known) {
+        if reach.is_global {
+            add_known_pages(&mut found, url, draft);
+        } else {
+            add_variants(&mut found, url, &details, &facts);
+        }
+    }
+    found
 }
 
 /// The maximum number of other requests whose URLs are tried.
@@ -112,7 +134,7 @@ const MAX_KNOWN: usize = 50;
 
 /// Adds a request as it is, and with facts that a condition names and that it does not have.
 fn add_variants(
-    found: &mut Vec<(String, Map<String, Json>)>,
+    found: &mut Vec<CaseRequest>,
     url: &str,
     details: &Map<String, Json>,
     facts: &[(&str, &str)],
@@ -128,7 +150,7 @@ fn add_variants(
 }
 
 /// Adds requests for a page that each of the crawlers has fetched before.
-fn add_known_pages(found: &mut Vec<(String, Map<String, Json>)>, url: &str, draft: &PolicyDraft) {
+fn add_known_pages(found: &mut Vec<CaseRequest>, url: &str, draft: &PolicyDraft) {
     for space in &draft.spaces {
         let mut details = Map::new();
         if let Some(crawler) = space.crawlers.first() {
@@ -140,7 +162,7 @@ fn add_known_pages(found: &mut Vec<(String, Map<String, Json>)>, url: &str, draf
 }
 
 /// Values of facts that a condition names, which are known after the request only.
-fn other_facts(condition: &Condition) -> Vec<(&'static str, &'static str)> {
+fn other_facts(condition: &ConditionDraft) -> Vec<(&'static str, &'static str)> {
     const FACTS: [(&str, &str); 5] = [
         ("address", "192.0.2.1"),
         ("address", "2001:db8::1"),
@@ -154,38 +176,29 @@ fn other_facts(condition: &Condition) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-fn mentions(condition: &Condition, field: &str) -> bool {
+fn mentions(condition: &ConditionDraft, field: &str) -> bool {
     match condition {
-        Condition::Always => false,
-        Condition::All(parts) | Condition::Any(parts) => {
+        ConditionDraft::Always => false,
+        ConditionDraft::All(parts) | ConditionDraft::Any(parts) => {
             parts.iter().any(|part| mentions(part, field))
         }
-        Condition::Not(part) => mentions(part, field),
-        Condition::Test(test) => test.field == field,
+        ConditionDraft::Not(part) => mentions(part, field),
+        ConditionDraft::Test(test) => test.field == field,
     }
 }
 
 /// Searches a request that the probe refuses.
-fn find_refused(draft: &PolicyDraft, crawler: Option<&str>) -> Option<(String, Map<String, Json>)> {
+fn find_refused(draft: &PolicyDraft, crawler: Option<&str>) -> Option<CaseRequest> {
     let policy = compile_draft(draft).ok()?.policy;
-    let answer = VerdictFinder::new(&policy).find(&VerdictQuery {
-        verdict: WantedVerdict::Reject,
-        rule: Some(policy.rule_index(PROBE)?),
-        under: None,
-        crawler,
-    });
-    match answer {
-        VerdictAnswer::Found(example) => Some((example.url, example.details)),
-        VerdictAnswer::Never | VerdictAnswer::Undecided(_) => None,
-    }
+    search_refused(&policy, PROBE, crawler)
 }
 
 fn collect(
     items: &[RuleItem],
-    before: &[Condition],
+    before: &[ConditionDraft],
     crawler: Option<&str>,
     first: bool,
-    found: &mut BTreeMap<String, Reach>,
+    found: &mut BTreeMap<String, RuleReach>,
 ) {
     let mut before = before.to_vec();
     for item in items {
@@ -198,7 +211,7 @@ fn collect(
             inside.push(own.clone());
             collect(&group.rules, &inside, crawler, group.first, found);
         }
-        let reach = Reach {
+        let reach = RuleReach {
             before: before.clone(),
             own: own.clone(),
             crawler: crawler.map(str::to_owned),
@@ -213,10 +226,10 @@ fn collect(
 }
 
 /// Returns the condition under which a rule applies.
-fn applying(rule: &RuleDraft) -> Condition {
+fn applying(rule: &RuleDraft) -> ConditionDraft {
     match &rule.body {
         RuleDraftBody::Group(group) => match &group.guard {
-            GuardDraft::Always => Condition::Always,
+            GuardDraft::Always => ConditionDraft::Always,
             GuardDraft::When(condition) => condition.clone(),
             GuardDraft::Unless(condition) => condition.clone().negated(),
         },

@@ -2,9 +2,21 @@
 //!
 //! It works on the parsed source, and shares no code with the conversion or with the policy engine.
 
+pub mod brozzler;
+pub mod exalead;
 pub mod expression;
+pub mod heritrix;
+pub mod lists;
+pub mod norconex;
 pub mod nutch;
+pub mod omnifind;
+pub(crate) mod requested;
+pub mod robots;
+pub mod scrapy;
+pub mod squid;
 pub mod stormcrawler;
+pub mod velocity;
+pub mod wget;
 
 use serde_json::{Map, Value as Json};
 

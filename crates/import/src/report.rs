@@ -1,5 +1,7 @@
 //! The report of an import: what became of each part of the source.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value as Json, json};
 
 use crate::input::Place;
@@ -23,10 +25,12 @@ pub struct ReportedPart {
     pub place: Place,
     /// Its text, with secrets replaced.
     pub text: String,
+    /// The number of lines of the source that it is in the place of, if they are counted and not listed.
+    pub lines: u32,
     outcome: Option<PartOutcome>,
 }
 
-/// What became of a part.
+/// The outcome of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PartOutcome {
     Converted(PartTarget),
@@ -52,7 +56,7 @@ pub enum PartOutcome {
     },
 }
 
-/// What a part became.
+/// The result of a converted part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartTarget {
     /// The id of a rule, a list (`lists.NAME`) or an option (`politeness.delay`).
@@ -60,7 +64,7 @@ pub struct PartTarget {
     pub need: PartNeed,
 }
 
-/// What must be known for a part to decide.
+/// The knowledge that a part needs to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartNeed {
     Host,
@@ -71,7 +75,7 @@ pub enum PartNeed {
     Ledger,
 }
 
-/// How the policy differs from the source if an assumption does not hold.
+/// The difference from the source if an assumption does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssumptionEffect {
     RefusesMore,
@@ -80,14 +84,14 @@ pub enum AssumptionEffect {
     Either,
 }
 
-/// What is wrong without a part that is not converted.
+/// The consequence of a part that is not converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
     /// An exclusion is missing: what it excluded is allowed.
     LetsThrough,
     /// An inclusion is missing: what it included is refused.
     KeepsOut,
-    /// What is refused does not change.
+    /// Refusals do not change.
     OtherSetting,
 }
 
@@ -104,13 +108,26 @@ pub enum ReportList {
 impl Report {
     /// Adds a part of the source, whose outcome is not known yet.
     pub fn add(&mut self, place: Place, text: impl Into<String>) -> PartId {
+        self.add_lines(place, text, 1)
+    }
+
+    /// Adds lines of the source that have the same outcome, as one part: they are counted and not listed.
+    pub fn add_lines(&mut self, place: Place, text: impl Into<String>, lines: u32) -> PartId {
         let id = PartId(self.parts.len());
         self.parts.push(ReportedPart {
             place,
             text: text.into(),
+            lines,
             outcome: None,
         });
         id
+    }
+
+    /// Replaces the text of a part that has a secret.
+    pub fn set_text(&mut self, part: PartId, text: impl Into<String>) {
+        if let Some(part) = self.parts.get_mut(part.0) {
+            part.text = text.into();
+        }
     }
 
     /// Sets the outcome of a part. The last one counts.
@@ -167,13 +184,6 @@ impl Report {
     /// Sets the outcome of a part that can never decide.
     pub fn dead(&mut self, part: PartId, why: impl Into<String>) {
         self.set(part, PartOutcome::Dead { why: why.into() });
-    }
-
-    /// Replaces the text of a part, whose value is a secret.
-    pub fn hide(&mut self, part: PartId) {
-        if let Some(part) = self.parts.get_mut(part.0) {
-            part.text = "***".to_owned();
-        }
     }
 
     /// Lists the parts that became a rule as dead.
@@ -250,14 +260,15 @@ impl Report {
             let parts = self.list(list).map(ReportedPart::to_json);
             lists.insert(list.as_str().to_owned(), parts.collect());
         }
-        json!({ "report": 1, "parts": self.parts.len(), "lists": lists })
+        let count: u32 = self.parts.iter().map(|part| part.lines).sum();
+        json!({ "report": 1, "parts": count, "lists": lists })
     }
 
     /// Returns the report as text: the numbers, then each part that a person should look at.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for list in ReportList::ALL {
-            let count = self.list(list).count();
+            let count: u32 = self.list(list).map(|part| part.lines).sum();
             text.push_str(&format!("{count:>6} {}\n", list.title()));
         }
         for list in [
@@ -265,15 +276,35 @@ impl Report {
             ReportList::Assumed,
             ReportList::Dead,
         ] {
-            let mut parts = self.list(list).peekable();
-            if parts.peek().is_some() {
+            let parts: Vec<&ReportedPart> = self.list(list).collect();
+            if !parts.is_empty() {
                 text.push_str(&format!("\n{}:\n", list.title()));
             }
-            for part in parts {
-                text.push_str(&part.to_text());
-            }
+            push_parts(&mut text, &parts);
         }
         text
+    }
+}
+
+/// More parts than this with the same outcome are counted.
+const MAX_SHOWN: usize = 5;
+
+/// Writes parts. Of those with the same outcome only the first ones are written.
+fn push_parts(text: &mut String, parts: &[&ReportedPart]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for part in parts {
+        let details = part.outcome.as_ref().map(PartOutcome::to_sentences);
+        let count = counts
+            .entry(details.unwrap_or_default().join("\n"))
+            .or_default();
+        *count += 1;
+        if *count <= MAX_SHOWN {
+            text.push_str(&part.to_text());
+        }
+    }
+    for (details, count) in counts.iter().filter(|(_, count)| **count > MAX_SHOWN) {
+        let first = details.lines().next().unwrap_or_default();
+        text.push_str(&format!("  … and {} more: {first}\n", count - MAX_SHOWN));
     }
 }
 
@@ -290,6 +321,9 @@ impl ReportedPart {
 
     fn to_json(&self) -> Json {
         let mut json = json!({ "place": self.place.to_string(), "text": self.text });
+        if let Some(json) = json.as_object_mut().filter(|_| self.lines != 1) {
+            json.insert("lines".to_owned(), json!(self.lines));
+        }
         let details = self.outcome.as_ref().map(PartOutcome::to_json);
         if let (Some(json), Some(details)) = (json.as_object_mut(), details) {
             json.extend(details);

@@ -2,19 +2,19 @@
 
 use serde_json::Value as Json;
 
-use crate::yaml::{Entry, Node, write_document};
+use crate::yaml::{YamlEntry, YamlNode, write_document};
 
 /// Settings that the source implies for crawlgate's configuration. They are never applied.
 #[derive(Debug, Default)]
 pub struct SettingsDraft {
-    pub crawlers: Vec<CrawlerDraft>,
+    pub crawlers: Vec<CrawlerProposal>,
     /// Other settings, by path (`timeouts.connect`), each with a comment.
     pub settings: Vec<(String, Json, String)>,
 }
 
 /// A crawler of the configuration.
 #[derive(Clone, Debug, Default)]
-pub struct CrawlerDraft {
+pub struct CrawlerProposal {
     pub name: String,
     /// Comments above the entry.
     pub notes: Vec<String>,
@@ -26,13 +26,13 @@ impl SettingsDraft {
     pub(crate) fn to_yaml(&self) -> String {
         let mut entries = Vec::new();
         if !self.crawlers.is_empty() {
-            let crawlers = self.crawlers.iter().map(CrawlerDraft::to_item).collect();
-            entries.push(Entry::new("crawlers", Node::List(crawlers)));
+            let crawlers = self.crawlers.iter().map(CrawlerProposal::to_item).collect();
+            entries.push(YamlEntry::new("crawlers", YamlNode::List(crawlers)));
         }
         let mut settings = Vec::new();
         for (path, value, note) in &self.settings {
             let notes = vec![note.clone()];
-            crate::yaml::insert(&mut settings, path, Node::from_json(value), notes);
+            crate::yaml::insert(&mut settings, path, YamlNode::from_json(value), notes);
         }
         entries.extend(settings);
         let head = [
@@ -42,15 +42,15 @@ impl SettingsDraft {
     }
 }
 
-impl CrawlerDraft {
+impl CrawlerProposal {
     fn to_item(&self) -> crate::yaml::Item {
-        let mut entries = vec![Entry::new("name", Node::text(&self.name))];
+        let mut entries = vec![YamlEntry::new("name", YamlNode::text(&self.name))];
         for (key, value) in &self.keys {
-            entries.push(Entry::new(key, Node::from_json(value)));
+            entries.push(YamlEntry::new(key, YamlNode::from_json(value)));
         }
         crate::yaml::Item {
             notes: self.notes.clone(),
-            node: Some(Node::Map(entries)),
+            node: Some(YamlNode::Map(entries)),
         }
     }
 }

@@ -1,26 +1,38 @@
 //! The systems whose configurations can be imported.
 
-use crate::draft::PolicyDraft;
+use crate::conversion::Conversion;
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE};
-use crate::reference::SourceEvaluator;
-use crate::report::Report;
-use crate::settings::SettingsDraft;
 use crate::systems;
 
 /// A system whose configuration can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
+    /// brozzler and warcprox.
+    Brozzler,
+    /// Exalead CloudView.
+    Exalead,
+    /// Heritrix 3.
+    Heritrix,
+    /// Lists of domains, SURTs, filters and expressions.
+    Lists,
+    /// Norconex Web Crawler and HTTP Collector.
+    Norconex,
     /// Apache Nutch.
     Nutch,
-}
-
-/// The result of reading and translating a source, by the importer of its system.
-pub struct Conversion {
-    pub policy: PolicyDraft,
-    pub report: Report,
-    pub settings: SettingsDraft,
-    /// Decides as the source's system does, by the parts of the source that were converted.
-    pub evaluator: Box<dyn SourceEvaluator>,
+    /// IBM OmniFind.
+    Omnifind,
+    /// The robots.txt of a host.
+    Robots,
+    /// Scrapy.
+    Scrapy,
+    /// squid.
+    Squid,
+    /// Apache StormCrawler.
+    StormCrawler,
+    /// Velocity, later Watson Explorer Engine.
+    Velocity,
+    /// GNU Wget.
+    Wget,
 }
 
 /// An importer: its words, and its functions.
@@ -35,13 +47,99 @@ struct SystemSpec {
     convert: fn(&ImportInput<'_>) -> Result<Conversion, ImportError>,
 }
 
-const SYSTEMS: &[SystemSpec] = &[SystemSpec {
-    system: System::Nutch,
-    name: "nutch",
-    example: "crawlgate import nutch conf/regex-urlfilter.txt",
-    recognize: systems::nutch::recognize,
-    convert: systems::nutch::convert,
-}];
+const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Brozzler,
+        name: "brozzler",
+        example: "crawlgate import brozzler job.yaml",
+        recognize: systems::brozzler::recognize,
+        convert: systems::brozzler::convert,
+    },
+    SystemSpec {
+        system: System::Exalead,
+        name: "exalead",
+        example: "crawlgate import exalead CrawlConfig.xml",
+        recognize: systems::exalead::recognize,
+        convert: systems::exalead::convert,
+    },
+    SystemSpec {
+        system: System::Heritrix,
+        name: "heritrix",
+        example: "crawlgate import heritrix crawler-beans.cxml",
+        recognize: systems::heritrix::recognize,
+        convert: systems::heritrix::convert,
+    },
+    SystemSpec {
+        system: System::Lists,
+        name: "lists",
+        example: "crawlgate import lists easylist.txt",
+        recognize: systems::lists::recognize,
+        convert: systems::lists::convert,
+    },
+    SystemSpec {
+        system: System::Norconex,
+        name: "norconex",
+        example: "crawlgate import norconex crawler-config.xml",
+        recognize: systems::norconex::recognize,
+        convert: systems::norconex::convert,
+    },
+    SystemSpec {
+        system: System::Nutch,
+        name: "nutch",
+        example: "crawlgate import nutch conf/nutch-site.xml",
+        recognize: systems::nutch::recognize,
+        convert: systems::nutch::convert,
+    },
+    SystemSpec {
+        system: System::Omnifind,
+        name: "omnifind",
+        example: "crawlgate import omnifind weekly=crawl.rules --global global.rules",
+        recognize: systems::omnifind::recognize,
+        convert: systems::omnifind::convert,
+    },
+    SystemSpec {
+        system: System::Robots,
+        name: "robots",
+        example: "crawlgate import robots www.example.com=robots.txt",
+        recognize: systems::robots::recognize,
+        convert: systems::robots::convert,
+    },
+    SystemSpec {
+        system: System::Scrapy,
+        name: "scrapy",
+        example: "crawlgate import scrapy settings.py spiders/*.py",
+        recognize: systems::scrapy::recognize,
+        convert: systems::scrapy::convert,
+    },
+    SystemSpec {
+        system: System::Squid,
+        name: "squid",
+        example: "crawlgate import squid /etc/squid/squid.conf",
+        recognize: systems::squid::recognize,
+        convert: systems::squid::convert,
+    },
+    SystemSpec {
+        system: System::StormCrawler,
+        name: "stormcrawler",
+        example: "crawlgate import stormcrawler src/main/resources/urlfilters.json",
+        recognize: systems::stormcrawler::recognize,
+        convert: systems::stormcrawler::convert,
+    },
+    SystemSpec {
+        system: System::Velocity,
+        name: "velocity",
+        example: "crawlgate import velocity collection.xml",
+        recognize: systems::velocity::recognize,
+        convert: systems::velocity::convert,
+    },
+    SystemSpec {
+        system: System::Wget,
+        name: "wget",
+        example: "crawlgate import wget mirror.sh",
+        recognize: systems::wget::recognize,
+        convert: systems::wget::convert,
+    },
+];
 
 /// The number of bytes from which a system is recognized.
 const RECOGNIZED_BYTES: usize = 64 << 10;

@@ -8,32 +8,32 @@ const WIDTH: usize = 120;
 
 /// A value to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Node {
+pub enum YamlNode {
     /// Text, quoted if YAML would read it as something else.
     Text(String),
     /// A number, `true`, `null`: written as it is.
     Literal(String),
     List(Vec<Item>),
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 /// A key with its value, and comments above it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct YamlEntry {
     pub notes: Vec<String>,
     pub key: String,
-    pub value: Node,
+    pub value: YamlNode,
 }
 
 /// An item of a list, and comments above it. Without a node it is a comment only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     pub notes: Vec<String>,
-    pub node: Option<Node>,
+    pub node: Option<YamlNode>,
 }
 
-impl Entry {
-    pub fn new(key: impl Into<String>, value: Node) -> Self {
+impl YamlEntry {
+    pub fn new(key: impl Into<String>, value: YamlNode) -> Self {
         Self {
             notes: Vec::new(),
             key: key.into(),
@@ -42,7 +42,7 @@ impl Entry {
     }
 }
 
-impl Node {
+impl YamlNode {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -74,7 +74,7 @@ impl Node {
 
     pub fn from_map(map: &Map<String, Json>) -> Self {
         let entries = map.iter();
-        let entries = entries.map(|(key, value)| Entry::new(key, Self::from_json(value)));
+        let entries = entries.map(|(key, value)| YamlEntry::new(key, Self::from_json(value)));
         Self::Map(entries.collect())
     }
 
@@ -101,7 +101,7 @@ impl Node {
                 })
             }
             Self::Map(entries) => {
-                let entries: Option<Vec<String>> = entries.iter().map(Entry::to_flow).collect();
+                let entries: Option<Vec<String>> = entries.iter().map(YamlEntry::to_flow).collect();
                 let entries = entries?;
                 Some(if entries.is_empty() {
                     "{}".to_owned()
@@ -117,7 +117,7 @@ impl Node {
         let Self::Map(entries) = self else {
             return false;
         };
-        let is_rules = |entry: &Entry| entry.key == "rules" && !entry.value.is_empty();
+        let is_rules = |entry: &YamlEntry| entry.key == "rules" && !entry.value.is_empty();
         entries.iter().any(is_rules)
     }
 
@@ -157,7 +157,7 @@ impl Item {
     }
 }
 
-impl Entry {
+impl YamlEntry {
     fn to_flow(&self) -> Option<String> {
         if !self.notes.is_empty() {
             return None;
@@ -171,7 +171,7 @@ impl Entry {
 }
 
 /// Writes a document: comments, then the entries of its mapping, with an empty line above each longer one.
-pub fn write_document(head: &[String], entries: &[Entry]) -> String {
+pub fn write_document(head: &[String], entries: &[YamlEntry]) -> String {
     let mut out = String::new();
     write_notes(&mut out, head, 0);
     for (at, entry) in entries.iter().enumerate() {
@@ -188,14 +188,14 @@ pub fn write_document(head: &[String], entries: &[Entry]) -> String {
 }
 
 /// Inserts a value into nested mappings, by a path such as `politeness.delay`.
-pub fn insert(entries: &mut Vec<Entry>, path: &str, value: Node, notes: Vec<String>) {
+pub fn insert(entries: &mut Vec<YamlEntry>, path: &str, value: YamlNode, notes: Vec<String>) {
     let (key, rest) = match path.split_once('.') {
         Some((key, rest)) => (key, Some(rest)),
         None => (path, None),
     };
     let at = entries.iter().position(|entry| entry.key == key);
     let Some(rest) = rest else {
-        let entry = Entry {
+        let entry = YamlEntry {
             notes,
             key: key.to_owned(),
             value,
@@ -207,14 +207,14 @@ pub fn insert(entries: &mut Vec<Entry>, path: &str, value: Node, notes: Vec<Stri
         return;
     };
     let at = at.unwrap_or_else(|| {
-        entries.push(Entry::new(key, Node::Map(Vec::new())));
+        entries.push(YamlEntry::new(key, YamlNode::Map(Vec::new())));
         entries.len() - 1
     });
     if let Some(entry) = entries.get_mut(at) {
-        if !matches!(entry.value, Node::Map(_)) {
-            entry.value = Node::Map(Vec::new());
+        if !matches!(entry.value, YamlNode::Map(_)) {
+            entry.value = YamlNode::Map(Vec::new());
         }
-        if let Node::Map(nested) = &mut entry.value {
+        if let YamlNode::Map(nested) = &mut entry.value {
             insert(nested, rest, value, notes);
         }
     }
@@ -236,7 +236,7 @@ fn write_notes(out: &mut String, notes: &[String], indent: usize) {
     }
 }
 
-fn write_entries(out: &mut String, entries: &[Entry], indent: usize) {
+fn write_entries(out: &mut String, entries: &[YamlEntry], indent: usize) {
     for entry in entries {
         write_notes(out, &entry.notes, indent);
         out.push_str(&" ".repeat(indent));
@@ -244,7 +244,7 @@ fn write_entries(out: &mut String, entries: &[Entry], indent: usize) {
     }
 }
 
-fn write_entry(out: &mut String, entry: &Entry, indent: usize) {
+fn write_entry(out: &mut String, entry: &YamlEntry, indent: usize) {
     let key = scalar(&entry.key, true);
     out.push_str(&key);
     out.push_str(": ");
@@ -265,17 +265,17 @@ fn write_items(out: &mut String, items: &[Item], indent: usize) {
 }
 
 /// Writes an item after its dash. The first key of a mapping is on the line of the dash.
-fn write_item(out: &mut String, node: &Node, indent: usize) {
+fn write_item(out: &mut String, node: &YamlNode, indent: usize) {
     let flow = node.to_flow().filter(|_| !node.is_tall());
     let fits = flow.is_some_and(|flow| indent + flow.chars().count() <= WIDTH);
     match node {
-        Node::Map(entries) if !fits => {
+        YamlNode::Map(entries) if !fits => {
             if let Some((first, others)) = entries.split_first() {
                 write_entry(out, first, indent);
                 write_entries(out, others, indent);
             }
         }
-        Node::Text(_) | Node::Literal(_) | Node::List(_) | Node::Map(_) => {
+        YamlNode::Text(_) | YamlNode::Literal(_) | YamlNode::List(_) | YamlNode::Map(_) => {
             node.write(out, indent, indent);
         }
     }
@@ -403,26 +403,26 @@ mod tests {
 
     #[test]
     fn short_values_are_on_one_line_and_comments_stay_above_their_entry() {
-        let mut entries = vec![Entry::new("policy", Node::Literal("1".to_owned()))];
+        let mut entries = vec![YamlEntry::new("policy", YamlNode::Literal("1".to_owned()))];
         insert(
             &mut entries,
             "options.disposition",
-            Node::text("allow"),
+            YamlNode::text("allow"),
             Vec::new(),
         );
         insert(
             &mut entries,
             "options.politeness.delay",
-            Node::text("3s"),
+            YamlNode::text("3s"),
             vec!["why".to_owned()],
         );
-        let rule = Node::Map(vec![
-            Entry::new("id", Node::text("a")),
-            Entry::new(
+        let rule = YamlNode::Map(vec![
+            YamlEntry::new("id", YamlNode::text("a")),
+            YamlEntry::new(
                 "forbid",
-                Node::Map(vec![Entry::new(
+                YamlNode::Map(vec![YamlEntry::new(
                     "ext",
-                    Node::texts(&["gif".to_owned(), "png".to_owned()]),
+                    YamlNode::texts(&["gif".to_owned(), "png".to_owned()]),
                 )]),
             ),
         ]);
@@ -430,7 +430,7 @@ mod tests {
             notes: vec!["line 3".to_owned()],
             node: Some(rule),
         };
-        entries.push(Entry::new("rules", Node::List(vec![item])));
+        entries.push(YamlEntry::new("rules", YamlNode::List(vec![item])));
         let text = write_document(&["head".to_owned()], &entries);
         assert_eq!(
             text,

@@ -1,11 +1,11 @@
 //! Expressions of the Brics automaton library, with all of its operators.
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 use crate::report::AssumptionEffect;
 
-use super::{Assumptions, TranslatedExpression, host};
+use super::{ExpressionAssumptions, TranslatedExpression, host};
 
-use super::node::{Class, ClassItem, LineBreaks, Node, RepeatMode};
+use super::node::{Class, ClassItem, LineBreaks, ExpressionNode, RepeatMode};
 use super::parse::TextNature;
 use super::plain;
 
@@ -29,27 +29,27 @@ pub(super) fn translate(
     if parser.at < parser.chars.len() {
         return Err(parser.error("an unmatched `)`"));
     }
-    let mut assumptions = Assumptions::default();
+    let mut assumptions = ExpressionAssumptions::default();
     let condition = tree.into_condition(field, nature, &mut assumptions)?;
     Ok(assumptions.into_translated(condition))
 }
 
 /// An expression with operators that a policy has for conditions only.
 enum AutomatonTree {
-    Node(Node),
+    Node(ExpressionNode),
     Or(Vec<AutomatonTree>),
     And(Vec<AutomatonTree>),
     Not(Box<AutomatonTree>),
 }
 
 impl AutomatonTree {
-    fn into_node(self) -> Result<Node, String> {
+    fn into_node(self) -> Result<ExpressionNode, String> {
         match self {
             Self::Node(node) => Ok(node),
             Self::Or(parts) => {
-                let nodes: Result<Vec<Node>, String> =
+                let nodes: Result<Vec<ExpressionNode>, String> =
                     parts.into_iter().map(Self::into_node).collect();
-                Ok(Node::alternate(nodes?))
+                Ok(ExpressionNode::alternate(nodes?))
             }
             Self::And(_) => {
                 Err("`&` in a part of an expression has no equal in a policy".to_owned())
@@ -72,35 +72,35 @@ impl AutomatonTree {
         self,
         field: &str,
         nature: TextNature,
-        assumptions: &mut Assumptions,
-    ) -> Result<Condition, String> {
+        assumptions: &mut ExpressionAssumptions,
+    ) -> Result<ConditionDraft, String> {
         if self.is_plain() {
-            let inner = Node::Group {
+            let inner = ExpressionNode::Group {
                 inner: Box::new(self.into_node()?),
                 capture: None,
             };
             let whole = vec![
-                Node::Anchor(super::node::Anchor::Start),
+                ExpressionNode::Anchor(super::node::Anchor::Start),
                 inner,
-                Node::Anchor(super::node::Anchor::End),
+                ExpressionNode::Anchor(super::node::Anchor::End),
             ];
-            let mut sequence = Node::Concat(whole).into_flat_sequence();
+            let mut sequence = ExpressionNode::Concat(whole).into_flat_sequence();
             if field == "url" && host::lower_host(&mut sequence) {
                 assumptions.add(host::ASSUMPTION.to_owned(), AssumptionEffect::Either);
             }
             return plain::condition(sequence, field, nature);
         }
-        let mut conditions = |parts: Vec<Self>| -> Result<Vec<Condition>, String> {
+        let mut conditions = |parts: Vec<Self>| -> Result<Vec<ConditionDraft>, String> {
             parts
                 .into_iter()
                 .map(|part| part.into_condition(field, nature, assumptions))
                 .collect()
         };
         match self {
-            Self::Node(_) => Ok(Condition::Always),
-            Self::Or(parts) => Ok(Condition::any(conditions(parts)?)),
-            Self::And(parts) => Ok(Condition::all(conditions(parts)?)),
-            Self::Not(inner) => Ok(Condition::any(conditions(vec![*inner])?).negated()),
+            Self::Node(_) => Ok(ConditionDraft::Always),
+            Self::Or(parts) => Ok(ConditionDraft::any(conditions(parts)?)),
+            Self::And(parts) => Ok(ConditionDraft::all(conditions(parts)?)),
+            Self::Not(inner) => Ok(ConditionDraft::any(conditions(vec![*inner])?).negated()),
         }
     }
 }
@@ -167,11 +167,11 @@ impl AutomatonParser {
         if parts.len() == 1 {
             return Ok(parts.remove(0));
         }
-        let nodes: Result<Vec<Node>, String> = parts
+        let nodes: Result<Vec<ExpressionNode>, String> = parts
             .into_iter()
             .map(|part| part.into_node().map(in_group))
             .collect();
-        Ok(AutomatonTree::Node(Node::concat(nodes?)))
+        Ok(AutomatonTree::Node(ExpressionNode::concat(nodes?)))
     }
 
     fn repetition(&mut self) -> Result<AutomatonTree, String> {
@@ -186,7 +186,7 @@ impl AutomatonParser {
             };
             self.at += 1;
             let inner = Box::new(in_group(tree.into_node()?));
-            tree = AutomatonTree::Node(Node::Repeat {
+            tree = AutomatonTree::Node(ExpressionNode::Repeat {
                 inner,
                 min,
                 max,
@@ -243,13 +243,13 @@ impl AutomatonParser {
             return Err(self.error("something is missing at the end"));
         };
         let node = match c {
-            '.' => Node::Any(LineBreaks::None),
-            '#' => Node::Class {
+            '.' => ExpressionNode::Any(LineBreaks::None),
+            '#' => ExpressionNode::Class {
                 class: Class::without(vec![ClassItem::Range('\0', char::MAX)]),
                 folds: false,
             },
-            '@' => Node::Repeat {
-                inner: Box::new(Node::Any(LineBreaks::None)),
+            '@' => ExpressionNode::Repeat {
+                inner: Box::new(ExpressionNode::Any(LineBreaks::None)),
                 min: 0,
                 max: None,
                 mode: RepeatMode::Greedy,
@@ -258,15 +258,15 @@ impl AutomatonParser {
             '(' => return self.group(),
             '<' => self.interval()?,
             '\\' => match self.next() {
-                Some(c) => Node::literal(c),
+                Some(c) => ExpressionNode::literal(c),
                 None => return Err(self.error("a backslash at the end")),
             },
-            c => Node::literal(c),
+            c => ExpressionNode::literal(c),
         };
         Ok(AutomatonTree::Node(node))
     }
 
-    fn class(&mut self) -> Result<Node, String> {
+    fn class(&mut self) -> Result<ExpressionNode, String> {
         let mut class = Class {
             negated: self.eat('^'),
             ..Class::default()
@@ -293,7 +293,7 @@ impl AutomatonParser {
             }
         }
         self.at += 1;
-        Ok(Node::Class {
+        Ok(ExpressionNode::Class {
             class,
             folds: false,
         })
@@ -305,12 +305,12 @@ impl AutomatonParser {
             .ok_or_else(|| self.error("a class that is not closed"))
     }
 
-    fn quoted(&mut self) -> Result<Node, String> {
+    fn quoted(&mut self) -> Result<ExpressionNode, String> {
         let mut text = Vec::new();
         loop {
             match self.next() {
                 Some('"') => return Ok(Node::concat(text)),
-                Some(c) => text.push(Node::literal(c)),
+                Some(c) => text.push(ExpressionNode::literal(c)),
                 None => return Err(self.error("a text that is not closed")),
             }
         }
@@ -318,7 +318,7 @@ impl AutomatonParser {
 
     fn group(&mut self) -> Result<AutomatonTree, String> {
         if self.eat(')') {
-            return Ok(AutomatonTree::Node(Node::Empty));
+            return Ok(AutomatonTree::Node(ExpressionNode::Empty));
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -330,7 +330,7 @@ impl AutomatonParser {
             return Err(self.error("a group that is not closed"));
         }
         Ok(match tree {
-            AutomatonTree::Node(inner) => AutomatonTree::Node(Node::Group {
+            AutomatonTree::Node(inner) => AutomatonTree::Node(ExpressionNode::Group {
                 inner: Box::new(inner),
                 // As it is written in the source.
                 capture: Some(0),
@@ -340,7 +340,7 @@ impl AutomatonParser {
     }
 
     /// Reads `1-20>` after `<`.
-    fn interval(&mut self) -> Result<Node, String> {
+    fn interval(&mut self) -> Result<ExpressionNode, String> {
         let mut text = String::new();
         loop {
             match self.next() {
@@ -360,18 +360,18 @@ impl AutomatonParser {
         let width = from.len();
         let numbers = (first..=last).map(|number| {
             let text = format!("{number:0width$}");
-            Node::concat(text.chars().map(Node::literal).collect())
+            ExpressionNode::concat(text.chars().map(ExpressionNode::literal).collect())
         });
-        Ok(in_group(Node::alternate(numbers.collect())))
+        Ok(in_group(ExpressionNode::alternate(numbers.collect())))
     }
 }
 
 /// Puts alternatives into a group.
-fn in_group(node: Node) -> Node {
-    if !matches!(node, Node::Alternate(_)) {
+fn in_group(node: ExpressionNode) -> ExpressionNode {
+    if !matches!(node, ExpressionNode::Alternate(_)) {
         return node;
     }
-    Node::Group {
+    ExpressionNode::Group {
         inner: Box::new(node),
         capture: Some(0),
     }

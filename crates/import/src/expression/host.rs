@@ -1,18 +1,18 @@
 //! Capital letters in the host of a URL, which a policy compares in lower case.
 
-use super::node::{Class, ClassItem, Node};
+use super::node::{Class, ClassItem, ExpressionNode};
 use super::set::CharSet;
 
-/// What is assumed if a host had capital letters.
+/// The assumption for a host with capital letters.
 pub(super) const ASSUMPTION: &str =
     "a host in capital letters means the same in small ones, as a policy compares it";
 
 /// Writes the letters between `://` and the next slash in lower case. Returns `true` if that changes what fits.
-pub(super) fn lower_host(sequence: &mut [Node]) -> bool {
+pub(super) fn lower_host(sequence: &mut [ExpressionNode]) -> bool {
     const SCHEME_END: [char; 3] = [':', '/', '/'];
     let is_char =
-        |node: &Node, c: &char| matches!(node, Node::Literal { character, .. } if character == c);
-    let ends = |nodes: &[Node]| {
+        |node: &ExpressionNode, c: &char| matches!(node, ExpressionNode::Literal { character, .. } if character == c);
+    let ends = |nodes: &[ExpressionNode]| {
         nodes
             .iter()
             .zip(&SCHEME_END)
@@ -24,27 +24,27 @@ pub(super) fn lower_host(sequence: &mut [Node]) -> bool {
     let mut changed = false;
     for node in sequence.iter_mut().skip(at + SCHEME_END.len()) {
         // A single `.` is a dot that nobody escaped.
-        if !matches!(node, Node::Any(_)) && can_leave_host(node) {
+        if !matches!(node, ExpressionNode::Any(_)) && can_leave_host(node) {
             break;
         }
-        let lower = std::mem::replace(node, Node::Empty);
+        let lower = std::mem::replace(node, ExpressionNode::Empty);
         *node = lowered(lower, &mut changed);
     }
     changed
 }
 
 /// Returns `true` if a part can fit the slash or the question mark after a host.
-fn can_leave_host(node: &Node) -> bool {
-    let ends = |node: &Node| {
+fn can_leave_host(node: &ExpressionNode) -> bool {
+    let ends = |node: &ExpressionNode| {
         let leaf = node.children().is_empty();
         let set = CharSet::of(node).filter(|_| leaf);
-        let border = CharSet::of(&Node::literal('/'));
-        let query = CharSet::of(&Node::literal('?'));
+        let border = CharSet::of(&ExpressionNode::literal('/'));
+        let query = CharSet::of(&ExpressionNode::literal('?'));
         match (set, border, query) {
             (Some(set), Some(slash), Some(query)) => {
                 !set.is_disjoint(slash)
-                    && !matches!(node, Node::Class { class, .. } if class.negated && has_slash(class))
-                    || !set.is_disjoint(query) && matches!(node, Node::Literal { .. })
+                    && !matches!(node, ExpressionNode::Class { class, .. } if class.negated && has_slash(class))
+                    || !set.is_disjoint(query) && matches!(node, ExpressionNode::Literal { .. })
             }
             (set, _, _) => set.is_some(),
         }
@@ -56,20 +56,20 @@ fn has_slash(class: &Class) -> bool {
     class.items.contains(&ClassItem::Char('/'))
 }
 
-fn lowered(node: Node, changed: &mut bool) -> Node {
-    if let Node::Literal { character, folds } = node {
+fn lowered(node: ExpressionNode, changed: &mut bool) -> ExpressionNode {
+    if let ExpressionNode::Literal { character, folds } = node {
         let lower = character.to_ascii_lowercase();
         *changed |= lower != character && !folds;
-        return Node::Literal {
+        return ExpressionNode::Literal {
             character: lower,
             folds,
         };
     }
-    if let Node::Class { mut class, folds } = node {
+    if let ExpressionNode::Class { mut class, folds } = node {
         if !class.negated {
             lower_items(&mut class.items, folds, changed);
         }
-        return Node::Class { class, folds };
+        return ExpressionNode::Class { class, folds };
     }
     node.map_children(&mut |child| lowered(child, changed))
 }

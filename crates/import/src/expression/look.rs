@@ -1,8 +1,8 @@
 //! Look-around as conditions: `^(?!X)Y` fits what `^Y` fits and `^X` does not.
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 
-use super::node::{Anchor, Class, ClassItem, LookDirection, Node};
+use super::node::{Anchor, Class, ClassItem, LookDirection, ExpressionNode};
 use super::parse::TextNature;
 use super::plain;
 use super::set::CharSet;
@@ -22,21 +22,21 @@ pub(super) struct LookTranslator<'a> {
 
 impl LookTranslator<'_> {
     /// Returns the condition that a field fits a sequence somewhere.
-    pub(super) fn condition(&mut self, sequence: Vec<Node>) -> Result<Condition, String> {
+    pub(super) fn condition(&mut self, sequence: Vec<ExpressionNode>) -> Result<ConditionDraft, String> {
         self.count += 1;
         if self.count > MAX_CONDITIONS {
             return Err("it has too much look-around".to_owned());
         }
         if let Some(inner) = self.tempered(&sequence) {
-            return self.condition(inner).map(Condition::negated);
+            return self.condition(inner).map(ConditionDraft::negated);
         }
-        let Some(at) = sequence.iter().position(Node::has_look) else {
+        let Some(at) = sequence.iter().position(ExpressionNode::has_look) else {
             return plain::condition(sequence, self.field, self.nature);
         };
         let mut before = sequence;
         let mut after = before.split_off(at);
         let node = after.remove(0);
-        let Node::Look {
+        let ExpressionNode::Look {
             direction,
             negative,
             inner,
@@ -54,10 +54,10 @@ impl LookTranslator<'_> {
     /// Translates a sequence in which a node has several forms, as an alternative for each.
     fn split(
         &mut self,
-        before: Vec<Node>,
-        node: Node,
-        after: Vec<Node>,
-    ) -> Result<Condition, String> {
+        before: Vec<ExpressionNode>,
+        node: ExpressionNode,
+        after: Vec<ExpressionNode>,
+    ) -> Result<ConditionDraft, String> {
         let forms = forms(&node).ok_or_else(not_at_an_end)?;
         let mut conditions = Vec::new();
         for form in forms {
@@ -69,11 +69,11 @@ impl LookTranslator<'_> {
 
     fn ahead(
         &mut self,
-        before: Vec<Node>,
-        inner: Vec<Node>,
-        after: Vec<Node>,
+        before: Vec<ExpressionNode>,
+        inner: Vec<ExpressionNode>,
+        after: Vec<ExpressionNode>,
         negative: bool,
-    ) -> Result<Condition, String> {
+    ) -> Result<ConditionDraft, String> {
         if has_one_end(&before) {
             let looked = [before.clone(), inner].concat();
             let rest = self.condition([before, after].concat())?;
@@ -100,18 +100,18 @@ impl LookTranslator<'_> {
 
     fn behind(
         &mut self,
-        before: Vec<Node>,
-        inner: Vec<Node>,
-        after: Vec<Node>,
+        before: Vec<ExpressionNode>,
+        inner: Vec<ExpressionNode>,
+        after: Vec<ExpressionNode>,
         negative: bool,
-    ) -> Result<Condition, String> {
-        let mirrored: Vec<Node> = after.iter().rev().cloned().collect();
+    ) -> Result<ConditionDraft, String> {
+        let mirrored: Vec<ExpressionNode> = after.iter().rev().cloned().collect();
         if matches!(after.last(), Some(last) if last.is_end()) && parts_have_one_end(&mirrored) {
             let looked = [inner, after.clone()].concat();
             let rest = self.condition([before, after].concat())?;
             return self.both(rest, looked, negative);
         }
-        if !before.iter().all(Node::is_anything) && !self.is_start_anything(&before) {
+        if !before.iter().all(ExpressionNode::is_anything) && !self.is_start_anything(&before) {
             return Err(not_at_an_end());
         }
         let head = match negative {
@@ -124,41 +124,41 @@ impl LookTranslator<'_> {
     /// Combines what remains of an expression with its look-around.
     fn both(
         &mut self,
-        rest: Condition,
-        looked: Vec<Node>,
+        rest: ConditionDraft,
+        looked: Vec<ExpressionNode>,
         negative: bool,
-    ) -> Result<Condition, String> {
+    ) -> Result<ConditionDraft, String> {
         let looked = self.condition(looked)?;
         let looked = if negative { looked.negated() } else { looked };
         let mut parts = Vec::new();
         for part in [rest, looked] {
             match part {
-                Condition::Always => {}
-                Condition::All(inner) => parts.extend(inner),
-                other @ (Condition::Any(_) | Condition::Not(_) | Condition::Test(_)) => {
+                ConditionDraft::Always => {}
+                ConditionDraft::All(inner) => parts.extend(inner),
+                other @ (ConditionDraft::Any(_) | ConditionDraft::Not(_) | ConditionDraft::Test(_)) => {
                     parts.push(other);
                 }
             }
         }
         // What it must fit comes first.
-        parts.sort_by_key(|part| matches!(part, Condition::Not(_)));
+        parts.sort_by_key(|part| matches!(part, ConditionDraft::Not(_)));
         Ok(match parts.is_empty() {
-            true => Condition::Always,
-            false => Condition::all(parts),
+            true => ConditionDraft::Always,
+            false => ConditionDraft::all(parts),
         })
     }
 
     fn split_at(
         &mut self,
-        before: Vec<Node>,
+        before: Vec<ExpressionNode>,
         at: usize,
-        forms: Vec<Node>,
-        look: Node,
-        after: Vec<Node>,
-    ) -> Result<Condition, String> {
+        forms: Vec<ExpressionNode>,
+        look: ExpressionNode,
+        after: Vec<ExpressionNode>,
+    ) -> Result<ConditionDraft, String> {
         let mut conditions = Vec::new();
         for form in forms {
-            let mut sequence: Vec<Node> = before.iter().take(at).cloned().collect();
+            let mut sequence: Vec<ExpressionNode> = before.iter().take(at).cloned().collect();
             sequence.extend(form.into_flat_sequence());
             sequence.extend(before.iter().skip(at + 1).cloned());
             sequence.push(look.clone());
@@ -169,11 +169,11 @@ impl LookTranslator<'_> {
     }
 
     /// Returns X of `^((?!X).)*$`, which fits what X does not fit anywhere.
-    fn tempered(&self, sequence: &[Node]) -> Option<Vec<Node>> {
+    fn tempered(&self, sequence: &[ExpressionNode]) -> Option<Vec<ExpressionNode>> {
         let [start, repeat, end] = sequence else {
             return None;
         };
-        let Node::Repeat {
+        let ExpressionNode::Repeat {
             inner,
             min: 0,
             max: None,
@@ -183,10 +183,10 @@ impl LookTranslator<'_> {
             return None;
         };
         let parts = inner.as_ref().clone().into_flat_sequence();
-        let [look, Node::Any(_)] = parts.as_slice() else {
+        let [look, ExpressionNode::Any(_)] = parts.as_slice() else {
             return None;
         };
-        let Node::Look {
+        let ExpressionNode::Look {
             direction: LookDirection::Ahead,
             negative: true,
             inner,
@@ -200,30 +200,30 @@ impl LookTranslator<'_> {
     }
 
     /// Returns `true` if any text fits.
-    fn is_anything(&self, after: &[Node]) -> bool {
+    fn is_anything(&self, after: &[ExpressionNode]) -> bool {
         match after {
             [] => true,
             [.., end] if self.nature.lines || end.is_end() && after.len() == 1 => false,
-            [parts @ .., end] if end.is_end() => parts.iter().all(Node::is_anything),
-            parts => parts.iter().all(Node::is_anything),
+            [parts @ .., end] if end.is_end() => parts.iter().all(ExpressionNode::is_anything),
+            parts => parts.iter().all(ExpressionNode::is_anything),
         }
     }
 
-    fn is_start_anything(&self, before: &[Node]) -> bool {
+    fn is_start_anything(&self, before: &[ExpressionNode]) -> bool {
         match before {
             [start, parts @ ..] if start.is_start() => {
-                !parts.is_empty() && !self.nature.lines && parts.iter().all(Node::is_anything)
+                !parts.is_empty() && !self.nature.lines && parts.iter().all(ExpressionNode::is_anything)
             }
             _ => false,
         }
     }
 }
 
-fn look(direction: LookDirection, negative: bool, inner: Vec<Node>) -> Node {
-    Node::Look {
+fn look(direction: LookDirection, negative: bool, inner: Vec<ExpressionNode>) -> ExpressionNode {
+    ExpressionNode::Look {
         direction,
         negative,
-        inner: Box::new(Node::concat(inner)),
+        inner: Box::new(ExpressionNode::concat(inner)),
     }
 }
 
@@ -231,46 +231,46 @@ fn not_at_an_end() -> String {
     "look-around in the middle of an expression has no equal in a policy".to_owned()
 }
 
-fn any(mut conditions: Vec<Condition>) -> Condition {
+fn any(mut conditions: Vec<ConditionDraft>) -> ConditionDraft {
     conditions.dedup();
-    if conditions.contains(&Condition::Always) {
-        return Condition::Always;
+    if conditions.contains(&ConditionDraft::Always) {
+        return ConditionDraft::Always;
     }
-    Condition::any(conditions)
+    ConditionDraft::any(conditions)
 }
 
 /// Returns the forms of a group of alternatives or of an optional part.
-fn forms(node: &Node) -> Option<Vec<Node>> {
+fn forms(node: &ExpressionNode) -> Option<Vec<ExpressionNode>> {
     match node {
-        Node::Alternate(parts) => Some(parts.clone()),
-        Node::Group { inner, .. } => forms(inner),
-        Node::Repeat {
+        ExpressionNode::Alternate(parts) => Some(parts.clone()),
+        ExpressionNode::Group { inner, .. } => forms(inner),
+        ExpressionNode::Repeat {
             inner,
             min: 0,
             max: Some(1),
             ..
-        } => Some(vec![inner.as_ref().clone(), Node::Empty]),
-        Node::Repeat {
+        } => Some(vec![inner.as_ref().clone(), ExpressionNode::Empty]),
+        ExpressionNode::Repeat {
             inner,
             min: 1,
             max: Some(1),
             ..
         } => Some(vec![inner.as_ref().clone()]),
-        Node::Empty
-        | Node::Literal { .. }
-        | Node::Any(_)
-        | Node::Class { .. }
-        | Node::Anchor(_)
-        | Node::Repeat { .. }
-        | Node::Concat(_)
-        | Node::Look { .. }
-        | Node::Atomic(_)
-        | Node::BackReference(_) => None,
+        ExpressionNode::Empty
+        | ExpressionNode::Literal { .. }
+        | ExpressionNode::Any(_)
+        | ExpressionNode::Class { .. }
+        | ExpressionNode::Anchor(_)
+        | ExpressionNode::Repeat { .. }
+        | ExpressionNode::Concat(_)
+        | ExpressionNode::Look { .. }
+        | ExpressionNode::Atomic(_)
+        | ExpressionNode::BackReference(_) => None,
     }
 }
 
 /// Returns `true` if a sequence begins at the start of the text and there is one place where it can end.
-pub(super) fn has_one_end(sequence: &[Node]) -> bool {
+pub(super) fn has_one_end(sequence: &[ExpressionNode]) -> bool {
     match sequence {
         [start, rest @ ..] if start.is_start() => parts_have_one_end(rest),
         _ => false,
@@ -278,7 +278,7 @@ pub(super) fn has_one_end(sequence: &[Node]) -> bool {
 }
 
 /// Returns `true` if, from a fixed place, there is one place where a sequence can end.
-pub(super) fn parts_have_one_end(parts: &[Node]) -> bool {
+pub(super) fn parts_have_one_end(parts: &[ExpressionNode]) -> bool {
     let mut rest = parts;
     while let Some((part, after)) = rest.split_first() {
         if !has_one_length(part, after.first()) {
@@ -290,11 +290,11 @@ pub(super) fn parts_have_one_end(parts: &[Node]) -> bool {
 }
 
 /// Returns `true` if a part fits texts of one length only, or ends where the next one can begin.
-fn has_one_length(part: &Node, next: Option<&Node>) -> bool {
+fn has_one_length(part: &ExpressionNode, next: Option<&ExpressionNode>) -> bool {
     if fixed_length(part).is_some() {
         return true;
     }
-    let Node::Repeat { inner, .. } = part else {
+    let ExpressionNode::Repeat { inner, .. } = part else {
         return false;
     };
     match (CharSet::of(inner), next) {
@@ -306,8 +306,8 @@ fn has_one_length(part: &Node, next: Option<&Node>) -> bool {
 }
 
 /// Returns the last part of a sequence that can end at several places, and its forms.
-fn ambiguous_part(sequence: &[Node]) -> Option<(usize, Vec<Node>)> {
-    if !sequence.first().is_some_and(Node::is_start) {
+fn ambiguous_part(sequence: &[ExpressionNode]) -> Option<(usize, Vec<ExpressionNode>)> {
+    if !sequence.first().is_some_and(ExpressionNode::is_start) {
         return None;
     }
     let parts = sequence.iter().enumerate().skip(1);
@@ -317,22 +317,22 @@ fn ambiguous_part(sequence: &[Node]) -> Option<(usize, Vec<Node>)> {
 }
 
 /// Returns the length of the texts that a node fits, if they all have the same.
-pub(super) fn fixed_length(node: &Node) -> Option<u32> {
+pub(super) fn fixed_length(node: &ExpressionNode) -> Option<u32> {
     match node {
-        Node::Empty | Node::Anchor(_) | Node::Look { .. } => Some(0),
-        Node::Literal { .. } | Node::Any(_) | Node::Class { .. } => Some(1),
-        Node::Group { inner, .. } | Node::Atomic(inner) => fixed_length(inner),
-        Node::Repeat {
+        ExpressionNode::Empty | ExpressionNode::Anchor(_) | ExpressionNode::Look { .. } => Some(0),
+        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => Some(1),
+        ExpressionNode::Group { inner, .. } | ExpressionNode::Atomic(inner) => fixed_length(inner),
+        ExpressionNode::Repeat {
             inner,
             min,
             max: Some(max),
             ..
         } if min == max => fixed_length(inner)?.checked_mul(*min),
-        Node::Repeat { .. } | Node::BackReference(_) => None,
-        Node::Concat(parts) => parts
+        ExpressionNode::Repeat { .. } | ExpressionNode::BackReference(_) => None,
+        ExpressionNode::Concat(parts) => parts
             .iter()
             .try_fold(0_u32, |sum, part| sum.checked_add(fixed_length(part)?)),
-        Node::Alternate(parts) => {
+        ExpressionNode::Alternate(parts) => {
             let mut lengths = parts.iter().map(fixed_length);
             let first = lengths.next()??;
             lengths.all(|length| length == Some(first)).then_some(first)
@@ -341,22 +341,22 @@ pub(super) fn fixed_length(node: &Node) -> Option<u32> {
 }
 
 /// Returns the length of the shortest text that a node fits.
-pub(super) fn min_length(node: &Node) -> u32 {
+pub(super) fn min_length(node: &ExpressionNode) -> u32 {
     match node {
-        Node::Empty | Node::Anchor(_) | Node::Look { .. } | Node::BackReference(_) => 0,
-        Node::Literal { .. } | Node::Any(_) | Node::Class { .. } => 1,
-        Node::Group { inner, .. } | Node::Atomic(inner) => min_length(inner),
-        Node::Repeat { inner, min, .. } => min_length(inner).saturating_mul(*min),
-        Node::Concat(parts) => parts.iter().map(min_length).fold(0, u32::saturating_add),
-        Node::Alternate(parts) => parts.iter().map(min_length).min().unwrap_or(0),
+        ExpressionNode::Empty | ExpressionNode::Anchor(_) | ExpressionNode::Look { .. } | ExpressionNode::BackReference(_) => 0,
+        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => 1,
+        ExpressionNode::Group { inner, .. } | ExpressionNode::Atomic(inner) => min_length(inner),
+        ExpressionNode::Repeat { inner, min, .. } => min_length(inner).saturating_mul(*min),
+        ExpressionNode::Concat(parts) => parts.iter().map(min_length).fold(0, u32::saturating_add),
+        ExpressionNode::Alternate(parts) => parts.iter().map(min_length).min().unwrap_or(0),
     }
 }
 
 /// A text that a look-around fits: a node for each character, `^` or `$` included.
-type Word = Vec<Node>;
+type Word = Vec<ExpressionNode>;
 
 /// Returns the texts that a sequence fits, if they are few.
-pub(super) fn words(sequence: &[Node]) -> Option<Vec<Word>> {
+pub(super) fn words(sequence: &[ExpressionNode]) -> Option<Vec<Word>> {
     let mut words = vec![Word::new()];
     for node in sequence {
         let endings = node_words(node)?;
@@ -374,21 +374,21 @@ pub(super) fn words(sequence: &[Node]) -> Option<Vec<Word>> {
     Some(words)
 }
 
-fn node_words(node: &Node) -> Option<Vec<Word>> {
+fn node_words(node: &ExpressionNode) -> Option<Vec<Word>> {
     match node {
-        Node::Empty => Some(vec![Word::new()]),
-        Node::Literal { .. } | Node::Any(_) | Node::Class { .. } => Some(vec![vec![node.clone()]]),
-        Node::Anchor(Anchor::Start | Anchor::End) => Some(vec![vec![node.clone()]]),
-        Node::Group { inner, .. } => node_words(inner),
-        Node::Concat(parts) => words(parts),
-        Node::Alternate(parts) => {
+        ExpressionNode::Empty => Some(vec![Word::new()]),
+        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => Some(vec![vec![node.clone()]]),
+        ExpressionNode::Anchor(Anchor::Start | Anchor::End) => Some(vec![vec![node.clone()]]),
+        ExpressionNode::Group { inner, .. } => node_words(inner),
+        ExpressionNode::Concat(parts) => words(parts),
+        ExpressionNode::Alternate(parts) => {
             let mut all = Vec::new();
             for part in parts {
                 all.extend(node_words(part)?);
             }
             Some(all)
         }
-        Node::Repeat {
+        ExpressionNode::Repeat {
             inner,
             min,
             max: Some(max),
@@ -401,16 +401,16 @@ fn node_words(node: &Node) -> Option<Vec<Word>> {
             }
             Some(all)
         }
-        Node::Anchor(_)
-        | Node::Repeat { .. }
-        | Node::Look { .. }
-        | Node::Atomic(_)
-        | Node::BackReference(_) => None,
+        ExpressionNode::Anchor(_)
+        | ExpressionNode::Repeat { .. }
+        | ExpressionNode::Look { .. }
+        | ExpressionNode::Atomic(_)
+        | ExpressionNode::BackReference(_) => None,
     }
 }
 
 /// Returns an expression that fits wherever a look-around does not, for one that fits few texts.
-fn other_texts(inner: &[Node], direction: LookDirection) -> Option<Node> {
+fn other_texts(inner: &[ExpressionNode], direction: LookDirection) -> Option<ExpressionNode> {
     let mut words = words(inner)?;
     let border = match direction {
         LookDirection::Ahead => Anchor::End,
@@ -419,10 +419,10 @@ fn other_texts(inner: &[Node], direction: LookDirection) -> Option<Node> {
             Anchor::Start
         }
     };
-    let is_letter = |node: &Node| !matches!(node, Node::Anchor(_));
+    let is_letter = |node: &ExpressionNode| !matches!(node, ExpressionNode::Anchor(_));
     let valid = |word: &Word| match word.split_last() {
         Some((last, rest)) => {
-            rest.iter().all(is_letter) && (is_letter(last) || *last == Node::Anchor(border))
+            rest.iter().all(is_letter) && (is_letter(last) || *last == ExpressionNode::Anchor(border))
         }
         None => false,
     };
@@ -440,14 +440,14 @@ struct OtherTexts {
 
 impl OtherTexts {
     /// Returns an expression for the texts that begin with none of the words; `None` if there is none.
-    fn than(&self, words: &[&[Node]]) -> Option<Node> {
-        let border = Node::Anchor(self.border);
+    fn than(&self, words: &[&[ExpressionNode]]) -> Option<ExpressionNode> {
+        let border = ExpressionNode::Anchor(self.border);
         let mut alternatives = Vec::new();
         let excludes_border = words.iter().any(|word| **word == [border.clone()]);
         if !excludes_border {
             alternatives.push(border.clone());
         }
-        let mut firsts: Vec<&Node> = Vec::new();
+        let mut firsts: Vec<&ExpressionNode> = Vec::new();
         for word in words {
             let first = word.first()?;
             if *first != border && !firsts.contains(&first) {
@@ -466,7 +466,7 @@ impl OtherTexts {
         }
         alternatives.extend(other_char(&firsts)?);
         for first in firsts {
-            let rests: Vec<&[Node]> = words
+            let rests: Vec<&[ExpressionNode]> = words
                 .iter()
                 .filter(|word| word.first() == Some(first))
                 .filter_map(|word| word.get(1..))
@@ -478,13 +478,13 @@ impl OtherTexts {
             if self.direction == LookDirection::Behind {
                 parts.reverse();
             }
-            alternatives.push(Node::Concat(parts));
+            alternatives.push(ExpressionNode::Concat(parts));
         }
         if alternatives.is_empty() {
             return None;
         }
-        Some(Node::Group {
-            inner: Box::new(Node::alternate(alternatives)),
+        Some(ExpressionNode::Group {
+            inner: Box::new(ExpressionNode::alternate(alternatives)),
             capture: None,
         })
     }
@@ -492,16 +492,16 @@ impl OtherTexts {
 
 /// Returns the class of all characters that none of the nodes fits: no class if one fits them all, nothing if
 /// it cannot be written.
-fn other_char(nodes: &[&Node]) -> Option<Option<Node>> {
+fn other_char(nodes: &[&ExpressionNode]) -> Option<Option<ExpressionNode>> {
     let mut items = Vec::new();
     let mut folding = None;
     for node in nodes {
         let folds = match node {
-            Node::Literal { character, folds } => {
+            ExpressionNode::Literal { character, folds } => {
                 items.push(ClassItem::Char(*character));
                 *folds
             }
-            Node::Class { class, folds } => {
+            ExpressionNode::Class { class, folds } => {
                 let is_plain = !class.negated && class.and.is_empty() && class.minus.is_none();
                 match is_plain {
                     true => items.extend(class.items.iter().cloned()),
@@ -509,16 +509,16 @@ fn other_char(nodes: &[&Node]) -> Option<Option<Node>> {
                 }
                 *folds
             }
-            Node::Any(_) => return Some(None),
-            Node::Empty
-            | Node::Anchor(_)
-            | Node::Group { .. }
-            | Node::Repeat { .. }
-            | Node::Concat(_)
-            | Node::Alternate(_)
-            | Node::Look { .. }
-            | Node::Atomic(_)
-            | Node::BackReference(_) => return None,
+            ExpressionNode::Any(_) => return Some(None),
+            ExpressionNode::Empty
+            | ExpressionNode::Anchor(_)
+            | ExpressionNode::Group { .. }
+            | ExpressionNode::Repeat { .. }
+            | ExpressionNode::Concat(_)
+            | ExpressionNode::Alternate(_)
+            | ExpressionNode::Look { .. }
+            | ExpressionNode::Atomic(_)
+            | ExpressionNode::BackReference(_) => return None,
         };
         if folding.is_some_and(|folding| folding != folds) {
             return None;
@@ -526,9 +526,9 @@ fn other_char(nodes: &[&Node]) -> Option<Option<Node>> {
         folding = Some(folds);
     }
     if items.is_empty() {
-        return Some(Some(Node::Any(super::node::LineBreaks::None)));
+        return Some(Some(ExpressionNode::Any(super::node::LineBreaks::None)));
     }
-    Some(Some(Node::Class {
+    Some(Some(ExpressionNode::Class {
         class: Class::without(items),
         folds: folding.unwrap_or(false),
     }))

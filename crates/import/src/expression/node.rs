@@ -2,7 +2,7 @@
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(super) enum ExpressionNode {
     Empty,
     Literal {
         character: char,
@@ -17,23 +17,23 @@ pub(super) enum Node {
     Anchor(Anchor),
     /// A group; `capture` is its number.
     Group {
-        inner: Box<Node>,
+        inner: Box<ExpressionNode>,
         capture: Option<u32>,
     },
     Repeat {
-        inner: Box<Node>,
+        inner: Box<ExpressionNode>,
         min: u32,
         max: Option<u32>,
         mode: RepeatMode,
     },
-    Concat(Vec<Node>),
-    Alternate(Vec<Node>),
+    Concat(Vec<ExpressionNode>),
+    Alternate(Vec<ExpressionNode>),
     Look {
         direction: LookDirection,
         negative: bool,
-        inner: Box<Node>,
+        inner: Box<ExpressionNode>,
     },
-    Atomic(Box<Node>),
+    Atomic(Box<ExpressionNode>),
     BackReference(u32),
 }
 
@@ -134,7 +134,7 @@ impl Class {
     }
 }
 
-impl Node {
+impl ExpressionNode {
     pub(super) fn literal(character: char) -> Self {
         Self::Literal {
             character,
@@ -143,7 +143,7 @@ impl Node {
     }
 
     /// Joins a sequence.
-    pub(super) fn concat(mut parts: Vec<Node>) -> Self {
+    pub(super) fn concat(mut parts: Vec<ExpressionNode>) -> Self {
         match parts.len() {
             0 => Self::Empty,
             1 => parts.remove(0),
@@ -152,7 +152,7 @@ impl Node {
     }
 
     /// Joins alternatives.
-    pub(super) fn alternate(mut parts: Vec<Node>) -> Self {
+    pub(super) fn alternate(mut parts: Vec<ExpressionNode>) -> Self {
         if parts.len() == 1 {
             return parts.remove(0);
         }
@@ -160,7 +160,7 @@ impl Node {
     }
 
     /// Returns the nodes directly in this one.
-    pub(super) fn children(&self) -> &[Node] {
+    pub(super) fn children(&self) -> &[ExpressionNode] {
         match self {
             Self::Empty
             | Self::Literal { .. }
@@ -178,7 +178,7 @@ impl Node {
 
     /// Replaces the nodes directly in this one.
     #[must_use]
-    pub(super) fn map_children(self, change: &mut dyn FnMut(Node) -> Node) -> Self {
+    pub(super) fn map_children(self, change: &mut dyn FnMut(ExpressionNode) -> ExpressionNode) -> Self {
         match self {
             Self::Empty
             | Self::Literal { .. }
@@ -217,36 +217,36 @@ impl Node {
     }
 
     /// Returns `true` if the node or one in it has a property.
-    pub(super) fn contains(&self, is: &dyn Fn(&Node) -> bool) -> bool {
+    pub(super) fn contains(&self, is: &dyn Fn(&ExpressionNode) -> bool) -> bool {
         is(self) || self.children().iter().any(|child| child.contains(is))
     }
 
     pub(super) fn has_look(&self) -> bool {
-        self.contains(&|node| matches!(node, Node::Look { .. }))
+        self.contains(&|node| matches!(node, ExpressionNode::Look { .. }))
     }
 
     /// Returns the number of nodes, up to a limit.
     pub(super) fn size(&self) -> usize {
-        let children = self.children().iter().map(Node::size);
+        let children = self.children().iter().map(ExpressionNode::size);
         children.fold(1, usize::saturating_add)
     }
 
     /// Returns the nodes of a sequence: those of a concatenation and of groups that do not capture, one after the
     /// other.
-    pub(super) fn into_sequence(self) -> Vec<Node> {
+    pub(super) fn into_sequence(self) -> Vec<ExpressionNode> {
         let mut sequence = Vec::new();
         self.add_to_sequence(&mut sequence, false);
         sequence
     }
 
     /// Returns the nodes of a sequence, also those of groups that capture.
-    pub(super) fn into_flat_sequence(self) -> Vec<Node> {
+    pub(super) fn into_flat_sequence(self) -> Vec<ExpressionNode> {
         let mut sequence = Vec::new();
         self.add_to_sequence(&mut sequence, true);
         sequence
     }
 
-    fn add_to_sequence(self, sequence: &mut Vec<Node>, flat: bool) {
+    fn add_to_sequence(self, sequence: &mut Vec<ExpressionNode>, flat: bool) {
         match self {
             Self::Empty => {}
             Self::Concat(parts) => {

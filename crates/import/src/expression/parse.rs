@@ -5,7 +5,7 @@ mod escape;
 mod group;
 
 use super::Dialect;
-use super::node::{Anchor, LineBreaks, Node, RepeatMode, Shorthand};
+use super::node::{Anchor, LineBreaks, ExpressionNode, RepeatMode, Shorthand};
 
 /// The maximum depth of groups. The policy's limit is 64.
 const MAX_DEPTH: usize = 48;
@@ -25,8 +25,8 @@ pub(super) struct TextNature {
 
 /// An expression that was read.
 pub(super) struct ParsedExpression {
-    pub node: Node,
-    /// What is assumed about the texts.
+    pub node: ExpressionNode,
+    /// The assumptions about the texts.
     pub assumption: Option<String>,
 }
 
@@ -151,16 +151,16 @@ impl Parser {
         self.assumption.get_or_insert_with(|| assumption.to_owned());
     }
 
-    fn alternatives(&mut self, flags: &mut Flags) -> Result<Node, String> {
+    fn alternatives(&mut self, flags: &mut Flags) -> Result<ExpressionNode, String> {
         let mut parts = vec![self.sequence(flags)?];
         while self.peek() == Some('|') {
             self.at += 1;
             parts.push(self.sequence(flags)?);
         }
-        Ok(Node::alternate(parts))
+        Ok(ExpressionNode::alternate(parts))
     }
 
-    fn sequence(&mut self, flags: &mut Flags) -> Result<Node, String> {
+    fn sequence(&mut self, flags: &mut Flags) -> Result<ExpressionNode, String> {
         let mut parts = Vec::new();
         loop {
             if flags.extended && self.skip_white_space() {
@@ -183,7 +183,7 @@ impl Parser {
                 }
             }
         }
-        Ok(Node::concat(parts))
+        Ok(ExpressionNode::concat(parts))
     }
 
     /// Skips a white space or a comment of the flag `x`.
@@ -201,15 +201,15 @@ impl Parser {
         }
     }
 
-    fn literal(&self, character: char, flags: &Flags) -> Node {
-        Node::Literal {
+    fn literal(&self, character: char, flags: &Flags) -> ExpressionNode {
+        ExpressionNode::Literal {
             character,
             folds: flags.fold,
         }
     }
 
     /// Reads what a quantifier applies to. A directive of flags and a comment add nothing.
-    fn atom(&mut self, flags: &mut Flags, parts: &mut Vec<Node>) -> Result<(), String> {
+    fn atom(&mut self, flags: &mut Flags, parts: &mut Vec<ExpressionNode>) -> Result<(), String> {
         let Some(c) = self.next() else {
             return Ok(());
         };
@@ -220,9 +220,9 @@ impl Parser {
                 Some(node) => node,
                 None => return Ok(()),
             },
-            '.' => Node::Any(self.line_breaks(flags)),
-            '^' => Node::Anchor(self.line_anchor(flags, Anchor::Start, Anchor::LineStart)),
-            '$' => Node::Anchor(self.dollar(flags)),
+            '.' => ExpressionNode::Any(self.line_breaks(flags)),
+            '^' => ExpressionNode::Anchor(self.line_anchor(flags, Anchor::Start, Anchor::LineStart)),
+            '$' => ExpressionNode::Anchor(self.dollar(flags)),
             '*' | '+' | '?' => {
                 self.at -= 1;
                 return Err(self.error("nothing to repeat"));
@@ -307,7 +307,7 @@ impl Parser {
     fn quantifiers(
         &mut self,
         flags: &Flags,
-        parts: &mut Vec<Node>,
+        parts: &mut Vec<ExpressionNode>,
         repeatable: bool,
     ) -> Result<(), String> {
         let mut count = 0;
@@ -322,7 +322,7 @@ impl Parser {
             count += 1;
             let mode = self.repeat_mode();
             if let Some(inner) = parts.pop() {
-                parts.push(Node::Repeat {
+                parts.push(ExpressionNode::Repeat {
                     inner: Box::new(inner),
                     min,
                     max,

@@ -2,9 +2,9 @@
 
 use regex_automata::nfa::thompson::{self, WhichCaptures};
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 
-use super::node::{Anchor, Node};
+use super::node::{Anchor, ExpressionNode};
 use super::parse::TextNature;
 use super::write::{LetterCase, letter_case, write};
 
@@ -16,51 +16,51 @@ const NEST_LIMIT: u32 = 64;
 
 /// Returns the condition that a field fits a sequence somewhere.
 pub(super) fn condition(
-    sequence: Vec<Node>,
+    sequence: Vec<ExpressionNode>,
     field: &str,
     nature: TextNature,
-) -> Result<Condition, String> {
+) -> Result<ConditionDraft, String> {
     let sequence = without_ends(sequence, nature);
     let is_always = match sequence.as_slice() {
         [] => true,
         // A URL is never empty.
-        [Node::Any(_)] => field == "url" && !nature.lines,
+        [ExpressionNode::Any(_)] => field == "url" && !nature.lines,
         [only] => only.is_start() || only.is_end(),
         _ => false,
     };
     if is_always {
-        return Ok(Condition::Always);
+        return Ok(ConditionDraft::Always);
     }
     if let Some(condition) = plain_condition(&sequence, field) {
         return Ok(condition);
     }
-    let written = write(&Node::concat(sequence), nature);
+    let written = write(&ExpressionNode::concat(sequence), nature);
     check(&written.text, written.ignore_case)?;
-    Ok(Condition::test(field, "regex", [written.text]).ignoring_case(written.ignore_case))
+    Ok(ConditionDraft::test(field, "regex", [written.text]).ignoring_case(written.ignore_case))
 }
 
 /// Removes `^.*` at the beginning and `.*$` at the end, which fit anything.
-fn without_ends(mut sequence: Vec<Node>, nature: TextNature) -> Vec<Node> {
+fn without_ends(mut sequence: Vec<ExpressionNode>, nature: TextNature) -> Vec<ExpressionNode> {
     if nature.lines {
         return sequence;
     }
     while matches!(sequence.as_slice(), [first, second, ..] if first.is_start() && (second.is_anything() || second.is_start()))
     {
         // `^^` is `^`.
-        let second_is_start = sequence.get(1).is_some_and(Node::is_start);
+        let second_is_start = sequence.get(1).is_some_and(ExpressionNode::is_start);
         sequence.drain(..if second_is_start { 1 } else { 2 });
     }
-    while sequence.first().is_some_and(Node::is_anything) {
+    while sequence.first().is_some_and(ExpressionNode::is_anything) {
         sequence.remove(0);
     }
     while matches!(sequence.as_slice(), [.., last, end] if end.is_end() && (last.is_anything() || last.is_end()))
     {
         sequence.pop();
-        if sequence.last().is_some_and(Node::is_anything) {
+        if sequence.last().is_some_and(ExpressionNode::is_anything) {
             sequence.pop();
         }
     }
-    while sequence.last().is_some_and(Node::is_anything) {
+    while sequence.last().is_some_and(ExpressionNode::is_anything) {
         sequence.pop();
     }
     sequence
@@ -93,7 +93,7 @@ pub(super) fn check(text: &str, ignore_case: bool) -> Result<(), String> {
     }
 }
 
-fn plain_condition(sequence: &[Node], field: &str) -> Option<Condition> {
+fn plain_condition(sequence: &[ExpressionNode], field: &str) -> Option<ConditionDraft> {
     if let Some(condition) = extension(sequence, field).or_else(|| domain(sequence, field)) {
         return Some(condition);
     }
@@ -106,7 +106,7 @@ fn plain_condition(sequence: &[Node], field: &str) -> Option<Condition> {
         rest => (false, rest),
     };
     let text = literal_text(rest)?;
-    let node = Node::Concat(rest.to_vec());
+    let node = ExpressionNode::Concat(rest.to_vec());
     let ignore_case = match letter_case(&node) {
         LetterCase::Neutral | LetterCase::Compared => false,
         LetterCase::Ignored => true,
@@ -125,24 +125,24 @@ fn plain_condition(sequence: &[Node], field: &str) -> Option<Condition> {
         ("host" | "content_type", "exact") | ("path" | "path_and_query", "prefix")
             if !ignore_case =>
         {
-            Condition::is(field, [text])
+            ConditionDraft::is(field, [text])
         }
-        _ => Condition::test(field, kind, [text]).ignoring_case(ignore_case),
+        _ => ConditionDraft::test(field, kind, [text]).ignoring_case(ignore_case),
     })
 }
 
-fn literal_text(nodes: &[Node]) -> Option<String> {
+fn literal_text(nodes: &[ExpressionNode]) -> Option<String> {
     let chars = nodes.iter().map(literal_char);
     chars
         .collect::<Option<String>>()
         .filter(|text| !text.is_empty())
 }
 
-fn literal_char(node: &Node) -> Option<char> {
-    if let Node::Group { inner, .. } = node {
+fn literal_char(node: &ExpressionNode) -> Option<char> {
+    if let ExpressionNode::Group { inner, .. } = node {
         return literal_char(inner);
     }
-    let Node::Literal { character, .. } = node else {
+    let ExpressionNode::Literal { character, .. } = node else {
         return None;
     };
     Some(*character)
@@ -188,22 +188,22 @@ fn is_url_with_path(text: &str) -> bool {
 }
 
 /// Recognizes `\.(gif|jpg)$` on a path without regard to case.
-fn extension(sequence: &[Node], field: &str) -> Option<Condition> {
+fn extension(sequence: &[ExpressionNode], field: &str) -> Option<ConditionDraft> {
     let [dot, names @ .., end] = sequence else {
         return None;
     };
-    let is_dot = matches!(dot, Node::Literal { character: '.', .. });
+    let is_dot = matches!(dot, ExpressionNode::Literal { character: '.', .. });
     if field != "path" || !is_dot || !end.is_end() || names.is_empty() {
         return None;
     }
     let alternatives = match names {
-        [Node::Group { inner, .. }] => {
-            let Node::Alternate(parts) = &**inner else {
+        [ExpressionNode::Group { inner, .. }] => {
+            let ExpressionNode::Alternate(parts) = &**inner else {
                 return None;
             };
             parts.clone()
         }
-        names => vec![Node::Concat(names.to_vec())],
+        names => vec![ExpressionNode::Concat(names.to_vec())],
     };
     let mut extensions = Vec::new();
     for name in alternatives {
@@ -216,20 +216,20 @@ fn extension(sequence: &[Node], field: &str) -> Option<Condition> {
         }
         extensions.push(text);
     }
-    Some(Condition::is("ext", extensions))
+    Some(ConditionDraft::is("ext", extensions))
 }
 
 /// Recognizes `(^|\.)example\.com$` on a host.
-fn domain(sequence: &[Node], field: &str) -> Option<Condition> {
-    let [Node::Group { inner, .. }, labels @ .., end] = sequence else {
+fn domain(sequence: &[ExpressionNode], field: &str) -> Option<ConditionDraft> {
+    let [ExpressionNode::Group { inner, .. }, labels @ .., end] = sequence else {
         return None;
     };
-    let Node::Alternate(parts) = &**inner else {
+    let ExpressionNode::Alternate(parts) = &**inner else {
         return None;
     };
-    let is_dot = |node: &Node| matches!(node, Node::Literal { character: '.', .. });
+    let is_dot = |node: &ExpressionNode| matches!(node, ExpressionNode::Literal { character: '.', .. });
     let is_boundary = match parts.as_slice() {
-        [Node::Anchor(Anchor::Start), dot] | [dot, Node::Anchor(Anchor::Start)] => is_dot(dot),
+        [ExpressionNode::Anchor(Anchor::Start), dot] | [dot, ExpressionNode::Anchor(Anchor::Start)] => is_dot(dot),
         _ => false,
     };
     if field != "host" || !is_boundary || !end.is_end() {
@@ -238,5 +238,5 @@ fn domain(sequence: &[Node], field: &str) -> Option<Condition> {
     let text = literal_text(labels)?;
     let in_host = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let is_name = text.chars().all(in_host) && !text.starts_with('.') && !text.ends_with('.');
-    is_name.then(|| Condition::is("domain", [text]))
+    is_name.then(|| ConditionDraft::is("domain", [text]))
 }

@@ -1,7 +1,7 @@
 //! Back-references and atomic groups.
 
 use super::look::{parts_have_one_end, words};
-use super::node::{Node, RepeatMode};
+use super::node::{ExpressionNode, RepeatMode};
 use super::set::CharSet;
 
 /// The maximum size of an expression whose back-references were written out.
@@ -10,7 +10,7 @@ const MAX_SIZE: usize = 20_000;
 /// Writes out back-references to groups that fit few texts: `(a|b)-\1` fits `a-a` and `b-b`.
 ///
 /// Returns `None` if one of the groups fits too many.
-pub(super) fn write_out(sequence: &[Node]) -> Option<Node> {
+pub(super) fn write_out(sequence: &[ExpressionNode]) -> Option<ExpressionNode> {
     let mut forms = vec![sequence.to_vec()];
     loop {
         let mut written = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn write_out(sequence: &[Node]) -> Option<Node> {
                 }
             }
         }
-        if written.iter().flatten().map(Node::size).sum::<usize>() > MAX_SIZE {
+        if written.iter().flatten().map(ExpressionNode::size).sum::<usize>() > MAX_SIZE {
             return None;
         }
         forms = written;
@@ -32,37 +32,37 @@ pub(super) fn write_out(sequence: &[Node]) -> Option<Node> {
             break;
         }
     }
-    Some(Node::alternate(
-        forms.into_iter().map(Node::concat).collect(),
+    Some(ExpressionNode::alternate(
+        forms.into_iter().map(ExpressionNode::concat).collect(),
     ))
 }
 
 /// Replaces the group that the first back-reference names by each of its texts. `Some(None)`: there is none.
-fn write_out_first(sequence: &[Node]) -> Option<Option<Vec<Vec<Node>>>> {
-    let is_reference = |node: &Node| matches!(node, Node::BackReference(_));
+fn write_out_first(sequence: &[ExpressionNode]) -> Option<Option<Vec<Vec<ExpressionNode>>>> {
+    let is_reference = |node: &ExpressionNode| matches!(node, ExpressionNode::BackReference(_));
     let Some(number) = sequence.iter().find_map(first_reference) else {
         return Some(None);
     };
     let is_group =
-        |node: &Node| matches!(node, Node::Group { capture: Some(it), .. } if *it == number);
+        |node: &ExpressionNode| matches!(node, ExpressionNode::Group { capture: Some(it), .. } if *it == number);
     let group = sequence.iter().position(is_group)?;
-    let nested = |node: &Node| node.contains(&is_reference) && !is_reference(node);
+    let nested = |node: &ExpressionNode| node.contains(&is_reference) && !is_reference(node);
     // Which text a reference repeats is only fixed if neither is repeated or optional.
     if sequence.iter().any(nested) {
         return None;
     }
     let before = sequence.get(..group)?;
-    if before.contains(&Node::BackReference(number)) {
+    if before.contains(&ExpressionNode::BackReference(number)) {
         return None;
     }
     let texts = words(sequence.get(group..=group)?)?;
-    let single = |node: &Node| matches!(node, Node::Literal { folds: false, .. });
+    let single = |node: &ExpressionNode| matches!(node, ExpressionNode::Literal { folds: false, .. });
     if !texts.iter().flatten().all(single) {
         return None;
     }
     let forms = texts.into_iter().map(|text| {
         let parts = sequence.iter().enumerate().flat_map(|(at, node)| {
-            if at == group || *node == Node::BackReference(number) {
+            if at == group || *node == ExpressionNode::BackReference(number) {
                 text.clone()
             } else {
                 vec![node.clone()]
@@ -73,8 +73,8 @@ fn write_out_first(sequence: &[Node]) -> Option<Option<Vec<Vec<Node>>>> {
     Some(Some(forms.collect()))
 }
 
-fn first_reference(node: &Node) -> Option<u32> {
-    if let Node::BackReference(number) = node {
+fn first_reference(node: &ExpressionNode) -> Option<u32> {
+    if let ExpressionNode::BackReference(number) = node {
         return Some(*number);
     }
     node.children().iter().find_map(first_reference)
@@ -82,7 +82,7 @@ fn first_reference(node: &Node) -> Option<u32> {
 
 /// Returns how often a path segment is repeated, for an expression that finds repeated segments such as
 /// `(/[^/]+)/[^/]+\1/[^/]+\1/`; the second value is `true` if it says nothing else.
-pub(super) fn repeated_segments(sequence: &[Node]) -> Option<(u32, bool)> {
+pub(super) fn repeated_segments(sequence: &[ExpressionNode]) -> Option<(u32, bool)> {
     let number = sequence.iter().find_map(first_reference)?;
     let group = sequence.iter().find_map(|node| group_of(node, number))?;
     let segment = SegmentGroup {
@@ -102,14 +102,14 @@ pub(super) fn repeated_segments(sequence: &[Node]) -> Option<(u32, bool)> {
             count = found;
         }
     }
-    let says_more = |node: &&Node| !segment.is_in(node) && !is_generic(node);
+    let says_more = |node: &&ExpressionNode| !segment.is_in(node) && !is_generic(node);
     let is_plain = sequence.iter().find(says_more).is_none();
     (count > 1).then_some((count, is_plain))
 }
 
 /// Returns the inside of a group, if it has a number.
-fn group_of(node: &Node, number: u32) -> Option<&Node> {
-    let Node::Group { inner, capture } = node else {
+fn group_of(node: &ExpressionNode, number: u32) -> Option<&ExpressionNode> {
+    let ExpressionNode::Group { inner, capture } = node else {
         return None;
     };
     (*capture == Some(number)).then_some(inner)
@@ -124,7 +124,7 @@ const MAX_UNFOLDED: usize = 10_000;
 /// A group that fits a segment of a path.
 struct SegmentGroup {
     number: u32,
-    parts: Vec<Node>,
+    parts: Vec<ExpressionNode>,
 }
 
 impl SegmentGroup {
@@ -132,7 +132,7 @@ impl SegmentGroup {
     fn is_segment(&self) -> bool {
         let mut others = self.parts.iter().filter(|node| !is_slash(node));
         let (
-            Some(Node::Repeat {
+            Some(ExpressionNode::Repeat {
                 inner, max: None, ..
             }),
             None,
@@ -144,23 +144,23 @@ impl SegmentGroup {
     }
 
     /// Returns `true` for the group and for what repeats it.
-    fn is_in(&self, node: &Node) -> bool {
+    fn is_in(&self, node: &ExpressionNode) -> bool {
         node.contains(&|node| {
-            matches!(node, Node::BackReference(_)) || group_of(node, self.number).is_some()
+            matches!(node, ExpressionNode::BackReference(_)) || group_of(node, self.number).is_some()
         })
     }
 
     /// Writes repetitions with a back-reference as that many copies as they have at least, and some more.
-    fn unfold<'n>(&self, sequence: &'n [Node], more: u32, nodes: &mut Vec<&'n Node>) -> Option<()> {
+    fn unfold<'n>(&self, sequence: &'n [ExpressionNode], more: u32, nodes: &mut Vec<&'n ExpressionNode>) -> Option<()> {
         for node in sequence {
             let is_group = group_of(node, self.number).is_some();
-            if is_group || *node == Node::BackReference(self.number) || !self.is_in(node) {
+            if is_group || *node == ExpressionNode::BackReference(self.number) || !self.is_in(node) {
                 nodes.push(node);
                 continue;
             }
-            let copies = if let Node::Repeat { min, max, .. } = node {
+            let copies = if let ExpressionNode::Repeat { min, max, .. } = node {
                 max.unwrap_or(u32::MAX).min(min.saturating_add(more))
-            } else if matches!(node, Node::Group { .. } | Node::Concat(_)) {
+            } else if matches!(node, ExpressionNode::Group { .. } | ExpressionNode::Concat(_)) {
                 1
             } else {
                 return None;
@@ -176,7 +176,7 @@ impl SegmentGroup {
     }
 
     /// Returns how often the segment occurs, if it always is a whole one.
-    fn count_delimited(&self, nodes: &[&Node]) -> Option<u32> {
+    fn count_delimited(&self, nodes: &[&ExpressionNode]) -> Option<u32> {
         let mut count = 0;
         for (at, node) in nodes.iter().enumerate() {
             if !self.is_in(node) {
@@ -185,10 +185,10 @@ impl SegmentGroup {
             let before = at.checked_sub(1).and_then(|at| nodes.get(at));
             let after = nodes.get(at + 1);
             let begins = self.parts.first().is_some_and(is_slash)
-                || before.is_some_and(|node| self.has_slash_at(node, <[Node]>::last));
+                || before.is_some_and(|node| self.has_slash_at(node, <[ExpressionNode]>::last));
             let ends = self.parts.last().is_some_and(is_slash)
                 || after
-                    .is_some_and(|node| node.is_end() || self.has_slash_at(node, <[Node]>::first));
+                    .is_some_and(|node| node.is_end() || self.has_slash_at(node, <[ExpressionNode]>::first));
             if !(begins && ends) {
                 return None;
             }
@@ -197,38 +197,38 @@ impl SegmentGroup {
         Some(count)
     }
 
-    fn has_slash_at(&self, node: &Node, edge: fn(&[Node]) -> Option<&Node>) -> bool {
+    fn has_slash_at(&self, node: &ExpressionNode, edge: fn(&[ExpressionNode]) -> Option<&ExpressionNode>) -> bool {
         is_slash(node) || self.is_in(node) && edge(&self.parts).is_some_and(is_slash)
     }
 }
 
-fn is_slash(node: &Node) -> bool {
-    matches!(node, Node::Literal { character: '/', .. })
+fn is_slash(node: &ExpressionNode) -> bool {
+    matches!(node, ExpressionNode::Literal { character: '/', .. })
 }
 
 /// Returns `true` for parts that fit any segments: `/`, `[^/]+`, `.*`.
-fn is_generic(node: &Node) -> bool {
-    if matches!(node, Node::Anchor(_)) || is_slash(node) {
+fn is_generic(node: &ExpressionNode) -> bool {
+    if matches!(node, ExpressionNode::Anchor(_)) || is_slash(node) {
         return true;
     }
-    let Node::Repeat {
+    let ExpressionNode::Repeat {
         inner, max: None, ..
     } = node
     else {
         return false;
     };
-    if let Node::Class { class, .. } = &**inner {
+    if let ExpressionNode::Class { class, .. } = &**inner {
         return class.negated && class.items.len() == 1 && class.and.is_empty();
     }
-    matches!(**inner, Node::Any(_)) || is_slash(inner)
+    matches!(**inner, ExpressionNode::Any(_)) || is_slash(inner)
 }
 
 /// Replaces back-references by what their group fits.
-pub(super) fn without_references(node: Node, sequence: &[Node]) -> Node {
-    if let Node::BackReference(number) = node {
+pub(super) fn without_references(node: ExpressionNode, sequence: &[ExpressionNode]) -> ExpressionNode {
+    if let ExpressionNode::BackReference(number) = node {
         let group = sequence.iter().find_map(|node| group_of(node, number));
-        return Node::Group {
-            inner: Box::new(group.cloned().unwrap_or(Node::Empty)),
+        return ExpressionNode::Group {
+            inner: Box::new(group.cloned().unwrap_or(ExpressionNode::Empty)),
             capture: None,
         };
     }
@@ -237,7 +237,7 @@ pub(super) fn without_references(node: Node, sequence: &[Node]) -> Node {
 
 /// Replaces atomic groups and possessive repetitions by ordinary ones. The second value is `true` if that
 /// changes nothing; otherwise the expression may fit more. `is_tail`: nothing follows the sequence.
-pub(super) fn without_atomic(sequence: Vec<Node>, is_tail: bool) -> (Vec<Node>, bool) {
+pub(super) fn without_atomic(sequence: Vec<ExpressionNode>, is_tail: bool) -> (Vec<ExpressionNode>, bool) {
     let mut same = true;
     let mut changed = Vec::new();
     for (at, node) in sequence.iter().enumerate() {
@@ -245,18 +245,18 @@ pub(super) fn without_atomic(sequence: Vec<Node>, is_tail: bool) -> (Vec<Node>, 
         let is_last = is_tail && next.is_none();
         same &= is_last || gives_nothing_back(node, next);
         let mut inner_same = true;
-        let mut change = |child: Node| {
+        let mut change = |child: ExpressionNode| {
             let (parts, is_same) = without_atomic(child.into_sequence(), is_last);
             inner_same &= is_same;
-            Node::concat(parts)
+            ExpressionNode::concat(parts)
         };
         let node = node.clone();
-        changed.push(if let Node::Atomic(inner) = node {
-            Node::Group {
+        changed.push(if let ExpressionNode::Atomic(inner) = node {
+            ExpressionNode::Group {
                 inner: Box::new(change(*inner)),
                 capture: None,
             }
-        } else if let Node::Repeat {
+        } else if let ExpressionNode::Repeat {
             inner,
             min,
             max,
@@ -269,8 +269,8 @@ pub(super) fn without_atomic(sequence: Vec<Node>, is_tail: bool) -> (Vec<Node>, 
                 RepeatMode::Possessive => RepeatMode::Greedy,
                 other @ (RepeatMode::Greedy | RepeatMode::Lazy) => other,
             };
-            Node::Repeat {
-                inner: Box::new(Node::concat(parts)),
+            ExpressionNode::Repeat {
+                inner: Box::new(ExpressionNode::concat(parts)),
                 min,
                 max,
                 mode,
@@ -284,12 +284,12 @@ pub(super) fn without_atomic(sequence: Vec<Node>, is_tail: bool) -> (Vec<Node>, 
 }
 
 /// Returns `true` if a node is not atomic, or fits before the next one in one way only.
-fn gives_nothing_back(node: &Node, next: Option<&Node>) -> bool {
-    if let Node::Atomic(inner) = node {
+fn gives_nothing_back(node: &ExpressionNode, next: Option<&ExpressionNode>) -> bool {
+    if let ExpressionNode::Atomic(inner) = node {
         let parts = inner.as_ref().clone().into_flat_sequence();
         return parts_have_one_end(&parts) || ends_before(&parts, next);
     }
-    let Node::Repeat {
+    let ExpressionNode::Repeat {
         inner,
         min,
         max,
@@ -298,7 +298,7 @@ fn gives_nothing_back(node: &Node, next: Option<&Node>) -> bool {
     else {
         return true;
     };
-    let plain = Node::Repeat {
+    let plain = ExpressionNode::Repeat {
         inner: inner.clone(),
         min: *min,
         max: *max,
@@ -307,12 +307,12 @@ fn gives_nothing_back(node: &Node, next: Option<&Node>) -> bool {
     ends_before(&[plain], next)
 }
 
-pub(super) fn has_atomic(node: &Node) -> bool {
+pub(super) fn has_atomic(node: &ExpressionNode) -> bool {
     node.contains(&|node| {
         matches!(
             node,
-            Node::Atomic(_)
-                | Node::Repeat {
+            ExpressionNode::Atomic(_)
+                | ExpressionNode::Repeat {
                     mode: RepeatMode::Possessive,
                     ..
                 }
@@ -321,8 +321,8 @@ pub(super) fn has_atomic(node: &Node) -> bool {
 }
 
 /// Returns `true` if parts end where the next one can begin, in one way only.
-fn ends_before(parts: &[Node], next: Option<&Node>) -> bool {
-    let with_next: Vec<Node> = parts.iter().chain(next).cloned().collect();
+fn ends_before(parts: &[ExpressionNode], next: Option<&ExpressionNode>) -> bool {
+    let with_next: Vec<ExpressionNode> = parts.iter().chain(next).cloned().collect();
     let next_has_one_length = next.is_some_and(|next| next.is_end() || CharSet::of(next).is_some());
     next_has_one_length && parts_have_one_end(&with_next)
 }

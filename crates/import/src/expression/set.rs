@@ -1,6 +1,6 @@
 //! Sets of characters, to find out if two parts of an expression can fit the same one.
 
-use super::node::{Class, ClassItem, Node, Shorthand};
+use super::node::{Class, ClassItem, ExpressionNode, Shorthand};
 
 /// Characters that may be in a set: it may have too many, never too few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +25,20 @@ impl CharSet {
     };
 
     /// Returns the characters that a node fits; `None` if it does not always fit exactly one.
-    pub(super) fn of(node: &Node) -> Option<Self> {
+    pub(super) fn of(node: &ExpressionNode) -> Option<Self> {
         match node {
-            Node::Literal { character, folds } => Some(Self::char(*character).folded(*folds)),
-            Node::Any(_) => Some(Self::ALL),
-            Node::Class { class, folds } => Some(Self::class(class, *folds)),
-            Node::Group { inner, .. } => Self::of(inner),
-            Node::Empty
-            | Node::Anchor(_)
-            | Node::Repeat { .. }
-            | Node::Concat(_)
-            | Node::Alternate(_)
-            | Node::Look { .. }
-            | Node::Atomic(_)
-            | Node::BackReference(_) => None,
+            ExpressionNode::Literal { character, folds } => Some(Self::char(*character).folded(*folds)),
+            ExpressionNode::Any(_) => Some(Self::ALL),
+            ExpressionNode::Class { class, folds } => Some(Self::class(class, *folds)),
+            ExpressionNode::Group { inner, .. } => Self::of(inner),
+            ExpressionNode::Empty
+            | ExpressionNode::Anchor(_)
+            | ExpressionNode::Repeat { .. }
+            | ExpressionNode::Concat(_)
+            | ExpressionNode::Alternate(_)
+            | ExpressionNode::Look { .. }
+            | ExpressionNode::Atomic(_)
+            | ExpressionNode::BackReference(_) => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Writing of expressions as a policy has them.
 
-use super::node::{Anchor, Class, ClassItem, LineBreaks, Node, RepeatMode, Shorthand};
+use super::node::{Anchor, Class, ClassItem, LineBreaks, ExpressionNode, RepeatMode, Shorthand};
 use super::parse::TextNature;
 use super::set::CharSet;
 
@@ -12,7 +12,7 @@ pub(super) struct WrittenExpression {
 }
 
 /// Writes a tree without look-around, back-references and atomic groups.
-pub(super) fn write(node: &Node, nature: TextNature) -> WrittenExpression {
+pub(super) fn write(node: &ExpressionNode, nature: TextNature) -> WrittenExpression {
     let ignore_case = letter_case(node) == LetterCase::Ignored;
     let mut writer = Writer {
         out: String::new(),
@@ -25,7 +25,7 @@ pub(super) fn write(node: &Node, nature: TextNature) -> WrittenExpression {
     }
 }
 
-/// How the letters of an expression are compared.
+/// The comparison of letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LetterCase {
     /// There are no letters.
@@ -45,20 +45,20 @@ impl LetterCase {
     }
 }
 
-pub(super) fn letter_case(node: &Node) -> LetterCase {
+pub(super) fn letter_case(node: &ExpressionNode) -> LetterCase {
     let (folds, has_case) = match node {
-        Node::Literal { character, folds } => (*folds, character.is_alphabetic()),
-        Node::Class { class, folds } => (*folds, has_case(class)),
-        Node::Empty
-        | Node::Any(_)
-        | Node::Anchor(_)
-        | Node::BackReference(_)
-        | Node::Group { .. }
-        | Node::Repeat { .. }
-        | Node::Concat(_)
-        | Node::Alternate(_)
-        | Node::Look { .. }
-        | Node::Atomic(_) => {
+        ExpressionNode::Literal { character, folds } => (*folds, character.is_alphabetic()),
+        ExpressionNode::Class { class, folds } => (*folds, has_case(class)),
+        ExpressionNode::Empty
+        | ExpressionNode::Any(_)
+        | ExpressionNode::Anchor(_)
+        | ExpressionNode::BackReference(_)
+        | ExpressionNode::Group { .. }
+        | ExpressionNode::Repeat { .. }
+        | ExpressionNode::Concat(_)
+        | ExpressionNode::Alternate(_)
+        | ExpressionNode::Look { .. }
+        | ExpressionNode::Atomic(_) => {
             let children = node.children().iter().map(letter_case);
             return children.fold(LetterCase::Neutral, LetterCase::and);
         }
@@ -79,7 +79,7 @@ fn has_case(class: &Class) -> bool {
         )
     };
     let set = |folds| {
-        CharSet::of(&Node::Class {
+        CharSet::of(&ExpressionNode::Class {
             class: class.clone(),
             folds,
         })
@@ -97,7 +97,7 @@ struct Writer {
 
 impl Writer {
     /// Writes a node. `ignores_case` is how letters are compared where it is written.
-    fn node(&mut self, node: &Node, ignores_case: bool) {
+    fn node(&mut self, node: &ExpressionNode, ignores_case: bool) {
         if !ignores_case && letter_case(node) == LetterCase::Ignored {
             self.out.push_str("(?i:");
             self.node(node, true);
@@ -105,19 +105,19 @@ impl Writer {
             return;
         }
         match node {
-            Node::Empty | Node::BackReference(_) | Node::Look { .. } => {}
-            Node::Literal { character, .. } => self.literal(*character),
-            Node::Any(breaks) => self.any(*breaks),
-            Node::Class { class, .. } => self.class(class),
-            Node::Anchor(anchor) => self.anchor(*anchor),
-            Node::Group { inner, capture } => {
+            ExpressionNode::Empty | ExpressionNode::BackReference(_) | ExpressionNode::Look { .. } => {}
+            ExpressionNode::Literal { character, .. } => self.literal(*character),
+            ExpressionNode::Any(breaks) => self.any(*breaks),
+            ExpressionNode::Class { class, .. } => self.class(class),
+            ExpressionNode::Anchor(anchor) => self.anchor(*anchor),
+            ExpressionNode::Group { inner, capture } => {
                 let open = if capture.is_some() { "(" } else { "(?:" };
                 self.out.push_str(open);
                 self.node(inner, ignores_case);
                 self.out.push(')');
             }
-            Node::Atomic(inner) => self.in_group(inner, ignores_case),
-            Node::Repeat {
+            ExpressionNode::Atomic(inner) => self.in_group(inner, ignores_case),
+            ExpressionNode::Repeat {
                 inner,
                 min,
                 max,
@@ -126,8 +126,8 @@ impl Writer {
                 self.atom(inner, ignores_case);
                 self.quantifier(*min, *max, *mode);
             }
-            Node::Concat(parts) => self.sequence(parts, ignores_case),
-            Node::Alternate(parts) => {
+            ExpressionNode::Concat(parts) => self.sequence(parts, ignores_case),
+            ExpressionNode::Alternate(parts) => {
                 for (at, part) in parts.iter().enumerate() {
                     if at > 0 {
                         self.out.push('|');
@@ -138,21 +138,21 @@ impl Writer {
         }
     }
 
-    fn in_group(&mut self, node: &Node, ignores_case: bool) {
+    fn in_group(&mut self, node: &ExpressionNode, ignores_case: bool) {
         self.out.push_str("(?:");
         self.node(node, ignores_case);
         self.out.push(')');
     }
 
     /// Writes what a quantifier applies to.
-    fn atom(&mut self, node: &Node, ignores_case: bool) {
+    fn atom(&mut self, node: &ExpressionNode, ignores_case: bool) {
         let is_one = matches!(
             node,
-            Node::Literal { .. }
-                | Node::Any(_)
-                | Node::Class { .. }
-                | Node::Group { .. }
-                | Node::Atomic(_)
+            ExpressionNode::Literal { .. }
+                | ExpressionNode::Any(_)
+                | ExpressionNode::Class { .. }
+                | ExpressionNode::Group { .. }
+                | ExpressionNode::Atomic(_)
         );
         if is_one {
             self.node(node, ignores_case);
@@ -161,7 +161,7 @@ impl Writer {
         }
     }
 
-    fn sequence(&mut self, parts: &[Node], ignores_case: bool) {
+    fn sequence(&mut self, parts: &[ExpressionNode], ignores_case: bool) {
         let mut rest = parts;
         while let Some((part, after)) = rest.split_first() {
             let run = if ignores_case { 0 } else { ignoring_run(rest) };
@@ -173,7 +173,7 @@ impl Writer {
                 rest = after;
                 continue;
             }
-            if matches!(part, Node::Alternate(_)) {
+            if matches!(part, ExpressionNode::Alternate(_)) {
                 self.in_group(part, ignores_case);
             } else {
                 self.node(part, ignores_case);
@@ -185,7 +185,7 @@ impl Writer {
 
     /// Writes `.`, `+` and `?` in another form where a policy's check takes them for letters that were not
     /// escaped: they are in the source as they are.
-    fn make_deliberate(&mut self, part: &Node, after: &[Node]) {
+    fn make_deliberate(&mut self, part: &ExpressionNode, after: &[ExpressionNode]) {
         let letters = after.iter().take_while(|node| is_letter(node)).count();
         let Some(mark) = self.out.chars().last() else {
             return;
@@ -195,12 +195,12 @@ impl Writer {
             return;
         }
         let quantifier = match (mark, part) {
-            ('.', Node::Any(_)) if letters >= 2 => {
+            ('.', ExpressionNode::Any(_)) if letters >= 2 => {
                 self.out.push_str("{1}");
                 return;
             }
-            ('+', Node::Repeat { .. }) if letters >= 2 && self.out.contains('/') => "{1,}",
-            ('?', Node::Repeat { .. }) if letters >= 1 => "{0,1}",
+            ('+', ExpressionNode::Repeat { .. }) if letters >= 2 && self.out.contains('/') => "{1,}",
+            ('?', ExpressionNode::Repeat { .. }) if letters >= 1 => "{0,1}",
             _ => return,
         };
         self.out.pop();
@@ -420,12 +420,12 @@ fn long_form(kind: Shorthand) -> &'static str {
 }
 
 /// Returns the number of nodes at the beginning of a sequence that can be written in one `(?i:`.
-fn ignoring_run(parts: &[Node]) -> usize {
+fn ignoring_run(parts: &[ExpressionNode]) -> usize {
     if parts.first().map(letter_case) != Some(LetterCase::Ignored) {
         return 0;
     }
     let fits =
-        |node: &&Node| matches!(letter_case(node), LetterCase::Ignored | LetterCase::Neutral);
+        |node: &&ExpressionNode| matches!(letter_case(node), LetterCase::Ignored | LetterCase::Neutral);
     let count = parts.iter().take_while(fits).count();
     let run = parts.get(..count).unwrap_or_default();
     let last = run
@@ -434,8 +434,8 @@ fn ignoring_run(parts: &[Node]) -> usize {
     last.map_or(0, |last| last + 1)
 }
 
-fn is_letter(node: &Node) -> bool {
-    matches!(node, Node::Literal { character, .. } if character.is_ascii_alphabetic())
+fn is_letter(node: &ExpressionNode) -> bool {
+    matches!(node, ExpressionNode::Literal { character, .. } if character.is_ascii_alphabetic())
 }
 
 /// Returns `true` for characters that a reader may not see, or that reverse the text around them.

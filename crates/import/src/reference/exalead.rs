@@ -12,19 +12,19 @@ use crate::systems::exalead::source::{
 
 /// Decides by the rules of several crawlers.
 pub struct CloudViewEvaluator {
-    crawlers: Vec<Crawler>,
+    crawlers: Vec<EvaluatedCrawler>,
 }
 
-struct Crawler {
+struct EvaluatedCrawler {
     name: String,
     default_accept: bool,
-    steps: Vec<(Test, bool)>,
+    steps: Vec<(AtomCondition, bool)>,
 }
 
-enum Test {
-    And(Vec<Test>),
-    Or(Vec<Test>),
-    Not(Box<Test>),
+enum AtomCondition {
+    And(Vec<AtomCondition>),
+    Or(Vec<AtomCondition>),
+    Not(Box<AtomCondition>),
     Regex(CloudViewField, Option<Regex>),
     Length(CloudViewField, u64, u64),
     Site(String),
@@ -39,17 +39,17 @@ impl CloudViewEvaluator {
         let is_converted = |part: PartId| report.is_converted(part);
         let crawlers = crawlers.into_iter().map(|crawler| {
             let roots = crawler.roots.iter().filter(|root| is_converted(root.part));
-            let mut steps: Vec<(Test, bool)> = roots
-                .map(|root| (Test::Site(root.url.clone()), true))
+            let mut steps: Vec<(AtomCondition, bool)> = roots
+                .map(|root| (AtomCondition::Site(root.url.clone()), true))
                 .collect();
             for rule in crawler.rules.iter().filter(|rule| is_converted(rule.part)) {
                 for action in &rule.actions {
                     if let CloudViewAction::Accept(accepts) = action {
-                        steps.push((Test::new(&rule.matcher), *accepts));
+                        steps.push((AtomCondition::new(&rule.matcher), *accepts));
                     }
                 }
             }
-            Crawler {
+            EvaluatedCrawler {
                 name: crate::draft::to_slug(&crawler.name),
                 default_accept: crawler.default_accept,
                 steps,
@@ -87,7 +87,7 @@ impl SourceEvaluator for CloudViewEvaluator {
     }
 }
 
-impl Test {
+impl AtomCondition {
     fn new(matcher: &CloudViewMatcher) -> Self {
         match matcher {
             CloudViewMatcher::And(parts) => Self::And(parts.iter().map(Self::new).collect()),

@@ -3,22 +3,22 @@
 use fancy_regex::Regex;
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
-use crate::systems::heritrix::scope::{Decision, PatternSet, ScopeRule, ScopeTest};
+use crate::systems::heritrix::scope::{ScopeDecision, PatternSet, ScopeRule, ScopeTest};
 use crate::systems::heritrix::surts::SurtLine;
 
 /// A `DecideRuleSequence` and the block lists of `Preselector`.
 pub struct HeritrixScope {
-    rules: Vec<Rule>,
+    rules: Vec<DecideRule>,
     block: Option<Regex>,
     allow: Option<Regex>,
 }
 
-struct Rule {
-    decision: Decision,
-    test: Test,
+struct DecideRule {
+    decision: ScopeDecision,
+    test: DecideRuleTest,
 }
 
-enum Test {
+enum DecideRuleTest {
     Always,
     Surts(Vec<String>),
     Regexes { patterns: Vec<Regex>, all: bool },
@@ -29,8 +29,8 @@ enum Test {
     Via,
     Urls(Vec<String>),
     Scheme(Vec<String>),
-    Not(Box<Test>),
-    Sequence(Vec<Rule>),
+    Not(Box<DecideRuleTest>),
+    Sequence(Vec<DecideRule>),
 }
 
 impl HeritrixScope {
@@ -44,39 +44,39 @@ impl HeritrixScope {
     }
 }
 
-fn prepare(rule: &ScopeRule) -> Option<Rule> {
+fn prepare(rule: &ScopeRule) -> Option<DecideRule> {
     if !rule.acts {
         return None;
     }
     let test = match &rule.test {
-        ScopeTest::Always => Test::Always,
+        ScopeTest::Always => DecideRuleTest::Always,
         ScopeTest::Surts(lines) => {
             let lines = lines.iter().filter_map(|line| SurtLine::read(line));
-            Test::Surts(lines.map(surt_prefix).collect())
+            DecideRuleTest::Surts(lines.map(surt_prefix).collect())
         }
-        ScopeTest::Regexes(PatternSet { patterns, all }) => Test::Regexes {
+        ScopeTest::Regexes(PatternSet { patterns, all }) => DecideRuleTest::Regexes {
             patterns: patterns.iter().filter_map(|text| whole(text)).collect(),
             all: *all,
         },
-        ScopeTest::MoreHops(max) => Test::Hops(*max),
-        ScopeTest::MoreSlashes(max) => Test::Slashes(*max),
+        ScopeTest::MoreHops(max) => DecideRuleTest::Hops(*max),
+        ScopeTest::MoreSlashes(max) => DecideRuleTest::Slashes(*max),
         ScopeTest::RepeatedPath(max) => {
             let text = format!(".*?/(.*?/)\\1{{{max},}}.*");
-            Test::RepeatedPath(whole(&text))
+            DecideRuleTest::RepeatedPath(whole(&text))
         }
-        ScopeTest::Embedded => Test::Embedded,
-        ScopeTest::Via => Test::Via,
-        ScopeTest::Urls(urls) => Test::Urls(urls.clone()),
-        ScopeTest::SchemeNotIn(schemes) => Test::Not(Box::new(Test::Scheme(schemes.clone()))),
-        ScopeTest::Sequence(rules) => Test::Sequence(rules.iter().filter_map(prepare).collect()),
+        ScopeTest::Embedded => DecideRuleTest::Embedded,
+        ScopeTest::Via => DecideRuleTest::Via,
+        ScopeTest::Urls(urls) => DecideRuleTest::Urls(urls.clone()),
+        ScopeTest::SchemeNotIn(schemes) => DecideRuleTest::Not(Box::new(DecideRuleTest::Scheme(schemes.clone()))),
+        ScopeTest::Sequence(rules) => DecideRuleTest::Sequence(rules.iter().filter_map(prepare).collect()),
         ScopeTest::Unknown { .. } => return None,
     };
     let test = if rule.negated {
-        Test::Not(Box::new(test))
+        DecideRuleTest::Not(Box::new(test))
     } else {
         test
     };
-    Some(Rule {
+    Some(DecideRule {
         decision: rule.decision,
         test,
     })
@@ -135,7 +135,7 @@ pub(super) fn to_surt(url: &str) -> String {
     format!("http://({labels}{port}){rest}")
 }
 
-impl Test {
+impl DecideRuleTest {
     fn holds(&self, request: &SourceRequest<'_>) -> bool {
         match self {
             Self::Always => true,
@@ -175,10 +175,10 @@ impl Test {
     }
 }
 
-fn last_decision(rules: &[Rule], request: &SourceRequest<'_>) -> Option<Decision> {
+fn last_decision(rules: &[DecideRule], request: &SourceRequest<'_>) -> Option<ScopeDecision> {
     let mut result = None;
     for rule in rules {
-        let decision = if let Test::Sequence(inner) = &rule.test {
+        let decision = if let DecideRuleTest::Sequence(inner) = &rule.test {
             last_decision(inner, request)
         } else {
             rule.test.holds(request).then_some(rule.decision)
@@ -194,8 +194,8 @@ impl SourceEvaluator for HeritrixScope {
         let is_blocked = self.block.as_ref().is_some_and(fits)
             || self.allow.as_ref().is_some_and(|regex| !fits(regex));
         match last_decision(&self.rules, request) {
-            Some(Decision::Accept) if !is_blocked => SourceVerdict::Allow,
-            Some(Decision::Accept | Decision::Reject) | None => SourceVerdict::Refuse,
+            Some(ScopeDecision::Accept) if !is_blocked => SourceVerdict::Allow,
+            Some(ScopeDecision::Accept | ScopeDecision::Reject) | None => SourceVerdict::Refuse,
         }
     }
 }

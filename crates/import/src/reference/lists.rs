@@ -9,7 +9,7 @@ use crate::systems::lists::ListAction;
 use crate::systems::lists::adblock::AdblockFilter;
 
 /// A list with its items as they are written.
-pub enum SourceList {
+pub enum EvaluatedList {
     /// Domains with their subdomains.
     Domains(Vec<String>),
     Hosts(Vec<String>),
@@ -29,15 +29,15 @@ pub struct ListEvaluator {
 }
 
 enum PreparedList {
-    Plain(SourceList),
+    Plain(EvaluatedList),
     Expressions(Vec<Regex>),
 }
 
 impl ListEvaluator {
     /// Prepares the lists.
-    pub fn new(action: ListAction, lists: Vec<SourceList>) -> Self {
+    pub fn new(action: ListAction, lists: Vec<EvaluatedList>) -> Self {
         let lists = lists.into_iter().map(|list| match &list {
-            SourceList::Expressions {
+            EvaluatedList::Expressions {
                 patterns,
                 ignore_case,
             } => {
@@ -47,10 +47,10 @@ impl ListEvaluator {
                     .map(|text| Regex::new(&format!("{flags}{text}")));
                 PreparedList::Expressions(regexes.filter_map(Result::ok).collect())
             }
-            SourceList::Domains(_)
-            | SourceList::Hosts(_)
-            | SourceList::Surts(_)
-            | SourceList::Filters(_) => PreparedList::Plain(list),
+            EvaluatedList::Domains(_)
+            | EvaluatedList::Hosts(_)
+            | EvaluatedList::Surts(_)
+            | EvaluatedList::Filters(_) => PreparedList::Plain(list),
         });
         Self {
             action,
@@ -73,17 +73,17 @@ impl PreparedList {
     fn fits(&self, request: &SourceRequest<'_>) -> bool {
         let host = host_of(request.url);
         match self {
-            Self::Plain(SourceList::Domains(domains)) => {
+            Self::Plain(EvaluatedList::Domains(domains)) => {
                 domains.iter().any(|domain| is_below(host, domain))
             }
-            Self::Plain(SourceList::Hosts(hosts)) => hosts.iter().any(|known| known == host),
-            Self::Plain(SourceList::Surts(lines)) => {
+            Self::Plain(EvaluatedList::Hosts(hosts)) => hosts.iter().any(|known| known == host),
+            Self::Plain(EvaluatedList::Surts(lines)) => {
                 let surt = to_surt(request.url);
                 let mut lines = lines.iter().filter_map(|line| SurtLine::read(line));
                 lines.any(|line| surt.starts_with(&surt_prefix(line)))
             }
-            Self::Plain(SourceList::Filters(filters)) => is_blocked(filters, request),
-            Self::Plain(SourceList::Expressions { .. }) => false,
+            Self::Plain(EvaluatedList::Filters(filters)) => is_blocked(filters, request),
+            Self::Plain(EvaluatedList::Expressions { .. }) => false,
             Self::Expressions(regexes) => regexes
                 .iter()
                 .any(|regex| regex.is_match(request.url).unwrap_or(false)),

@@ -14,8 +14,8 @@ pub struct NorconexEvaluator {
     config: NorconexConfig,
 }
 
-/// What is known of a request and its answer.
-struct Page<'a> {
+/// The facts of a request and its answer.
+struct NorconexPage<'a> {
     url: &'a str,
     path: &'a str,
     /// `None` before the answer.
@@ -50,7 +50,7 @@ impl SourceEvaluator for NorconexEvaluator {
 impl NorconexCrawler {
     /// Returns `None` if an expression cannot be evaluated.
     fn decide(&self, request: &SourceRequest<'_>) -> Option<SourceVerdict> {
-        let page = Page::new(request)?;
+        let page = NorconexPage::new(request)?;
         let depth = request.number("depth");
         let is_too_deep = match (self.max_depth, depth) {
             (Some((max, _)), Some(depth)) => depth > max,
@@ -89,7 +89,7 @@ impl NorconexCrawler {
 }
 
 impl UrlScope {
-    fn contains(&self, page: &Page<'_>) -> Option<bool> {
+    fn contains(&self, page: &NorconexPage<'_>) -> Option<bool> {
         let is_open = self.stay_on_domain.is_none()
             && self.stay_on_port.is_none()
             && self.stay_on_protocol.is_none();
@@ -116,7 +116,7 @@ impl UrlScope {
 }
 
 /// `FilterGroupResolver`: no filter that excludes may fit; if there are others, one of them must.
-fn accepts(filters: &[NorconexFilter], page: &Page<'_>) -> Option<bool> {
+fn accepts(filters: &[NorconexFilter], page: &NorconexPage<'_>) -> Option<bool> {
     let mut has_include = false;
     let mut is_included = false;
     for filter in filters {
@@ -133,7 +133,7 @@ fn accepts(filters: &[NorconexFilter], page: &Page<'_>) -> Option<bool> {
 }
 
 impl NorconexFilter {
-    fn fits(&self, page: &Page<'_>) -> Option<bool> {
+    fn fits(&self, page: &NorconexPage<'_>) -> Option<bool> {
         match &self.kind {
             NorconexFilterKind::Reference(matcher) if matcher.pattern.trim().is_empty() => {
                 Some(true)
@@ -179,7 +179,7 @@ fn segments_fit(count: u32, duplicate: bool, path: &str) -> bool {
     u32::try_from(reached).is_ok_and(|reached| reached >= count)
 }
 
-fn metadata_fits(field: &TextMatcher, value: &TextMatcher, page: &Page<'_>) -> Option<bool> {
+fn metadata_fits(field: &TextMatcher, value: &TextMatcher, page: &NorconexPage<'_>) -> Option<bool> {
     if field.pattern.trim().is_empty() || value.pattern.trim().is_empty() {
         return Some(true);
     }
@@ -258,7 +258,7 @@ fn literal(text: &str) -> String {
     escaped.collect()
 }
 
-impl<'a> Page<'a> {
+impl<'a> NorconexPage<'a> {
     fn new(request: &SourceRequest<'a>) -> Option<Self> {
         let (_, rest) = request.url.split_once("://")?;
         let start = rest.find(['/', '?']).unwrap_or(rest.len());

@@ -1,7 +1,7 @@
 //! RFC 9309: of the lines that fit, the one with the longest pattern decides; Allow wins a tie.
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
-use crate::systems::robots::RobotsLine;
+use crate::systems::robots::RobotsField;
 
 /// The lines of the group that applies.
 pub struct RobotsEvaluator {
@@ -12,7 +12,7 @@ pub struct RobotsEvaluator {
 
 impl RobotsEvaluator {
     /// Prepares the Allow and Disallow lines among `lines`.
-    pub fn new(origin: &str, has_scheme: bool, lines: &[RobotsLine]) -> Self {
+    pub fn new(origin: &str, has_scheme: bool, lines: &[RobotsField]) -> Self {
         let origin = match origin.split_once("://") {
             Some((_, authority)) if !has_scheme => authority,
             Some(_) | None => origin,

@@ -6,7 +6,7 @@ use fancy_regex::{Regex, RegexBuilder};
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
 use crate::report::Report;
-use crate::systems::squid::network::AddressRange;
+use crate::systems::squid::network::SquidRange;
 use crate::systems::squid::{AccessLine, SquidAcl, SquidSource};
 
 /// Evaluates `http_access` and `http_reply_access`.
@@ -18,17 +18,17 @@ pub struct SquidEvaluator {
     request_default: bool,
     reply_default: bool,
     bumps: bool,
-    acls: BTreeMap<String, Matcher>,
+    acls: BTreeMap<String, AclMatcher>,
     /// Networks of the crawlers, by their names.
-    clients: BTreeMap<String, Vec<AddressRange>>,
+    clients: BTreeMap<String, Vec<SquidRange>>,
 }
 
 /// A compiled `acl`.
-struct Matcher {
+struct AclMatcher {
     kind: String,
     values: Vec<String>,
     expressions: Vec<Option<Regex>>,
-    ranges: Vec<AddressRange>,
+    ranges: Vec<SquidRange>,
 }
 
 /// The parts of a request that squid looks at.
@@ -43,7 +43,7 @@ struct Request<'a> {
 }
 
 /// `None`: the request does not say.
-type Answer = Option<bool>;
+type SquidAnswer = Option<bool>;
 
 impl SquidEvaluator {
     /// Compiles the lines that were converted.
@@ -69,13 +69,13 @@ impl SquidEvaluator {
             acls: source
                 .acls
                 .iter()
-                .map(|acl| (acl.name.clone(), Matcher::new(acl)))
+                .map(|acl| (acl.name.clone(), AclMatcher::new(acl)))
                 .collect(),
             clients,
         }
     }
 
-    fn first(&self, lines: &[AccessLine], default: bool, request: &Request<'_>) -> Answer {
+    fn first(&self, lines: &[AccessLine], default: bool, request: &Request<'_>) -> SquidAnswer {
         for line in lines {
             let mut fits = Some(true);
             for used in &line.acls {
@@ -101,7 +101,7 @@ impl SquidEvaluator {
         Some(default)
     }
 
-    fn fits(&self, acl: &Matcher, request: &Request<'_>) -> Answer {
+    fn fits(&self, acl: &AclMatcher, request: &Request<'_>) -> SquidAnswer {
         let any_value =
             |test: &dyn Fn(&str) -> bool| Some(acl.values.iter().any(|value| test(value)));
         match acl.kind.as_str() {
@@ -133,7 +133,7 @@ impl SquidEvaluator {
                 if acl.ranges.iter().any(|range| range.is_whole()) {
                     return Some(true);
                 }
-                let address = AddressRange::of_address(request.source.text("address")?)?;
+                let address = SquidRange::of_address(request.source.text("address")?)?;
                 Some(acl.ranges.iter().any(|range| range.contains(address)))
             }
             "src" => Some(self.client_fits(acl, request)),
@@ -149,7 +149,7 @@ impl SquidEvaluator {
     }
 
     /// The client's address is in the networks of its crawler.
-    fn client_fits(&self, acl: &Matcher, request: &Request<'_>) -> bool {
+    fn client_fits(&self, acl: &AclMatcher, request: &Request<'_>) -> bool {
         if acl.ranges.iter().any(|range| range.is_whole()) {
             return true;
         }
@@ -158,7 +158,7 @@ impl SquidEvaluator {
             return false;
         };
         let within =
-            |address: &AddressRange| acl.ranges.iter().any(|range| range.contains(*address));
+            |address: &SquidRange| acl.ranges.iter().any(|range| range.contains(*address));
         addresses.iter().all(within)
     }
 }
@@ -194,7 +194,7 @@ impl SourceEvaluator for SquidEvaluator {
     }
 }
 
-impl Matcher {
+impl AclMatcher {
     fn new(acl: &SquidAcl) -> Self {
         let is_regex = acl.kind.ends_with("_regex") || acl.kind == "rep_mime_type";
         let expressions = acl.values.iter().filter(|_| is_regex).map(|value| {
@@ -210,7 +210,7 @@ impl Matcher {
         }
     }
 
-    fn is_found(&self, text: &str) -> Answer {
+    fn is_found(&self, text: &str) -> SquidAnswer {
         let mut answer = Some(false);
         for expression in &self.expressions {
             match expression.as_ref().map(|regex| regex.is_match(text)) {
@@ -246,12 +246,12 @@ impl<'a> Request<'a> {
     }
 }
 
-fn ranges(acl: &SquidAcl) -> Vec<AddressRange> {
+fn ranges(acl: &SquidAcl) -> Vec<SquidRange> {
     let values = acl.values.iter();
     let is_address = matches!(acl.kind.as_str(), "src" | "dst");
     let ranges = values
         .filter(|_| is_address)
-        .filter_map(|value| AddressRange::parse(&value.text));
+        .filter_map(|value| SquidRange::parse(&value.text));
     ranges.flatten().collect()
 }
 

@@ -12,19 +12,19 @@ use crate::systems::velocity::source::{
 /// Decides by the conditions of a crawler.
 pub struct VelocityEvaluator {
     allows: bool,
-    nodes: Vec<Node>,
+    nodes: Vec<ConditionNode>,
 }
 
-enum Node {
+enum ConditionNode {
     Condition {
         applies_if_matched: bool,
-        test: Test,
+        test: ConditionTest,
         allows: Option<bool>,
-        nodes: Vec<Node>,
+        nodes: Vec<ConditionNode>,
     },
     Filter {
         must_match: bool,
-        test: Test,
+        test: ConditionTest,
     },
     Limit {
         max: u64,
@@ -33,13 +33,13 @@ enum Node {
     Seeds(Vec<String>),
 }
 
-struct Test {
+struct ConditionTest {
     field: VelocityField,
     patterns: Vec<Option<Regex>>,
 }
 
-/// What is known of a URL while the conditions are processed.
-struct Progress {
+/// The state of a URL while the conditions are processed.
+struct CrawlProgress {
     allows: bool,
     is_filtered: bool,
 }
@@ -54,7 +54,7 @@ impl VelocityEvaluator {
     }
 }
 
-fn prepare(nodes: Vec<VelocityNode>, report: &Report) -> Vec<Node> {
+fn prepare(nodes: Vec<VelocityNode>, report: &Report) -> Vec<ConditionNode> {
     let nodes = nodes.into_iter().filter_map(|node| match node {
         VelocityNode::Condition {
             part,
@@ -62,9 +62,9 @@ fn prepare(nodes: Vec<VelocityNode>, report: &Report) -> Vec<Node> {
             test,
             allows,
             nodes,
-        } => report.is_converted(part).then(|| Node::Condition {
+        } => report.is_converted(part).then(|| ConditionNode::Condition {
             applies_if_matched,
-            test: Test::new(&test),
+            test: ConditionTest::new(&test),
             allows,
             nodes: prepare(nodes, report),
         }),
@@ -72,20 +72,20 @@ fn prepare(nodes: Vec<VelocityNode>, report: &Report) -> Vec<Node> {
             part,
             must_match,
             test,
-        } => report.is_converted(part).then(|| Node::Filter {
+        } => report.is_converted(part).then(|| ConditionNode::Filter {
             must_match,
-            test: Test::new(&test),
+            test: ConditionTest::new(&test),
         }),
         VelocityNode::Limit {
             part,
             max,
             counts_slashes,
-        } => report.is_converted(part).then_some(Node::Limit {
+        } => report.is_converted(part).then_some(ConditionNode::Limit {
             max,
             counts_slashes,
         }),
         VelocityNode::Seeds { part, hosts } => {
-            report.is_converted(part).then_some(Node::Seeds(hosts))
+            report.is_converted(part).then_some(ConditionNode::Seeds(hosts))
         }
     });
     nodes.collect()
@@ -94,7 +94,7 @@ fn prepare(nodes: Vec<VelocityNode>, report: &Report) -> Vec<Node> {
 impl SourceEvaluator for VelocityEvaluator {
     fn decide(&self, request: &SourceRequest<'_>) -> SourceVerdict {
         let url = RequestedUrl::new(request.url);
-        let mut progress = Progress {
+        let mut progress = CrawlProgress {
             allows: self.allows,
             is_filtered: false,
         };
@@ -109,10 +109,10 @@ impl SourceEvaluator for VelocityEvaluator {
 }
 
 /// Processes a list of rules; `None` if a pattern cannot be evaluated.
-fn process(nodes: &[Node], url: &RequestedUrl<'_>, progress: &mut Progress) -> Option<()> {
+fn process(nodes: &[ConditionNode], url: &RequestedUrl<'_>, progress: &mut CrawlProgress) -> Option<()> {
     for node in nodes {
         match node {
-            Node::Condition {
+            ConditionNode::Condition {
                 applies_if_matched,
                 test,
                 allows,
@@ -123,10 +123,10 @@ fn process(nodes: &[Node], url: &RequestedUrl<'_>, progress: &mut Progress) -> O
                     process(nodes, url, progress)?;
                 }
             }
-            Node::Filter { must_match, test } => {
+            ConditionNode::Filter { must_match, test } => {
                 progress.is_filtered |= test.matches(url)? != *must_match;
             }
-            Node::Limit {
+            ConditionNode::Limit {
                 max,
                 counts_slashes,
             } => {
@@ -136,7 +136,7 @@ fn process(nodes: &[Node], url: &RequestedUrl<'_>, progress: &mut Progress) -> O
                 };
                 progress.is_filtered |= length as u64 > *max;
             }
-            Node::Seeds(hosts) => {
+            ConditionNode::Seeds(hosts) => {
                 let below = |host: &String| url.host.ends_with(&format!(".{host}"));
                 if hosts.iter().any(|host| url.host == host || below(host)) {
                     progress.allows = true;
@@ -147,7 +147,7 @@ fn process(nodes: &[Node], url: &RequestedUrl<'_>, progress: &mut Progress) -> O
     Some(())
 }
 
-impl Test {
+impl ConditionTest {
     fn new(test: &VelocityTest) -> Self {
         let patterns = test.patterns.iter().map(|pattern| {
             let escaped = fancy_regex::escape(pattern);

@@ -9,7 +9,7 @@ use crate::input::{ImportError, ImportInput};
 use crate::reference::brozzler::BrozzlerEvaluator;
 use crate::report::{PartId, Report};
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 /// A job with its seeds.
 #[derive(Clone, Debug, Default)]

@@ -13,8 +13,8 @@ use crate::draft::{PolicyDraft, SpaceDraft, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::reference::exalead::CloudViewEvaluator;
 use crate::report::Report;
-use crate::settings::{CrawlerDraft, SettingsDraft};
-use crate::system::Conversion;
+use crate::settings::{CrawlerProposal, SettingsDraft};
+use crate::conversion::Conversion;
 use crate::xml::XmlSource;
 
 use crawler::{ConvertedCrawler, CrawlerConversion};
@@ -79,8 +79,8 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
     })
 }
 
-fn crawler_settings(crawler: &ConvertedCrawler) -> CrawlerDraft {
-    CrawlerDraft {
+fn crawler_settings(crawler: &ConvertedCrawler) -> CrawlerProposal {
+    CrawlerProposal {
         name: to_slug(&crawler.source.name),
         notes: Vec::new(),
         keys: vec![("profile".to_owned(), "cloudview".into())],

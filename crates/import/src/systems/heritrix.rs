@@ -12,17 +12,17 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, json};
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, RuleDraft, RuleItem, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::reference::heritrix::HeritrixScope;
 use crate::report::{PartId, PartNeed, Report};
-use crate::settings::{CrawlerDraft, SettingsDraft};
-use crate::system;
+use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::xml::XmlSource;
 
 use beans::{Bean, BeanReader, Beans, ValueKind};
-use conversion::Conversion;
-use scope::{Decision, ScopeReader, ScopeRule, ScopeTest, failure_of};
+use conversion::HeritrixConversion;
+use scope::{ScopeDecision, ScopeReader, ScopeRule, ScopeTest, failure_of};
 use seeds::Seeds;
 use settings::{convert_setting, record};
 
@@ -41,7 +41,7 @@ pub(crate) fn recognize(beginning: &[u8]) -> bool {
     text.contains("<beans") && (text.contains("org.archive.") || text.contains("HERITRIX"))
 }
 
-pub(crate) fn convert(input: &ImportInput<'_>) -> Result<system::Conversion, ImportError> {
+pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError> {
     let Some(path) = input.paths.first() else {
         return Err(ImportError::invalid(&Place::start("-"), "no file is named"));
     };
@@ -62,7 +62,7 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<system::Conversion, Imp
     let import = HeritrixImport {
         beans: &beans,
         input,
-        conversion: Conversion::default(),
+        conversion: HeritrixConversion::default(),
         report,
         policy: PolicyDraft::default(),
     };
@@ -72,13 +72,13 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<system::Conversion, Imp
 struct HeritrixImport<'a> {
     beans: &'a Beans,
     input: &'a ImportInput<'a>,
-    conversion: Conversion,
+    conversion: HeritrixConversion,
     report: Report,
     policy: PolicyDraft,
 }
 
 impl HeritrixImport<'_> {
-    fn run(mut self, scope: &Bean, xml: &XmlSource<'_>) -> Result<system::Conversion, ImportError> {
+    fn run(mut self, scope: &Bean, xml: &XmlSource<'_>) -> Result<Conversion, ImportError> {
         self.name_policy();
         let seeds = Seeds::read(self.beans, self.input, &mut self.report)?;
         let mut rules = self.read_rules(scope, &seeds)?;
@@ -93,7 +93,7 @@ impl HeritrixImport<'_> {
         self.add_examples();
         self.policy.lists = std::mem::take(&mut self.conversion.lists);
         let evaluator = HeritrixScope::new(&rules, block.as_deref(), allow.as_deref());
-        Ok(system::Conversion {
+        Ok(Conversion {
             policy: self.policy,
             report: self.report,
             settings: settings_draft(),
@@ -138,7 +138,7 @@ impl HeritrixImport<'_> {
         let mut items = Vec::new();
         for (nth, rule) in rules.iter_mut().enumerate() {
             let is_default = nth == 0
-                && rule.decision == Decision::Reject
+                && rule.decision == ScopeDecision::Reject
                 && rule.dead.is_none()
                 && matches!(rule.test, ScopeTest::Always);
             if is_default {
@@ -236,16 +236,16 @@ impl HeritrixImport<'_> {
         if let Some((_, parts)) = block_all.filter(|(text, _)| text == "true") {
             let id = self.conversion.ids.next("block-all");
             self.convert_parts(parts, &id);
-            let rule = RuleDraft::forbid(id, crate::draft::Condition::Always);
+            let rule = RuleDraft::forbid(id, crate::draft::ConditionDraft::Always);
             self.policy.rules.push(rule.into());
             return (Some(".*".to_owned()), None);
         }
-        let block = self.add_block_list(bean, "blockByRegex", Decision::Reject);
-        let allow = self.add_block_list(bean, "allowByRegex", Decision::Accept);
+        let block = self.add_block_list(bean, "blockByRegex", ScopeDecision::Reject);
+        let allow = self.add_block_list(bean, "allowByRegex", ScopeDecision::Accept);
         (block, allow)
     }
 
-    fn add_block_list(&mut self, bean: &Bean, name: &str, decision: Decision) -> Option<String> {
+    fn add_block_list(&mut self, bean: &Bean, name: &str, decision: ScopeDecision) -> Option<String> {
         let (text, parts) = self.beans.text(bean, name)?;
         if text.is_empty() {
             return None;
@@ -255,8 +255,8 @@ impl HeritrixImport<'_> {
                 let id = self.conversion.ids.next(name);
                 self.convert_parts(parts, &id);
                 let rule = match decision {
-                    Decision::Reject => RuleDraft::forbid(id, condition),
-                    Decision::Accept => RuleDraft::require(id, condition),
+                    ScopeDecision::Reject => RuleDraft::forbid(id, condition),
+                    ScopeDecision::Accept => RuleDraft::require(id, condition),
                 };
                 self.policy.rules.push(rule.into());
                 Some(text)
@@ -264,7 +264,7 @@ impl HeritrixImport<'_> {
             Err(why) => {
                 for part in parts {
                     // Without a requirement more is allowed, too.
-                    let failure = failure_of(Decision::Reject);
+                    let failure = failure_of(ScopeDecision::Reject);
                     self.report.not_converted(*part, &why, failure, None);
                 }
                 self.policy
@@ -314,7 +314,7 @@ impl HeritrixImport<'_> {
                     self.report.unrelated(part, "part of Spring");
                 } else if !bean.is_of_heritrix() {
                     let why = "a class that is not Heritrix's: what it does is not known";
-                    let failure = failure_of(Decision::Reject);
+                    let failure = failure_of(ScopeDecision::Reject);
                     self.report.not_converted(part, why, failure, None);
                 } else if is_rule_class(&bean.class) {
                     self.report.dead(part, "no rule of the scope refers to it");
@@ -337,7 +337,7 @@ impl HeritrixImport<'_> {
                     || bean == "scope"
                 {
                     let why = "an override of a property that is not known";
-                    let failure = failure_of(Decision::Reject);
+                    let failure = failure_of(ScopeDecision::Reject);
                     self.report.not_converted(part, why, failure, None);
                 } else {
                     self.report
@@ -393,7 +393,7 @@ fn is_rule_class(class: &str) -> bool {
 }
 
 fn settings_draft() -> SettingsDraft {
-    let crawler = CrawlerDraft {
+    let crawler = CrawlerProposal {
         name: "heritrix".to_owned(),
         notes: vec![
             "In Heritrix set httpProxyHost and httpProxyPort of fetchHttp, and delayFactor and minDelayMs of \
@@ -409,7 +409,7 @@ fn settings_draft() -> SettingsDraft {
 }
 
 /// Returns the texts of a list, with their parts.
-fn list_texts(value: &beans::Value) -> Vec<(String, Vec<PartId>)> {
+fn list_texts(value: &beans::BeanValue) -> Vec<(String, Vec<PartId>)> {
     let items = match &value.kind {
         ValueKind::List(items) => items.as_slice(),
         ValueKind::Text(_) | ValueKind::Bean(_) | ValueKind::Reference(_) | ValueKind::Map(_) => {

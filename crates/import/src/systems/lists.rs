@@ -12,12 +12,12 @@ mod plain;
 
 use serde_json::Map;
 
-use crate::draft::{Condition, ListDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug};
+use crate::draft::{ConditionDraft, ListDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, Place, SourceText};
-use crate::reference::lists::{ListEvaluator, SourceList};
+use crate::reference::lists::{ListEvaluator, EvaluatedList};
 use crate::report::Report;
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 pub use format::ListFormat;
 
@@ -93,7 +93,7 @@ pub(crate) struct ListImport {
     pub ids: RuleIds,
     pub policy: PolicyDraft,
     pub action: ListAction,
-    pub sources: Vec<SourceList>,
+    pub sources: Vec<EvaluatedList>,
     /// The filters of adblock lists, by the names of their files.
     pub filters: Vec<(String, Vec<adblock::AdblockFilter>)>,
 }
@@ -147,7 +147,7 @@ impl ListImport {
     }
 
     /// Adds the rule of a file that has one condition.
-    pub(crate) fn add_rule(&mut self, id: String, condition: Condition, about: Option<String>) {
+    pub(crate) fn add_rule(&mut self, id: String, condition: ConditionDraft, about: Option<String>) {
         let rule = match self.action {
             ListAction::Forbid => RuleDraft::forbid(id, condition),
             ListAction::Allow => RuleDraft::when(id, condition, "allow"),

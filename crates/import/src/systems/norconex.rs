@@ -21,7 +21,7 @@ mod velocity;
 use crate::input::{ImportError, ImportInput, Place};
 use crate::reference::norconex::NorconexEvaluator;
 use crate::report::Report;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
     let text = String::from_utf8_lossy(beginning);

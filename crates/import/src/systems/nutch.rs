@@ -10,7 +10,7 @@ use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, MAX_RULE_FILE, Source
 use crate::reference::nutch::NutchEvaluator;
 use crate::report::Report;
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 use filters::FilterConverter;
 use site::{SiteConverter, SiteProperty};

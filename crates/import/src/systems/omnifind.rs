@@ -10,8 +10,8 @@ use crate::draft::{GlobalSpaceDraft, PolicyDraft, RuleIds, RuleItem, SpaceDraft,
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, SourcePath};
 use crate::reference::omnifind::OmniFindEvaluator;
 use crate::report::{MissingPart, PartId, Report};
-use crate::settings::{CrawlerDraft, SettingsDraft};
-use crate::system::Conversion;
+use crate::settings::{CrawlerProposal, SettingsDraft};
+use crate::conversion::Conversion;
 
 use source::{OmniFindRules, OmniFindTarget};
 
@@ -65,9 +65,9 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
         }
         let is_named = path.crawler.is_some() || crawlers.len() > 1;
         if is_named {
-            settings.crawlers.push(CrawlerDraft {
+            settings.crawlers.push(CrawlerProposal {
                 name: name.clone(),
-                ..CrawlerDraft::default()
+                ..CrawlerProposal::default()
             });
         }
         policy.spaces.push(SpaceDraft {

@@ -5,20 +5,20 @@
 use crawlgate_policy::UrlTarget;
 
 use crate::draft::{
-    Condition, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug,
+    ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug,
 };
 use crate::input::{ImportError, ImportInput, Place};
 use crate::reference::robots::RobotsEvaluator;
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 /// The maximum size of a robots.txt, in bytes.
 const MAX_ROBOTS: usize = 512 << 10;
 
 /// A line of a robots.txt.
 #[derive(Clone, Debug)]
-pub struct RobotsLine {
+pub struct RobotsField {
     pub part: PartId,
     pub line: u32,
     /// The field in lower case.
@@ -32,18 +32,18 @@ struct PathRule {
     part: PartId,
     line: u32,
     allows: bool,
-    pattern: RobotsPattern,
+    pattern: RobotsPathPattern,
 }
 
 /// A pattern in normal form: escapes in upper case, without those of letters and digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct RobotsPattern {
+struct RobotsPathPattern {
     text: String,
     is_anchored: bool,
 }
 
 /// The host that a file belongs to.
-struct Site {
+struct RobotsSite {
     scheme: Option<String>,
     authority: String,
 }
@@ -60,13 +60,13 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
     };
     let start = Place::start(&path.path);
     let host = path.crawler.as_deref().or_else(|| input.variable("host"));
-    let Some(site) = host.and_then(Site::parse) else {
+    let Some(site) = host.and_then(RobotsSite::parse) else {
         let message = "the host is missing: write HOST=FILE, as in www.example.com=robots.txt";
         return Err(ImportError::invalid(&start, message));
     };
     let mut report = Report::default();
     let source = input.read_text(&path.path, MAX_ROBOTS)?;
-    let lines: Vec<RobotsLine> = source
+    let lines: Vec<RobotsField> = source
         .lines()
         .filter_map(|(place, text)| read_line(&place, text, &mut report))
         .collect();
@@ -113,7 +113,7 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
     })
 }
 
-impl Site {
+impl RobotsSite {
     fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme @ ("http" | "https"), rest)) => (Some(scheme.to_owned()), rest),
@@ -134,16 +134,16 @@ impl Site {
         format!("{scheme}://{}", self.authority)
     }
 
-    fn condition(&self) -> Condition {
-        let host = Condition::is("authority", [self.authority.as_str()]);
+    fn condition(&self) -> ConditionDraft {
+        let host = ConditionDraft::is("authority", [self.authority.as_str()]);
         match &self.scheme {
-            Some(scheme) => Condition::all(vec![Condition::is("scheme", [scheme.as_str()]), host]),
+            Some(scheme) => ConditionDraft::all(vec![ConditionDraft::is("scheme", [scheme.as_str()]), host]),
             None => host,
         }
     }
 }
 
-fn read_line(place: &Place, text: &str, report: &mut Report) -> Option<RobotsLine> {
+fn read_line(place: &Place, text: &str, report: &mut Report) -> Option<RobotsField> {
     let content = text.split('#').next().unwrap_or_default().trim();
     if content.is_empty() {
         return None;
@@ -153,7 +153,7 @@ fn read_line(place: &Place, text: &str, report: &mut Report) -> Option<RobotsLin
         report.dead(part, "not a line of a robots.txt: it has no colon");
         return None;
     };
-    Some(RobotsLine {
+    Some(RobotsField {
         part,
         line: place.line,
         field: field.trim().to_ascii_lowercase(),
@@ -162,7 +162,7 @@ fn read_line(place: &Place, text: &str, report: &mut Report) -> Option<RobotsLin
 }
 
 /// Returns the lines of the groups that apply to an agent: those that name it, or else those of `*`.
-fn applying_lines(lines: &[RobotsLine], agent: &str) -> Vec<RobotsLine> {
+fn applying_lines(lines: &[RobotsField], agent: &str) -> Vec<RobotsField> {
     let own = lines_of(lines, agent);
     if own.is_empty() {
         lines_of(lines, "*")
@@ -171,7 +171,7 @@ fn applying_lines(lines: &[RobotsLine], agent: &str) -> Vec<RobotsLine> {
     }
 }
 
-fn lines_of(lines: &[RobotsLine], agent: &str) -> Vec<RobotsLine> {
+fn lines_of(lines: &[RobotsField], agent: &str) -> Vec<RobotsField> {
     let mut found = Vec::new();
     let mut applies = false;
     let mut in_agents = false;
@@ -213,7 +213,7 @@ fn product(agent: &str) -> &str {
     end.and_then(|end| agent.get(..end)).unwrap_or(agent)
 }
 
-fn close_others(lines: &[RobotsLine], applying: &[RobotsLine], agent: &str, report: &mut Report) {
+fn close_others(lines: &[RobotsField], applying: &[RobotsField], agent: &str, report: &mut Report) {
     for line in lines {
         if applying.iter().any(|known| known.part == line.part) {
             continue;
@@ -244,7 +244,7 @@ struct RobotsImport {
 }
 
 impl RobotsImport {
-    fn group(&mut self, lines: &[RobotsLine], site: &Site) -> GroupDraft {
+    fn group(&mut self, lines: &[RobotsField], site: &RobotsSite) -> GroupDraft {
         let mut rules = Vec::new();
         let mut delay: Option<f64> = None;
         for line in lines {
@@ -285,13 +285,13 @@ impl RobotsImport {
         group
     }
 
-    fn not_converted(&mut self, line: &RobotsLine, instead: &str, failure: MissingPart) {
+    fn not_converted(&mut self, line: &RobotsField, instead: &str, failure: MissingPart) {
         let why = format!("{} has no counterpart in a rule", line.field);
         self.report
             .not_converted(line.part, why, failure, Some(instead));
     }
 
-    fn read_delay(&mut self, line: &RobotsLine) -> Option<f64> {
+    fn read_delay(&mut self, line: &RobotsField) -> Option<f64> {
         let seconds = line.value.parse::<f64>().ok();
         let seconds = seconds.filter(|seconds| (0.0..=86_400.0).contains(seconds));
         match seconds {
@@ -305,13 +305,13 @@ impl RobotsImport {
         seconds
     }
 
-    fn read_rule(&mut self, line: &RobotsLine) -> Option<PathRule> {
+    fn read_rule(&mut self, line: &RobotsField) -> Option<PathRule> {
         if line.value.is_empty() {
             self.report
                 .unrelated(line.part, "an empty pattern fits no URL");
             return None;
         }
-        let Some(pattern) = RobotsPattern::parse(&line.value) else {
+        let Some(pattern) = RobotsPathPattern::parse(&line.value) else {
             self.report.dead(line.part, "a pattern begins with / or *");
             return None;
         };
@@ -337,14 +337,14 @@ impl RobotsImport {
             .iter()
             .any(|rule| !rule.allows && rule.pattern.may_fit_robots_txt());
         if forbids_itself {
-            let condition = Condition::test("path", "exact", ["/robots.txt"]);
+            let condition = ConditionDraft::test("path", "exact", ["/robots.txt"]);
             let rule = RuleDraft::when(self.ids.next("robots-txt"), condition, "allow");
             items.push(
                 rule.with_about(Some("robots.txt itself is always allowed".to_owned()))
                     .into(),
             );
         }
-        let mut known: Vec<&RobotsPattern> = Vec::new();
+        let mut known: Vec<&RobotsPathPattern> = Vec::new();
         for rule in &rules {
             if known.contains(&&rule.pattern) {
                 let why = "another line with this pattern decides";
@@ -380,11 +380,11 @@ impl RobotsImport {
 
 /// A pattern as a condition.
 enum Pattern {
-    Exact(Condition),
-    Assumed(Condition),
+    Exact(ConditionDraft),
+    Assumed(ConditionDraft),
 }
 
-impl RobotsPattern {
+impl RobotsPathPattern {
     fn parse(text: &str) -> Option<Self> {
         if !text.starts_with(['/', '*']) {
             return None;
@@ -417,11 +417,11 @@ impl RobotsPattern {
             self.text.trim_end_matches('*')
         };
         if text.is_empty() || text == "/" && !self.is_anchored {
-            return Pattern::Exact(Condition::Always);
+            return Pattern::Exact(ConditionDraft::Always);
         }
         // An escape may be written in small letters in a URL.
         if text.contains(['%', '\\']) {
-            let condition = Condition::test(field, "regex", [self.to_regex(text)]);
+            let condition = ConditionDraft::test(field, "regex", [self.to_regex(text)]);
             return if text.contains('\\') {
                 Pattern::Assumed(condition)
             } else {
@@ -429,10 +429,10 @@ impl RobotsPattern {
             };
         }
         Pattern::Exact(match (text.contains('*'), self.is_anchored) {
-            (false, false) => Condition::is(field, [text]),
-            (false, true) => Condition::test(field, "exact", [text]),
-            (true, false) => Condition::test(field, "glob", [format!("{text}*")]),
-            (true, true) => Condition::test(field, "glob", [text]),
+            (false, false) => ConditionDraft::is(field, [text]),
+            (false, true) => ConditionDraft::test(field, "exact", [text]),
+            (true, false) => ConditionDraft::test(field, "glob", [format!("{text}*")]),
+            (true, true) => ConditionDraft::test(field, "glob", [text]),
         })
     }
 

@@ -12,7 +12,7 @@ use crate::input::{ImportError, ImportInput};
 use crate::reference::scrapy::ScrapyEvaluator;
 use crate::report::{PartId, Report};
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 /// The spiders of a project, and its settings.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct ScrapySource {
 pub struct ScrapySetting {
     pub part: PartId,
     pub name: String,
-    pub value: python::Value,
+    pub value: python::PythonValue,
 }
 
 /// A spider.

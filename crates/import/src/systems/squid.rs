@@ -10,7 +10,7 @@ use crate::draft::{PolicyDraft, to_slug};
 use crate::input::{ImportError, ImportInput};
 use crate::reference::squid::SquidEvaluator;
 use crate::report::{PartId, Report};
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 pub(crate) use read::recognize;
 

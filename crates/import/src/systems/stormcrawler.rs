@@ -9,7 +9,7 @@ use crate::input::{ImportError, ImportInput, MAX_DOCUMENT};
 use crate::reference::stormcrawler::StormEvaluator;
 use crate::report::Report;
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 use filters::StormConverter;
 use source::StormFilter;

@@ -2,10 +2,10 @@
 
 use crawlgate_policy::internal::urls::target::UrlTarget;
 
-use crate::draft::{Condition, PolicyDraft, RuleDraft};
+use crate::draft::{ConditionDraft, PolicyDraft, RuleDraft};
 
 /// Returns the reason why a policy cannot have a condition.
-pub(crate) fn check_condition(condition: &Condition) -> Result<(), String> {
+pub(crate) fn check_condition(condition: &ConditionDraft) -> Result<(), String> {
     let mut draft = PolicyDraft {
         name: "check".to_owned(),
         ..PolicyDraft::default()
@@ -14,7 +14,7 @@ pub(crate) fn check_condition(condition: &Condition) -> Result<(), String> {
     draft
         .rules
         .push(RuleDraft::forbid("check", condition.clone()).into());
-    crate::case::check_draft(&draft)
+    crate::compile::check_draft(&draft)
 }
 
 /// Returns the reason why no URL has a host as it is written.
@@ -53,19 +53,19 @@ pub(crate) fn canonical_beginning(text: &str) -> String {
 }
 
 /// Creates a condition on the beginning of a URL. One that ends in the host also fits longer hosts, and says so.
-pub(crate) fn url_prefix(text: &str, ignore_case: bool) -> Condition {
+pub(crate) fn url_prefix(text: &str, ignore_case: bool) -> ConditionDraft {
     if let Some((scheme, rest)) = text.split_once("://")
         && !rest.is_empty()
         && !rest.contains(['/', '?'])
     {
-        let rest = Condition::test("authority_path_query", "prefix", [rest]);
-        return Condition::all(vec![
-            Condition::is("scheme", [scheme]),
+        let rest = ConditionDraft::test("authority_path_query", "prefix", [rest]);
+        return ConditionDraft::all(vec![
+            ConditionDraft::is("scheme", [scheme]),
             rest.ignoring_case(ignore_case),
         ]);
     }
     if ignore_case {
-        return Condition::test("url", "prefix", [text]).ignoring_case(true);
+        return ConditionDraft::test("url", "prefix", [text]).ignoring_case(true);
     }
-    Condition::is("url_prefix", [text])
+    ConditionDraft::is("url_prefix", [text])
 }

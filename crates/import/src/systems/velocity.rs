@@ -8,14 +8,16 @@ mod seeds;
 pub mod source;
 mod tests_of_urls;
 
+use std::collections::BTreeSet;
+
 use roxmltree::Node;
 
 use crate::draft::{OptionDrafts, PolicyDraft, RuleIds, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::reference::velocity::VelocityEvaluator;
-use crate::report::{PartNeed, Report};
+use crate::report::{PartId, PartNeed, Report};
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 use crate::xml::XmlSource;
 
 use conversion::{ConvertedNodes, VelocityConversion};
@@ -134,17 +136,14 @@ fn frame_outcomes(xml: &XmlSource<'_>, crawler: Option<Node<'_, '_>>, report: &m
     let Some(crawler) = crawler else {
         return;
     };
+    let inside: BTreeSet<PartId> = xml.all_parts(crawler).into_iter().collect();
     for part in xml.all_parts(xml.root()) {
-        report.unrelated(part, "the collection around the crawler");
+        if !inside.contains(&part) {
+            report.unrelated(part, "the collection around the crawler");
+        }
     }
     for part in xml.own_parts(crawler) {
         report.converted(part, "options", PartNeed::Url);
-    }
-    // What is inside of the crawler has no outcome yet.
-    for element in crawler.descendants().skip(1).filter(Node::is_element) {
-        for part in xml.own_parts(element) {
-            report.unset(part);
-        }
     }
     for name in ["log-file", "run-id", "subcollection"] {
         if let Some(part) = xml.attribute_part(crawler, name) {

@@ -8,7 +8,7 @@ use crate::input::{ImportError, ImportInput};
 use crate::reference::wget::WgetEvaluator;
 use crate::report::{PartId, Report};
 use crate::settings::SettingsDraft;
-use crate::system::Conversion;
+use crate::conversion::Conversion;
 
 pub(crate) use read::recognize;
 

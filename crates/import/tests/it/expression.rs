@@ -1,6 +1,6 @@
 //! Expressions of the dialects: what they become, and that it fits the same texts.
 
-use crawlgate_import::internal::draft::{Condition, OptionDrafts, PolicyDraft, RuleDraft};
+use crawlgate_import::internal::draft::{ConditionDraft, OptionDrafts, PolicyDraft, RuleDraft};
 use crawlgate_import::internal::expression::{Anchoring, Dialect, SourceExpression};
 use crawlgate_import::internal::reference::expression::OriginalExpression;
 use crawlgate_policy::MemoryFileSystem;
@@ -11,17 +11,17 @@ use crawlgate_policy::internal::policy::compile;
 use super::support::REQUESTS;
 
 /// Writes a condition on one line.
-fn show(condition: &Condition) -> String {
-    let list = |name: &str, parts: &[Condition]| {
+fn show(condition: &ConditionDraft) -> String {
+    let list = |name: &str, parts: &[ConditionDraft]| {
         let parts: Vec<String> = parts.iter().map(show).collect();
         format!("{name}[{}]", parts.join("; "))
     };
     match condition {
-        Condition::Always => "always".to_owned(),
-        Condition::All(parts) => list("all", parts),
-        Condition::Any(parts) => list("any", parts),
-        Condition::Not(part) => format!("not {}", show(part)),
-        Condition::Test(test) => {
+        ConditionDraft::Always => "always".to_owned(),
+        ConditionDraft::All(parts) => list("all", parts),
+        ConditionDraft::Any(parts) => list("any", parts),
+        ConditionDraft::Not(part) => format!("not {}", show(part)),
+        ConditionDraft::Test(test) => {
             let kind = test.kind.unwrap_or("is");
             let case = if test.ignore_case { " (case)" } else { "" };
             format!("{} {kind} {}{case}", test.field, test.values.join(" "))
@@ -378,7 +378,7 @@ fn expressions_become_conditions() {
 }
 
 /// Compiles a policy that refuses what fits the condition.
-fn policy_of(condition: &Condition) -> Policy {
+fn policy_of(condition: &ConditionDraft) -> Policy {
     let mut options = OptionDrafts::default();
     options.set("disposition", "allow");
     let mut draft = PolicyDraft::default();

@@ -9,10 +9,21 @@
     reason = "tests"
 )]
 
+mod brozzler;
+mod exalead;
 mod expression;
 mod fixtures;
+mod heritrix;
+mod lists;
 mod norconex;
 mod norconex_traps;
 mod nutch;
+mod omnifind;
+mod robots;
+mod scrapy;
+mod seeds;
+mod squid;
 mod stormcrawler;
 mod support;
+mod velocity;
+mod wget;

@@ -1,4 +1,4 @@
-//! What the tests of Velocity, WebCopy, CloudView and OmniFind share.
+//! Support of the tests of Velocity, WebCopy, CloudView and OmniFind.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Classes in brackets.
 
 use crate::expression::Dialect;
-use crate::expression::node::{Class, ClassItem, Node};
+use crate::expression::node::{Class, ClassItem, ExpressionNode};
 
 use super::escape::SharedEscape;
 use super::{Flags, MAX_DEPTH, Parser};
@@ -14,9 +14,9 @@ const POSIX_CLASSES: [&str; 14] = [
 
 impl Parser {
     /// Reads a class after its `[`.
-    pub(super) fn class(&mut self, flags: &Flags) -> Result<Node, String> {
+    pub(super) fn class(&mut self, flags: &Flags) -> Result<ExpressionNode, String> {
         let class = self.class_body(flags)?;
-        Ok(Node::Class {
+        Ok(ExpressionNode::Class {
             class,
             folds: flags.fold,
         })

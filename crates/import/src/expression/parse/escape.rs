@@ -1,7 +1,7 @@
 //! Escapes.
 
 use crate::expression::Dialect;
-use crate::expression::node::{Anchor, Class, ClassItem, Node, Shorthand};
+use crate::expression::node::{Anchor, Class, ClassItem, ExpressionNode, Shorthand};
 
 use super::{Flags, Parser};
 
@@ -13,7 +13,7 @@ pub(super) enum SharedEscape {
 
 impl Parser {
     /// Reads an escape after its backslash, outside of a class.
-    pub(super) fn escape(&mut self, flags: &Flags, parts: &mut Vec<Node>) -> Result<(), String> {
+    pub(super) fn escape(&mut self, flags: &Flags, parts: &mut Vec<ExpressionNode>) -> Result<(), String> {
         let Some(c) = self.peek() else {
             return Err(self.error("a backslash at the end"));
         };
@@ -32,11 +32,11 @@ impl Parser {
             if c == 'Z' && self.dialect != Dialect::Python {
                 self.note_final_line_break();
             }
-            parts.push(Node::Anchor(anchor));
+            parts.push(ExpressionNode::Anchor(anchor));
             return Ok(());
         }
         if let Some(number) = self.back_reference(c)? {
-            parts.push(Node::BackReference(number));
+            parts.push(ExpressionNode::BackReference(number));
             return Ok(());
         }
         if let Some(node) = self.node_escape(c)? {
@@ -45,7 +45,7 @@ impl Parser {
         }
         let node = match self.shared_escape(flags)? {
             SharedEscape::Char(c) => self.literal(c, flags),
-            SharedEscape::Item(item) => Node::Class {
+            SharedEscape::Item(item) => ExpressionNode::Class {
                 class: Class::of(vec![item]),
                 folds: flags.fold,
             },
@@ -162,17 +162,17 @@ impl Parser {
     }
 
     /// Reads escapes that are only allowed outside of a class.
-    fn node_escape(&mut self, c: char) -> Result<Option<Node>, String> {
+    fn node_escape(&mut self, c: char) -> Result<Option<ExpressionNode>, String> {
         use Dialect::{DotNet, Java, Pcre, Python};
         let java_or_pcre = matches!(self.dialect, Java | Pcre);
         let node = match c {
             'R' if java_or_pcre => line_break(),
-            'N' if self.dialect == Pcre && self.peek_at(1) != Some('{') => Node::Class {
+            'N' if self.dialect == Pcre && self.peek_at(1) != Some('{') => ExpressionNode::Class {
                 class: Class::without(vec![ClassItem::Char('\n')]),
                 folds: false,
             },
             'X' if java_or_pcre => return Err(self.unsupported("`\\X`, a grapheme")),
-            'K' if self.dialect == Pcre => Node::Empty,
+            'K' if self.dialect == Pcre => ExpressionNode::Empty,
             'C' if self.dialect == Pcre => return Err(self.unsupported("`\\C`, a byte")),
             'b' if self.dialect == Java => {
                 return Err(self.unsupported("`\\b{g}`, a boundary of graphemes"));
@@ -183,7 +183,7 @@ impl Parser {
             'p' | 'P' if matches!(self.dialect, Python) => {
                 return Err(self.error("an unknown escape"));
             }
-            '_' if self.dialect == DotNet => Node::literal('_'),
+            '_' if self.dialect == DotNet => ExpressionNode::literal('_'),
             _ => return Ok(None),
         };
         self.at += 1;
@@ -375,17 +375,17 @@ impl Parser {
 }
 
 /// Returns `\R`.
-fn line_break() -> Node {
-    let pair = Node::Concat(vec![Node::literal('\r'), Node::literal('\n')]);
-    let class = Node::Class {
+fn line_break() -> ExpressionNode {
+    let pair = ExpressionNode::Concat(vec![ExpressionNode::literal('\r'), ExpressionNode::literal('\n')]);
+    let class = ExpressionNode::Class {
         class: Class::of(vec![ClassItem::Shorthand {
             kind: Shorthand::Vertical,
             negated: false,
         }]),
         folds: false,
     };
-    Node::Group {
-        inner: Box::new(Node::Alternate(vec![pair, class])),
+    ExpressionNode::Group {
+        inner: Box::new(ExpressionNode::Alternate(vec![pair, class])),
         capture: None,
     }
 }

@@ -1,11 +1,11 @@
 //! Groups, look-around and directives of flags.
 
 use crate::expression::Dialect;
-use crate::expression::node::{LookDirection, Node};
+use crate::expression::node::{LookDirection, ExpressionNode};
 
 use super::{Flags, MAX_DEPTH, Parser};
 
-/// What begins after `(`.
+/// A construct after `(`.
 enum GroupStart {
     Capture(Option<String>),
     Plain(Flags),
@@ -17,7 +17,7 @@ enum GroupStart {
 
 impl Parser {
     /// Reads a group after its `(`. A comment or a directive of flags is no node.
-    pub(super) fn group(&mut self, flags: &mut Flags) -> Result<Option<Node>, String> {
+    pub(super) fn group(&mut self, flags: &mut Flags) -> Result<Option<ExpressionNode>, String> {
         if self.depth >= MAX_DEPTH {
             return Err(format!("groups are nested more than {MAX_DEPTH} deep"));
         }
@@ -43,14 +43,14 @@ impl Parser {
             return Err(self.error("a group that is not closed"));
         }
         Ok(Some(match start {
-            GroupStart::Look(direction, negative) => Node::Look {
+            GroupStart::Look(direction, negative) => ExpressionNode::Look {
                 direction,
                 negative,
                 inner,
             },
-            GroupStart::Atomic => Node::Atomic(inner),
+            GroupStart::Atomic => ExpressionNode::Atomic(inner),
             GroupStart::Capture(_) | GroupStart::Plain(_) | GroupStart::Nothing => {
-                Node::Group { inner, capture }
+                ExpressionNode::Group { inner, capture }
             }
         }))
     }

@@ -7,27 +7,27 @@ const MAX_DEPTH: usize = 60;
 const MAX_STEPS: usize = 300_000;
 
 /// A part of an expression.
-enum Part {
+enum ReferencePart {
     Empty,
     Nothing,
     Any,
     Anything,
     Char(char),
     Class(bool, Vec<(char, char)>),
-    Sequence(Vec<Part>),
-    Or(Vec<Part>),
-    And(Vec<Part>),
-    Not(Box<Part>),
-    Repeat(Box<Part>, usize, Option<usize>),
+    Sequence(Vec<ReferencePart>),
+    Or(Vec<ReferencePart>),
+    And(Vec<ReferencePart>),
+    Not(Box<ReferencePart>),
+    Repeat(Box<ReferencePart>, usize, Option<usize>),
     /// Numbers with a fixed number of digits.
     Interval(u64, u64, usize),
 }
 
-pub(super) struct Automaton(Part);
+pub(super) struct Automaton(ReferencePart);
 
 impl Automaton {
     pub(super) fn new(text: &str) -> Result<Self, String> {
-        let mut reader = Reader {
+        let mut reader = ReferenceReader {
             text: text.chars().collect(),
             at: 0,
             depth: 0,
@@ -48,7 +48,7 @@ impl Automaton {
 }
 
 /// Returns the places at which a part that begins at a place can end.
-fn ends(part: &Part, text: &[char], from: usize, steps: &mut usize) -> Option<BTreeSet<usize>> {
+fn ends(part: &ReferencePart, text: &[char], from: usize, steps: &mut usize) -> Option<BTreeSet<usize>> {
     *steps += 1;
     if *steps > MAX_STEPS {
         return None;
@@ -56,29 +56,29 @@ fn ends(part: &Part, text: &[char], from: usize, steps: &mut usize) -> Option<BT
     let one = |fits: bool| fits.then_some(from + 1).into_iter().collect();
     let next = text.get(from).copied();
     Some(match part {
-        Part::Empty => BTreeSet::from([from]),
-        Part::Nothing => BTreeSet::new(),
-        Part::Any => one(next.is_some()),
-        Part::Anything => (from..=text.len()).collect(),
-        Part::Char(c) => one(next == Some(*c)),
-        Part::Class(negated, ranges) => one(next.is_some_and(|c| {
+        ReferencePart::Empty => BTreeSet::from([from]),
+        ReferencePart::Nothing => BTreeSet::new(),
+        ReferencePart::Any => one(next.is_some()),
+        ReferencePart::Anything => (from..=text.len()).collect(),
+        ReferencePart::Char(c) => one(next == Some(*c)),
+        ReferencePart::Class(negated, ranges) => one(next.is_some_and(|c| {
             ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated
         })),
-        Part::Sequence(parts) => {
+        ReferencePart::Sequence(parts) => {
             let mut places = BTreeSet::from([from]);
             for part in parts {
                 places = all_ends(part, text, &places, steps)?;
             }
             places
         }
-        Part::Or(parts) => {
+        ReferencePart::Or(parts) => {
             let mut places = BTreeSet::new();
             for part in parts {
                 places.extend(ends(part, text, from, steps)?);
             }
             places
         }
-        Part::And(parts) => {
+        ReferencePart::And(parts) => {
             let mut places: BTreeSet<usize> = (from..=text.len()).collect();
             for part in parts {
                 let found = ends(part, text, from, steps)?;
@@ -86,14 +86,14 @@ fn ends(part: &Part, text: &[char], from: usize, steps: &mut usize) -> Option<BT
             }
             places
         }
-        Part::Not(part) => {
+        ReferencePart::Not(part) => {
             let found = ends(part, text, from, steps)?;
             (from..=text.len())
                 .filter(|place| !found.contains(place))
                 .collect()
         }
-        Part::Repeat(part, min, max) => repeat_ends(part, (*min, *max), text, from, steps)?,
-        Part::Interval(low, high, digits) => {
+        ReferencePart::Repeat(part, min, max) => repeat_ends(part, (*min, *max), text, from, steps)?,
+        ReferencePart::Interval(low, high, digits) => {
             let number: String = text.iter().skip(from).take(*digits).collect();
             let is_number = number.len() == *digits && number.bytes().all(|b| b.is_ascii_digit());
             let value: Option<u64> = number.parse().ok().filter(|_| is_number);
@@ -104,7 +104,7 @@ fn ends(part: &Part, text: &[char], from: usize, steps: &mut usize) -> Option<BT
 }
 
 fn all_ends(
-    part: &Part,
+    part: &ReferencePart,
     text: &[char],
     from: &BTreeSet<usize>,
     steps: &mut usize,
@@ -117,7 +117,7 @@ fn all_ends(
 }
 
 fn repeat_ends(
-    part: &Part,
+    part: &ReferencePart,
     (min, max): (usize, Option<usize>),
     text: &[char],
     from: usize,
@@ -137,13 +137,13 @@ fn repeat_ends(
     Some(found)
 }
 
-struct Reader {
+struct ReferenceReader {
     text: Vec<char>,
     at: usize,
     depth: usize,
 }
 
-impl Reader {
+impl ReferenceReader {
     fn peek(&self) -> Option<char> {
         self.text.get(self.at).copied()
     }
@@ -170,7 +170,7 @@ impl Reader {
         }
     }
 
-    fn or(&mut self) -> Result<Part, String> {
+    fn or(&mut self) -> Result<ReferencePart, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("too deep".to_owned());
@@ -180,26 +180,26 @@ impl Reader {
             parts.push(self.and()?);
         }
         self.depth -= 1;
-        Ok(Part::Or(parts))
+        Ok(ReferencePart::Or(parts))
     }
 
-    fn and(&mut self) -> Result<Part, String> {
+    fn and(&mut self) -> Result<ReferencePart, String> {
         let mut parts = vec![self.sequence()?];
         while self.take_if('&') {
             parts.push(self.sequence()?);
         }
-        Ok(Part::And(parts))
+        Ok(ReferencePart::And(parts))
     }
 
-    fn sequence(&mut self) -> Result<Part, String> {
+    fn sequence(&mut self) -> Result<ReferencePart, String> {
         let mut parts = vec![self.repeat()?];
         while !matches!(self.peek(), None | Some('|' | '&' | ')')) {
             parts.push(self.repeat()?);
         }
-        Ok(Part::Sequence(parts))
+        Ok(ReferencePart::Sequence(parts))
     }
 
-    fn repeat(&mut self) -> Result<Part, String> {
+    fn repeat(&mut self) -> Result<ReferencePart, String> {
         let mut part = self.not()?;
         loop {
             let (min, max) = match self.peek() {
@@ -220,31 +220,31 @@ impl Reader {
                 _ => return Ok(part),
             };
             self.at += 1;
-            part = Part::Repeat(Box::new(part), min, max);
+            part = ReferencePart::Repeat(Box::new(part), min, max);
         }
     }
 
-    fn not(&mut self) -> Result<Part, String> {
+    fn not(&mut self) -> Result<ReferencePart, String> {
         let mut is_not = false;
         while self.take_if('~') {
             is_not = !is_not;
         }
         let part = self.simple()?;
         Ok(if is_not {
-            Part::Not(Box::new(part))
+            ReferencePart::Not(Box::new(part))
         } else {
             part
         })
     }
 
-    fn simple(&mut self) -> Result<Part, String> {
+    fn simple(&mut self) -> Result<ReferencePart, String> {
         Ok(match self.take()? {
             '[' => self.class()?,
-            '.' => Part::Any,
-            '#' => Part::Nothing,
-            '@' => Part::Anything,
-            '"' => Part::Sequence(self.until('"')?.chars().map(Part::Char).collect()),
-            '(' if self.take_if(')') => Part::Empty,
+            '.' => ReferencePart::Any,
+            '#' => ReferencePart::Nothing,
+            '@' => ReferencePart::Anything,
+            '"' => Part::Sequence(self.until('"')?.chars().map(ReferencePart::Char).collect()),
+            '(' if self.take_if(')') => ReferencePart::Empty,
             '(' => {
                 let part = self.or()?;
                 if !self.take_if(')') {
@@ -259,14 +259,14 @@ impl Reader {
                     return Err("an interval of numbers without a fixed length".to_owned());
                 }
                 let number = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
-                Part::Interval(number(low)?, number(high)?, low.len())
+                ReferencePart::Interval(number(low)?, number(high)?, low.len())
             }
-            '\\' => Part::Char(self.take()?),
-            c => Part::Char(c),
+            '\\' => ReferencePart::Char(self.take()?),
+            c => ReferencePart::Char(c),
         })
     }
 
-    fn class(&mut self) -> Result<Part, String> {
+    fn class(&mut self) -> Result<ReferencePart, String> {
         let negated = self.take_if('^');
         let mut ranges = Vec::new();
         loop {
@@ -282,7 +282,7 @@ impl Reader {
                 ranges.push((low, low));
             }
             if self.take_if(']') {
-                return Ok(Part::Class(negated, ranges));
+                return Ok(ReferencePart::Class(negated, ranges));
             }
         }
     }

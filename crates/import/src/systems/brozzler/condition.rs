@@ -1,27 +1,27 @@
 //! Conversion of the conditions of `urlcanon.MatchRule`.
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::systems::brozzler::{MatchCondition, MatchRule};
 
 /// Returns the condition of a rule. The error is the reason why it cannot be converted.
-pub(super) fn of_rule(rule: &MatchRule) -> Result<Condition, String> {
+pub(super) fn of_rule(rule: &MatchRule) -> Result<ConditionDraft, String> {
     if let Some(problem) = &rule.problem {
         return Err(problem.clone());
     }
-    let parts: Result<Vec<Condition>, String> = rule.conditions.iter().map(of_condition).collect();
+    let parts: Result<Vec<ConditionDraft>, String> = rule.conditions.iter().map(of_condition).collect();
     let parts = parts?;
     if parts.is_empty() {
         return Err("it has no condition".to_owned());
     }
-    Ok(Condition::all(parts))
+    Ok(ConditionDraft::all(parts))
 }
 
-fn of_condition(condition: &MatchCondition) -> Result<Condition, String> {
+fn of_condition(condition: &MatchCondition) -> Result<ConditionDraft, String> {
     let value = condition.value.as_str();
     match condition.key.as_str() {
-        "domain" => Ok(Condition::is("domain", [value])),
-        "substring" => Ok(Condition::test("url", "contains", [value])),
+        "domain" => Ok(ConditionDraft::is("domain", [value])),
+        "substring" => Ok(ConditionDraft::test("url", "contains", [value])),
         "regex" => expression(value, "url"),
         "parent_url_regex" => expression(value, "referer"),
         "surt" => surt(value),
@@ -30,7 +30,7 @@ fn of_condition(condition: &MatchCondition) -> Result<Condition, String> {
     }
 }
 
-fn expression(text: &str, field: &str) -> Result<Condition, String> {
+fn expression(text: &str, field: &str) -> Result<ConditionDraft, String> {
     let expression = SourceExpression {
         text,
         dialect: Dialect::Python,
@@ -64,41 +64,41 @@ fn host_of(labels: &str) -> Result<String, String> {
     Ok(names.join(".").to_ascii_lowercase())
 }
 
-fn scheme_condition(scheme: &str) -> Result<Condition, String> {
+fn scheme_condition(scheme: &str) -> Result<ConditionDraft, String> {
     match scheme {
-        "http" => Ok(Condition::is("scheme", ["http"])),
-        "https" => Ok(Condition::is("scheme", ["https"])),
+        "http" => Ok(ConditionDraft::is("scheme", ["http"])),
+        "https" => Ok(ConditionDraft::is("scheme", ["https"])),
         _ => Err(format!("the scheme {scheme} does not go through the proxy")),
     }
 }
 
 /// `http://(com,example,` is the host with those below it; `http://(com,example,)/a` the host and a beginning of
 /// the path. The scheme counts.
-fn surt(value: &str) -> Result<Condition, String> {
+fn surt(value: &str) -> Result<ConditionDraft, String> {
     let (scheme, rest) = value
         .split_once("://(")
         .ok_or("a SURT begins with http://( or https://(")?;
     let mut parts = vec![scheme_condition(scheme)?];
     match rest.split_once(')') {
-        None => parts.push(Condition::is("domain", [host_of(rest)?])),
+        None => parts.push(ConditionDraft::is("domain", [host_of(rest)?])),
         Some((labels, path)) => {
-            parts.push(Condition::is("host", [host_of(labels)?]));
+            parts.push(ConditionDraft::is("host", [host_of(labels)?]));
             parts.push(default_port(scheme));
             parts.extend(path_condition(path)?);
         }
     }
-    Ok(Condition::all(parts))
+    Ok(ConditionDraft::all(parts))
 }
 
-fn default_port(scheme: &str) -> Condition {
-    Condition::is("port", [if scheme == "https" { "443" } else { "80" }])
+fn default_port(scheme: &str) -> ConditionDraft {
+    ConditionDraft::is("port", [if scheme == "https" { "443" } else { "80" }])
 }
 
-fn path_condition(path: &str) -> Result<Option<Condition>, String> {
+fn path_condition(path: &str) -> Result<Option<ConditionDraft>, String> {
     match path {
         "" | "/" => Ok(None),
         path if path.starts_with('/') => {
-            Ok(Some(Condition::test("path_and_query", "prefix", [path])))
+            Ok(Some(ConditionDraft::test("path_and_query", "prefix", [path])))
         }
         _ => Err("the path does not begin with a slash".to_owned()),
     }
@@ -106,11 +106,11 @@ fn path_condition(path: &str) -> Result<Option<Condition>, String> {
 
 /// `com,example,` is the host with those below it; `com,example,//https:/a` the host, the scheme with its default
 /// port, and a beginning of the path.
-fn ssurt(value: &str) -> Result<Condition, String> {
+fn ssurt(value: &str) -> Result<ConditionDraft, String> {
     let Some((labels, rest)) = value.split_once("//") else {
-        return Ok(Condition::is("domain", [host_of(value)?]));
+        return Ok(ConditionDraft::is("domain", [host_of(value)?]));
     };
-    let host = Condition::is("host", [host_of(labels)?]);
+    let host = ConditionDraft::is("host", [host_of(labels)?]);
     if rest.is_empty() {
         return Ok(host);
     }
@@ -124,18 +124,18 @@ fn ssurt(value: &str) -> Result<Condition, String> {
         let mut parts = vec![
             host,
             scheme_condition(scheme)?,
-            Condition::is("port", [port.to_string()]),
+            ConditionDraft::is("port", [port.to_string()]),
         ];
         parts.extend(path_condition(path)?);
-        return Ok(Condition::all(parts));
+        return Ok(ConditionDraft::all(parts));
     }
     let mut parts = vec![host, scheme_condition(scheme)?, default_port(scheme)];
     parts.extend(path_condition(path)?);
-    Ok(Condition::all(parts))
+    Ok(ConditionDraft::all(parts))
 }
 
 /// Returns the scope that brozzler makes of a seed: what begins with it, without its query.
-pub(super) fn of_seed(url: &str) -> Result<Condition, String> {
+pub(super) fn of_seed(url: &str) -> Result<ConditionDraft, String> {
     let (scheme, rest) = url.split_once("://").ok_or("the seed is no URL")?;
     let rest = rest.split(['#', '?']).next().unwrap_or(rest);
     let (authority, path) = rest
@@ -148,7 +148,7 @@ pub(super) fn of_seed(url: &str) -> Result<Condition, String> {
     let (host, port) = match authority.split_once(':') {
         Some((host, port)) => (
             host,
-            Condition::is(
+            ConditionDraft::is(
                 "port",
                 [port
                     .parse::<u16>()
@@ -159,10 +159,10 @@ pub(super) fn of_seed(url: &str) -> Result<Condition, String> {
         None => (authority.as_str(), default_port(scheme)),
     };
     let mut parts = vec![
-        Condition::is("host", [host]),
+        ConditionDraft::is("host", [host]),
         scheme_condition(scheme)?,
         port,
     ];
     parts.extend(path_condition(path)?);
-    Ok(Condition::all(parts))
+    Ok(ConditionDraft::all(parts))
 }

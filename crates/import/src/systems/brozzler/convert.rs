@@ -1,7 +1,7 @@
 //! Conversion: blocks refuse, then what one of the seeds accepts is allowed. The scope is about pages, and not
 //! about what belongs to them.
 
-use crate::draft::{Condition, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::systems::brozzler::{BrozzlerJob, BrozzlerScope, MatchRule, condition};
 
@@ -78,8 +78,8 @@ fn depth(part: crate::report::PartId, report: &mut Report) {
     report.assumed(part, target, assumption, AssumptionEffect::RefusesLess);
 }
 
-fn is_embed() -> Condition {
-    Condition::is("dest", ["embed"])
+fn is_embed() -> ConditionDraft {
+    ConditionDraft::is("dest", ["embed"])
 }
 
 fn report_rule(rule: &MatchRule, id: &str, report: &mut Report) {
@@ -105,7 +105,7 @@ fn block(rule: &MatchRule, id: String, pages_only: bool, report: &mut Report) ->
         Ok(condition) => {
             report_rule(rule, &id, report);
             let condition = match pages_only {
-                true => Condition::all(vec![condition, is_embed().negated()]),
+                true => ConditionDraft::all(vec![condition, is_embed().negated()]),
                 false => condition,
             };
             RuleDraft::forbid(id, condition).into()
@@ -119,7 +119,7 @@ fn blocks_of(
     scope: &BrozzlerScope,
     id: &str,
     report: &mut Report,
-) -> (Vec<Condition>, Vec<RuleItem>) {
+) -> (Vec<ConditionDraft>, Vec<RuleItem>) {
     let mut blocked = Vec::new();
     let mut comments = Vec::new();
     for rule in &scope.blocks {
@@ -138,7 +138,7 @@ fn accept(
     rule: &MatchRule,
     id: String,
     hops: Option<i64>,
-    blocked: &[Condition],
+    blocked: &[ConditionDraft],
     report: &mut Report,
 ) -> Option<RuleItem> {
     Some(match condition::of_rule(rule) {
@@ -150,13 +150,13 @@ fn accept(
     })
 }
 
-fn group(id: &str, condition: Condition, hops: Option<i64>, blocked: &[Condition]) -> RuleItem {
+fn group(id: &str, condition: ConditionDraft, hops: Option<i64>, blocked: &[ConditionDraft]) -> RuleItem {
     let mut parts = vec![condition];
     if !blocked.is_empty() {
-        parts.push(Condition::any(blocked.to_vec()).negated());
+        parts.push(ConditionDraft::any(blocked.to_vec()).negated());
     }
     let mut group = GroupDraft {
-        guard: GuardDraft::When(Condition::all(parts)),
+        guard: GuardDraft::When(ConditionDraft::all(parts)),
         then: Some("allow"),
         ..GroupDraft::default()
     };

@@ -25,22 +25,22 @@ pub(super) fn read(
             return Err(ImportError::invalid(&place, "neither YAML nor JSON"));
         };
         let file = Place::start(&path.path);
-        let mut reader = Reader { report, file };
+        let mut reader = BrozzlerReader { report, file };
         reader.job(&node, &mut job);
     }
     Ok(job)
 }
 
-struct Reader<'r> {
+struct BrozzlerReader<'r> {
     report: &'r mut Report,
     file: Place,
 }
 
 /// A key with its place and its value.
-type Entry<'n> = (&'n str, Place, &'n Node);
+type JobEntry<'n> = (&'n str, Place, &'n Node);
 
-impl Reader<'_> {
-    fn entries<'n>(&self, node: &'n Node) -> Vec<Entry<'n>> {
+impl BrozzlerReader<'_> {
+    fn entries<'n>(&self, node: &'n Node) -> Vec<JobEntry<'n>> {
         let YamlValue::Mapping(entries) = &node.value else {
             return Vec::new();
         };

@@ -33,7 +33,7 @@ pub(super) fn read_action(node: Node<'_, '_>) -> Result<CloudViewAction, String>
     }
 }
 
-/// What a rule assigns.
+/// The assignments of a rule.
 #[derive(Default)]
 pub(super) struct Assignments {
     pub then: Option<&'static str>,

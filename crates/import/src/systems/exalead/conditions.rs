@@ -1,6 +1,6 @@
 //! Conditions of rules as conditions of a policy.
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::AssumptionEffect;
 
@@ -21,12 +21,12 @@ pub(super) struct AtomAssumption {
 pub(super) fn condition(
     matcher: &CloudViewMatcher,
     assumptions: &mut Vec<AtomAssumption>,
-) -> Result<Condition, String> {
+) -> Result<ConditionDraft, String> {
     match matcher {
         CloudViewMatcher::And(parts) => {
             let parts: Result<Vec<_>, _> =
                 parts.iter().map(|it| condition(it, assumptions)).collect();
-            Ok(Condition::all(parts?))
+            Ok(ConditionDraft::all(parts?))
         }
         CloudViewMatcher::Or(parts) => {
             let parts: Result<Vec<_>, _> =
@@ -37,7 +37,7 @@ pub(super) fn condition(
         CloudViewMatcher::Length { field, min, max } => {
             let bound = |value: &Option<u64>| value.map_or(String::new(), |it| it.to_string());
             let range = format!("[{}:{}]", bound(min), bound(max));
-            Ok(Condition::test(field.as_str(), "length", [range]))
+            Ok(ConditionDraft::test(field.as_str(), "length", [range]))
         }
         CloudViewMatcher::Atom(atom) => {
             assumptions.extend(assumption(atom));
@@ -49,26 +49,26 @@ pub(super) fn condition(
 }
 
 /// Combines alternatives; those that compare the same field in the same way become one test.
-fn any(parts: Vec<Condition>) -> Condition {
-    let mut merged: Vec<Condition> = Vec::new();
+fn any(parts: Vec<ConditionDraft>) -> ConditionDraft {
+    let mut merged: Vec<ConditionDraft> = Vec::new();
     for part in parts {
         match merged.iter_mut().find(|known| compare_alike(known, &part)) {
             Some(known) => add_values(known, &part),
             None => merged.push(part),
         }
     }
-    Condition::any(merged)
+    ConditionDraft::any(merged)
 }
 
-fn compare_alike(one: &Condition, other: &Condition) -> bool {
-    let (Condition::Test(one), Condition::Test(other)) = (one, other) else {
+fn compare_alike(one: &ConditionDraft, other: &ConditionDraft) -> bool {
+    let (ConditionDraft::Test(one), ConditionDraft::Test(other)) = (one, other) else {
         return false;
     };
     one.field == other.field && one.kind == other.kind && one.ignore_case == other.ignore_case
 }
 
-fn add_values(known: &mut Condition, part: &Condition) {
-    if let (Condition::Test(known), Condition::Test(part)) = (known, part) {
+fn add_values(known: &mut ConditionDraft, part: &ConditionDraft) {
+    if let (ConditionDraft::Test(known), ConditionDraft::Test(part)) = (known, part) {
         known.values.extend(part.values.iter().cloned());
     }
 }
@@ -120,7 +120,7 @@ fn is_rewritten(atom: &CloudViewAtom) -> bool {
 fn atom_condition(
     atom: &CloudViewAtom,
     assumptions: &mut Vec<AtomAssumption>,
-) -> Result<Condition, String> {
+) -> Result<ConditionDraft, String> {
     match &atom.pattern.plain {
         Some(plain) => plain_condition(atom, plain),
         None => expression_condition(atom, &atom.pattern.expression, assumptions),
@@ -135,9 +135,9 @@ fn ignores_case(atom: &CloudViewAtom) -> bool {
     atom.norm != CloudViewNorm::None && !compares_without_case(atom.field)
 }
 
-fn plain_condition(atom: &CloudViewAtom, plain: &str) -> Result<Condition, String> {
+fn plain_condition(atom: &CloudViewAtom, plain: &str) -> Result<ConditionDraft, String> {
     if plain.is_empty() && !matches!(atom.kind, CloudViewKind::Exact | CloudViewKind::Domain) {
-        return Ok(Condition::Always);
+        return Ok(ConditionDraft::Always);
     }
     if plain.contains('*') {
         let expression = regex_syntax::escape(plain);
@@ -156,21 +156,21 @@ fn plain_condition(atom: &CloudViewAtom, plain: &str) -> Result<Condition, Strin
         check_host(&text)?;
     }
     let condition = match atom.kind {
-        CloudViewKind::Domain => Condition::is("domain", [text]),
-        CloudViewKind::Exact if ignore_case => Condition::test(field, "exact", [text]),
+        CloudViewKind::Domain => ConditionDraft::is("domain", [text]),
+        CloudViewKind::Exact if ignore_case => ConditionDraft::test(field, "exact", [text]),
         CloudViewKind::Exact if atom.field == CloudViewField::Path => {
-            Condition::test(field, "exact", [text])
+            ConditionDraft::test(field, "exact", [text])
         }
-        CloudViewKind::Exact => Condition::is(field, [text]),
+        CloudViewKind::Exact => ConditionDraft::is(field, [text]),
         CloudViewKind::Prefix if atom.field == CloudViewField::Url => {
             return Ok(url_prefix(&text, ignore_case));
         }
-        CloudViewKind::Prefix => Condition::test(field, "prefix", [text]),
+        CloudViewKind::Prefix => ConditionDraft::test(field, "prefix", [text]),
         CloudViewKind::Suffix => match extension(atom, &text) {
-            Some(extension) => return Ok(Condition::is("ext", [extension])),
-            None => Condition::test(field, "suffix", [text]),
+            Some(extension) => return Ok(ConditionDraft::is("ext", [extension])),
+            None => ConditionDraft::test(field, "suffix", [text]),
         },
-        CloudViewKind::Inside => Condition::test(field, "contains", [text]),
+        CloudViewKind::Inside => ConditionDraft::test(field, "contains", [text]),
     };
     Ok(condition.ignoring_case(ignore_case))
 }
@@ -188,7 +188,7 @@ fn expression_condition(
     atom: &CloudViewAtom,
     expression: &str,
     assumptions: &mut Vec<AtomAssumption>,
-) -> Result<Condition, String> {
+) -> Result<ConditionDraft, String> {
     let group = if expression.contains('|') {
         format!("(?:{expression})")
     } else {

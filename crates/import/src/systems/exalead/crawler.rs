@@ -2,7 +2,7 @@
 
 use roxmltree::Node;
 
-use crate::draft::{Condition, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem};
 use crate::duration::{from_millis, from_seconds};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 use crate::systems::comments::comment_before;
@@ -344,7 +344,7 @@ impl<'c, 't> CrawlerConversion<'c, 't> {
             part,
             url: url.to_owned(),
         });
-        let rule = RuleDraft::when(id, Condition::is("site", [url]), "allow");
+        let rule = RuleDraft::when(id, ConditionDraft::is("site", [url]), "allow");
         Some(rule.with_about(comment_before(element)).into())
     }
 
@@ -471,7 +471,7 @@ impl<'c, 't> CrawlerConversion<'c, 't> {
         &mut self,
         element: Node<'_, '_>,
         id: &str,
-        condition: Condition,
+        condition: ConditionDraft,
         actions: &[CloudViewAction],
     ) -> Option<RuleItem> {
         let assigned = assignments(actions);
@@ -499,7 +499,7 @@ impl<'c, 't> CrawlerConversion<'c, 't> {
             }
         }
         let group = GroupDraft {
-            guard: if condition == Condition::Always {
+            guard: if condition == ConditionDraft::Always {
                 GuardDraft::Always
             } else {
                 GuardDraft::When(condition)

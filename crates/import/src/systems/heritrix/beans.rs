@@ -34,12 +34,12 @@ pub(super) struct Bean {
 #[derive(Clone, Debug)]
 pub(super) struct Property {
     pub name: String,
-    pub value: Value,
+    pub value: BeanValue,
 }
 
 /// A value, with the parts that it is made of.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
+pub(super) struct BeanValue {
     pub parts: Vec<PartId>,
     pub kind: ValueKind,
 }
@@ -49,8 +49,8 @@ pub(super) enum ValueKind {
     Text(TextValue),
     Bean(Box<Bean>),
     Reference(String),
-    List(Vec<Value>),
-    Map(Vec<(String, Value)>),
+    List(Vec<BeanValue>),
+    Map(Vec<(String, BeanValue)>),
 }
 
 /// Text, with the line on which it begins.
@@ -64,7 +64,7 @@ pub(super) struct TextValue {
 #[derive(Debug)]
 struct Override {
     path: String,
-    value: Value,
+    value: BeanValue,
 }
 
 /// The reader of a document.
@@ -87,7 +87,7 @@ impl Beans {
     }
 
     /// Returns the value of a property: that of an override if there is one.
-    pub(super) fn property<'b>(&'b self, bean: &'b Bean, name: &str) -> Option<&'b Value> {
+    pub(super) fn property<'b>(&'b self, bean: &'b Bean, name: &str) -> Option<&'b BeanValue> {
         let overridden = bean
             .paths
             .iter()
@@ -103,7 +103,7 @@ impl Beans {
     }
 
     /// Returns the bean that a value is or refers to.
-    pub(super) fn resolve<'b>(&'b self, value: &'b Value) -> Option<&'b Bean> {
+    pub(super) fn resolve<'b>(&'b self, value: &'b BeanValue) -> Option<&'b Bean> {
         match &value.kind {
             ValueKind::Bean(bean) => Some(bean),
             ValueKind::Reference(id) => self.by_id(id),
@@ -126,7 +126,7 @@ impl Beans {
         parts
     }
 
-    fn override_of(&self, path: &str) -> Option<&Value> {
+    fn override_of(&self, path: &str) -> Option<&BeanValue> {
         // The last line of a properties file counts.
         let mut found = self.overrides.iter().rev();
         let found = found.find(|entry| entry.path == path);
@@ -134,14 +134,14 @@ impl Beans {
     }
 
     /// Returns all overrides, by their paths.
-    pub(super) fn overrides(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub(super) fn overrides(&self) -> impl Iterator<Item = (&str, &BeanValue)> {
         let entries = self.overrides.iter();
         entries.map(|entry| (entry.path.as_str(), &entry.value))
     }
 }
 
 impl Bean {
-    fn own_property(&self, name: &str) -> Option<&Value> {
+    fn own_property(&self, name: &str) -> Option<&BeanValue> {
         let mut properties = self.properties.iter();
         let found = properties.find(|property| property.name == name);
         found.map(|property| &property.value)
@@ -160,7 +160,7 @@ impl Bean {
     }
 }
 
-impl Value {
+impl BeanValue {
     pub(super) fn text(&self) -> Option<&TextValue> {
         match &self.kind {
             ValueKind::Text(text) => Some(text),
@@ -298,7 +298,7 @@ impl BeanReader<'_, '_> {
             };
             bean.properties.push(Property {
                 name: name.to_owned(),
-                value: Value {
+                value: BeanValue {
                     parts: vec![part],
                     kind,
                 },
@@ -307,10 +307,10 @@ impl BeanReader<'_, '_> {
     }
 
     /// Reads the value of a `property`, `entry` or similar: an attribute or what is in the element.
-    fn read_holder(&self, element: Node<'_, '_>, paths: &[String]) -> Option<Value> {
+    fn read_holder(&self, element: Node<'_, '_>, paths: &[String]) -> Option<BeanValue> {
         let parts = self.xml.own_parts(element);
         if let Some(text) = element.attribute("value") {
-            return Some(Value {
+            return Some(BeanValue {
                 parts,
                 kind: self.text_kind(text, element),
             });
@@ -320,7 +320,7 @@ impl BeanReader<'_, '_> {
             .or_else(|| element.attribute("value-ref"));
         if let Some(id) = reference {
             let kind = ValueKind::Reference(id.to_owned());
-            return Some(Value { parts, kind });
+            return Some(BeanValue { parts, kind });
         }
         let inner = element.children().find(|child| {
             child.is_element() && !matches!(child.tag_name().name(), "description" | "key")
@@ -330,13 +330,13 @@ impl BeanReader<'_, '_> {
         Some(value)
     }
 
-    fn read_value(&self, element: Node<'_, '_>, paths: &[String]) -> Option<Value> {
+    fn read_value(&self, element: Node<'_, '_>, paths: &[String]) -> Option<BeanValue> {
         let parts = self.xml.own_parts(element);
         let kind = match element.tag_name().name() {
             "value" => self.text_kind(&element_text(element), element),
             "bean" => {
                 let bean = self.read_bean(element, paths.to_vec())?;
-                return Some(Value {
+                return Some(BeanValue {
                     parts: Vec::new(),
                     kind: ValueKind::Bean(Box::new(bean)),
                 });
@@ -359,17 +359,17 @@ impl BeanReader<'_, '_> {
             }
             _ => ValueKind::Text(self.text_value("", element)),
         };
-        Some(Value { parts, kind })
+        Some(BeanValue { parts, kind })
     }
 
-    fn read_entry(&self, entry: Node<'_, '_>) -> Option<(String, Value)> {
+    fn read_entry(&self, entry: Node<'_, '_>) -> Option<(String, BeanValue)> {
         let key = entry.attribute("key").map(str::to_owned).or_else(|| {
             let key = entry.children().find(|child| child.has_tag_name("key"))?;
             let value = key.children().find(Node::is_element)?;
             Some(element_text(value).trim().to_owned())
         })?;
         if entry.tag_name().name() == "prop" {
-            let value = Value {
+            let value = BeanValue {
                 parts: self.xml.own_parts(entry),
                 kind: self.text_kind(&element_text(entry), entry),
             };
@@ -439,7 +439,7 @@ impl BeanReader<'_, '_> {
                         text: self.substitute(rest),
                         place,
                     });
-                    let value = Value {
+                    let value = BeanValue {
                         parts: vec![part],
                         kind,
                     };

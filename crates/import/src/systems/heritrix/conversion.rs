@@ -1,12 +1,12 @@
 //! Rules of the scope as rules of a policy.
 
 use crate::draft::{
-    Condition, GroupDraft, ListDraft, RuleDraft, RuleIds, RuleItem, TestDraft, to_slug,
+    ConditionDraft, GroupDraft, ListDraft, RuleDraft, RuleIds, RuleItem, TestDraft, to_slug,
 };
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 
-use super::scope::{Decision, PatternSet, ScopeRule, ScopeTest, failure_of};
+use super::scope::{ScopeDecision, PatternSet, ScopeRule, ScopeTest, failure_of};
 use super::surts::{self, SurtCondition, SurtLine};
 
 /// More prefixes or expressions than this are written as a list.
@@ -16,7 +16,7 @@ const MAX_SLASHES: usize = 1_000;
 
 /// The conversion of rules, with what it needs on the way.
 #[derive(Default)]
-pub(super) struct Conversion {
+pub(super) struct HeritrixConversion {
     pub ids: RuleIds,
     pub lists: Vec<ListDraft>,
     /// URLs that conditions fit, for cases.
@@ -29,13 +29,13 @@ pub(super) struct Conversion {
 
 /// A condition with what must be known and what it assumes.
 pub(super) struct RuleCondition {
-    pub condition: Condition,
+    pub condition: ConditionDraft,
     need: PartNeed,
     assumption: Option<(String, AssumptionEffect)>,
 }
 
 impl RuleCondition {
-    fn exact(condition: Condition, need: PartNeed) -> Self {
+    fn exact(condition: ConditionDraft, need: PartNeed) -> Self {
         Self {
             condition,
             need,
@@ -49,7 +49,7 @@ impl RuleCondition {
     }
 }
 
-impl Conversion {
+impl HeritrixConversion {
     /// Converts a rule, and sets the outcome of its parts.
     pub(super) fn rule(&mut self, rule: &mut ScopeRule, report: &mut Report) -> RuleItem {
         if let Some(why) = rule.dead.clone() {
@@ -78,8 +78,8 @@ impl Conversion {
             report.assumed(rule.part, target, assumption, effect);
         }
         let then = match rule.decision {
-            Decision::Accept => "allow",
-            Decision::Reject => "disallow",
+            ScopeDecision::Accept => "allow",
+            ScopeDecision::Reject => "disallow",
         };
         RuleDraft::when(id, found.condition, then)
             .with_about(rule.about.clone())
@@ -156,8 +156,8 @@ impl Conversion {
         }
         if lines.len() > rule.lines.len() {
             let owner = match rule.decision {
-                Decision::Accept => &mut self.seed_rule,
-                Decision::Reject => &mut self.rejecting_rule,
+                ScopeDecision::Accept => &mut self.seed_rule,
+                ScopeDecision::Reject => &mut self.rejecting_rule,
             };
             owner.get_or_insert_with(|| id.to_owned());
         }
@@ -193,14 +193,14 @@ impl Conversion {
         let mut parts = Vec::new();
         if !hosts.is_empty() {
             let name = self.add_list(&to_slug(id), "surts", hosts);
-            parts.push(Condition::is("in", [name]));
+            parts.push(ConditionDraft::is("in", [name]));
         }
         if !paths.is_empty() {
             let name = self.add_list(&format!("{}-paths", to_slug(id)), "globs", paths);
-            let test = Condition::test("authority_path_query", "in", [name]);
+            let test = ConditionDraft::test("authority_path_query", "in", [name]);
             parts.push(test.ignoring_case(true));
         }
-        RuleCondition::exact(Condition::any(parts), need)
+        RuleCondition::exact(ConditionDraft::any(parts), need)
     }
 
     fn regexes(
@@ -254,18 +254,18 @@ impl Conversion {
     }
 
     /// Joins conditions. Many expressions for the URL become a list.
-    fn join(&mut self, id: &str, conditions: Vec<Condition>, all: bool) -> Condition {
+    fn join(&mut self, id: &str, conditions: Vec<ConditionDraft>, all: bool) -> ConditionDraft {
         if all {
-            return Condition::all(conditions);
+            return ConditionDraft::all(conditions);
         }
         let values: Option<Vec<String>> = conditions.iter().map(plain_regex).collect();
         match values {
             Some(values) if values.len() > MAX_INLINE => {
                 let name = self.add_list(&to_slug(id), "regexes", values);
-                Condition::is("in", [name])
+                ConditionDraft::is("in", [name])
             }
-            Some(values) if values.len() > 1 => Condition::test("url", "regex", values),
-            Some(_) | None => Condition::any(conditions),
+            Some(values) if values.len() > 1 => ConditionDraft::test("url", "regex", values),
+            Some(_) | None => ConditionDraft::any(conditions),
         }
     }
 
@@ -289,10 +289,10 @@ pub(super) enum Unconverted {
 fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
     let dead = |why: &str| Err(Unconverted::Dead(why.to_owned()));
     Ok(match test {
-        ScopeTest::Always => RuleCondition::exact(Condition::Always, PartNeed::Host),
+        ScopeTest::Always => RuleCondition::exact(ConditionDraft::Always, PartNeed::Host),
         ScopeTest::MoreHops(max) if *max > 1_000_000 => return dead("no URL is so many hops away"),
         ScopeTest::MoreHops(max) => RuleCondition {
-            condition: Condition::is("depth", [format!("[{}:]", max + 1)]),
+            condition: ConditionDraft::is("depth", [format!("[{}:]", max + 1)]),
             need: PartNeed::Ledger,
             assumption: Some((
                 "the depth that the proxy knows is Heritrix's number of hops, which counts redirects too; \
@@ -307,10 +307,10 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
         }
         ScopeTest::MoreSlashes(max) => {
             let expression = format!("^(?:[^/]*/){{{}}}", max + 1);
-            RuleCondition::exact(Condition::test("path", "regex", [expression]), PartNeed::Url)
+            RuleCondition::exact(ConditionDraft::test("path", "regex", [expression]), PartNeed::Url)
         }
         ScopeTest::RepeatedPath(max) => RuleCondition {
-            condition: Condition::test("path", "repeats", [format!("[{}:]", max.saturating_add(1))]),
+            condition: ConditionDraft::test("path", "repeats", [format!("[{}:]", max.saturating_add(1))]),
             need: PartNeed::Url,
             assumption: Some((
                 "a segment that occurs so often in a path repeats in a row, and no query has repeated segments".to_owned(),
@@ -318,7 +318,7 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
             )),
         },
         ScopeTest::Embedded => RuleCondition {
-            condition: Condition::is("dest", ["embed"]),
+            condition: ConditionDraft::is("dest", ["embed"]),
             need: PartNeed::Url,
             assumption: Some((
                 "what belongs to a page is requested as such (Sec-Fetch-Dest), and redirects out of the scope are not wanted"
@@ -327,7 +327,7 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
             )),
         },
         ScopeTest::Via => RuleCondition {
-            condition: Condition::test("referer", "prefix", ["http"]),
+            condition: ConditionDraft::test("referer", "prefix", ["http"]),
             need: PartNeed::Url,
             assumption: Some((
                 "the crawler sends Referer, as Heritrix does by default".to_owned(),
@@ -336,7 +336,7 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
         },
         ScopeTest::Urls(urls) if urls.is_empty() => return dead("there are no seeds"),
         ScopeTest::Urls(urls) => RuleCondition {
-            condition: Condition::test("url", "exact", urls.clone()),
+            condition: ConditionDraft::test("url", "exact", urls.clone()),
             need: PartNeed::Url,
             assumption: Some((
                 "the seeds are those of the file, and no redirect adds another one".to_owned(),
@@ -348,7 +348,7 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
                 !schemes.iter().any(|known| known == *scheme)
             });
             let missing: Vec<&str> = missing.copied().collect();
-            RuleCondition::exact(Condition::is("scheme", missing), PartNeed::Host)
+            RuleCondition::exact(ConditionDraft::is("scheme", missing), PartNeed::Host)
         }
         ScopeTest::Unknown { why, instead } => {
             return Err(Unconverted::Why(why.clone(), *instead));
@@ -360,7 +360,7 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
 }
 
 /// Translates an expression that must fit the whole URL.
-pub(super) fn translate(pattern: &str) -> Result<Condition, String> {
+pub(super) fn translate(pattern: &str) -> Result<ConditionDraft, String> {
     let expression = SourceExpression {
         text: pattern,
         dialect: Dialect::Java,
@@ -374,8 +374,8 @@ pub(super) fn translate(pattern: &str) -> Result<Condition, String> {
     }
 }
 
-fn plain_regex(condition: &Condition) -> Option<String> {
-    let Condition::Test(TestDraft {
+fn plain_regex(condition: &ConditionDraft) -> Option<String> {
+    let ConditionDraft::Test(TestDraft {
         field,
         kind: Some("regex"),
         values,
@@ -391,8 +391,8 @@ fn plain_regex(condition: &Condition) -> Option<String> {
 }
 
 /// Returns a condition that never holds, for negated tests of nothing.
-fn never() -> Condition {
-    Condition::Not(Box::new(Condition::Always))
+fn never() -> ConditionDraft {
+    ConditionDraft::Not(Box::new(ConditionDraft::Always))
 }
 
 fn all_parts(rule: &ScopeRule) -> Vec<crate::report::PartId> {

@@ -13,7 +13,7 @@ use super::seeds::Seeds;
 
 /// A decision of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum ScopeDecision {
     Accept,
     Reject,
 }
@@ -28,7 +28,7 @@ pub struct ScopeRule {
     pub part: PartId,
     /// All parts of the rule, without those of nested rules.
     pub parts: Vec<PartId>,
-    pub decision: Decision,
+    pub decision: ScopeDecision,
     pub test: ScopeTest,
     /// The test is to fail.
     pub negated: bool,
@@ -110,7 +110,7 @@ impl ScopeReader<'_> {
             about: bean.comment.clone(),
             part: bean.part,
             parts: bean.own_parts.clone(),
-            decision: Decision::Accept,
+            decision: ScopeDecision::Accept,
             test: ScopeTest::Always,
             negated: false,
             acts: false,
@@ -161,12 +161,12 @@ impl ScopeReader<'_> {
                     | "PathologicalPathDecideRule"
             )
         {
-            rule.decision = Decision::Reject;
+            rule.decision = ScopeDecision::Reject;
         }
         if let Some(text) = self.take_text(bean, "decision", rule) {
             match text.as_str() {
-                "ACCEPT" => rule.decision = Decision::Accept,
-                "REJECT" => rule.decision = Decision::Reject,
+                "ACCEPT" => rule.decision = ScopeDecision::Accept,
+                "REJECT" => rule.decision = ScopeDecision::Reject,
                 "NONE" => rule.dead = Some("its decision is NONE".to_owned()),
                 other => rule.test = unknown(&format!("not a decision: {other}")),
             }
@@ -291,7 +291,7 @@ impl ScopeReader<'_> {
             }
             lines.extend(self.seeds.urls.iter().cloned());
         }
-        let sign = if rule.decision == Decision::Accept {
+        let sign = if rule.decision == ScopeDecision::Accept {
             '+'
         } else {
             '-'
@@ -616,9 +616,9 @@ fn rule_name(bean: &Bean) -> String {
 }
 
 /// Returns the way in which a rule fails that is not converted.
-pub(super) fn failure_of(decision: Decision) -> MissingPart {
+pub(super) fn failure_of(decision: ScopeDecision) -> MissingPart {
     match decision {
-        Decision::Accept => MissingPart::KeepsOut,
-        Decision::Reject => MissingPart::LetsThrough,
+        ScopeDecision::Accept => MissingPart::KeepsOut,
+        ScopeDecision::Reject => MissingPart::LetsThrough,
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
-use crate::draft::{Condition, GroupDraft, GuardDraft, OptionDrafts, RuleDraft};
+use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft};
 use crate::input::ImportError;
 use crate::report::{MissingPart, PartId, PartNeed, Report};
 
 use super::beans::{Bean, ValueKind};
 use super::conversion::Unconverted;
-use super::scope::{Decision, ScopeReader, ScopeRule, ScopeTest};
+use super::scope::{ScopeDecision, ScopeReader, ScopeRule, ScopeTest};
 use super::seeds::Seeds;
 use super::settings::{convert_setting, record};
 use super::surts::{self, SurtCondition, SurtLine};
@@ -149,37 +149,37 @@ impl HeritrixImport<'_> {
     }
 
     /// Returns the condition under which rules accept a URL: the last decision counts.
-    fn accepted(&mut self, rule: &mut ScopeRule) -> Option<Condition> {
+    fn accepted(&mut self, rule: &mut ScopeRule) -> Option<ConditionDraft> {
         if rule.dead.is_some() {
             return None;
         }
         if !matches!(rule.test, ScopeTest::Sequence(_)) {
-            let is_accept = rule.decision == Decision::Accept;
+            let is_accept = rule.decision == ScopeDecision::Accept;
             return self.single(rule).filter(|_| is_accept);
         }
         let ScopeTest::Sequence(rules) = &mut rule.test else {
             return None;
         };
-        let mut accepted: Option<Condition> = None;
+        let mut accepted: Option<ConditionDraft> = None;
         for rule in rules.iter_mut().filter(|rule| rule.dead.is_none()) {
             if matches!(rule.test, ScopeTest::Sequence(_)) {
                 return None;
             }
             let condition = self.single(rule)?;
             accepted = match (rule.decision, accepted) {
-                (Decision::Accept, Some(before)) => Some(Condition::any(vec![before, condition])),
-                (Decision::Accept, None) => Some(condition),
-                (Decision::Reject, Some(_)) if condition == Condition::Always => None,
-                (Decision::Reject, Some(before)) => {
-                    Some(Condition::all(vec![before, condition.negated()]))
+                (ScopeDecision::Accept, Some(before)) => Some(ConditionDraft::any(vec![before, condition])),
+                (ScopeDecision::Accept, None) => Some(condition),
+                (ScopeDecision::Reject, Some(_)) if condition == ConditionDraft::Always => None,
+                (ScopeDecision::Reject, Some(before)) => {
+                    Some(ConditionDraft::all(vec![before, condition.negated()]))
                 }
-                (Decision::Reject, None) => None,
+                (ScopeDecision::Reject, None) => None,
             };
         }
         accepted
     }
 
-    fn single(&mut self, rule: &mut ScopeRule) -> Option<Condition> {
+    fn single(&mut self, rule: &mut ScopeRule) -> Option<ConditionDraft> {
         let name = rule.name.clone();
         match self.conversion.condition(&name, rule, &mut self.report) {
             Ok(found) if found.is_exact() => Some(found.condition),
@@ -187,7 +187,7 @@ impl HeritrixImport<'_> {
         }
     }
 
-    fn add_groups(&mut self, bean: &Bean, sheets: &[String], condition: &Condition) {
+    fn add_groups(&mut self, bean: &Bean, sheets: &[String], condition: &ConditionDraft) {
         let mut last = None;
         for name in sheets {
             let id = self.conversion.ids.next(name);

@@ -2,7 +2,7 @@
 
 use crawlgate_policy::internal::urls::target::canonical_host;
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 
 /// A line of a SURT source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn open_labels(authority: &str) -> String {
 }
 
 /// Returns the condition of several prefixes, of which one must fit.
-pub(crate) fn any_of(prefixes: &[SurtCondition]) -> Condition {
+pub(crate) fn any_of(prefixes: &[SurtCondition]) -> ConditionDraft {
     let mut hosts: Vec<&str> = Vec::new();
     let mut paths: Vec<&str> = Vec::new();
     for prefix in prefixes {
@@ -188,13 +188,13 @@ pub(crate) fn any_of(prefixes: &[SurtCondition]) -> Condition {
     }
     let mut parts = Vec::new();
     if !hosts.is_empty() {
-        parts.push(Condition::is("surt", hosts));
+        parts.push(ConditionDraft::is("surt", hosts));
     }
     if !paths.is_empty() {
-        let test = Condition::test("authority_path_query", "prefix", paths);
+        let test = ConditionDraft::test("authority_path_query", "prefix", paths);
         parts.push(test.ignoring_case(true));
     }
-    Condition::any(parts)
+    ConditionDraft::any(parts)
 }
 
 /// Returns a URL that a prefix fits.

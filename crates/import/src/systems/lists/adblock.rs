@@ -47,7 +47,7 @@ pub(super) struct FilterOptions {
 }
 
 /// The outcome of reading an option.
-enum OptionOutcome {
+enum FilterOptionOutcome {
     Known,
     Type,
     Unsupported(&'static str),
@@ -110,11 +110,11 @@ fn read_network<'a>(pattern: &'a str, options: Option<&str>, is_exception: bool)
     let (mut has_types, mut has_unseen_types) = (false, false);
     for option in options.unwrap_or_default().split(',') {
         match read_option(option.trim(), &mut known, is_exception) {
-            OptionOutcome::Known => {}
-            OptionOutcome::Type => has_types = true,
-            OptionOutcome::UnseenType => has_unseen_types = true,
-            OptionOutcome::Unseen(reason) => return FilterLine::Unseen(reason),
-            OptionOutcome::Unsupported(reason) => {
+            FilterOptionOutcome::Known => {}
+            FilterOptionOutcome::Type => has_types = true,
+            FilterOptionOutcome::UnseenType => has_unseen_types = true,
+            FilterOptionOutcome::Unseen(reason) => return FilterLine::Unseen(reason),
+            FilterOptionOutcome::Unsupported(reason) => {
                 return FilterLine::Unsupported {
                     is_exception,
                     reason,
@@ -133,7 +133,7 @@ fn read_network<'a>(pattern: &'a str, options: Option<&str>, is_exception: bool)
     }
 }
 
-fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> OptionOutcome {
+fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> FilterOptionOutcome {
     let (name, has_value) = match option.split_once('=') {
         Some((name, _)) => (name, true),
         None => (option, false),
@@ -147,39 +147,39 @@ fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> O
         "script" | "image" | "stylesheet" | "css" | "xmlhttprequest" | "xhr" | "font" | "media"
         | "object" | "object-subrequest" | "subdocument" | "frame" | "ping" | "beacon"
         | "other" | "background" => {
-            return OptionOutcome::Type;
+            return FilterOptionOutcome::Type;
         }
         "popup" | "popunder" | "websocket" | "webrtc" | "inline-script" | "inline-font" => {
-            return OptionOutcome::UnseenType;
+            return FilterOptionOutcome::UnseenType;
         }
         "document" | "doc" if !is_exception => {}
         "document" | "doc" => {
-            return OptionOutcome::Unsupported("an exception for everything that a page requests");
+            return FilterOptionOutcome::Unsupported("an exception for everything that a page requests");
         }
         "generichide" | "ghide" | "elemhide" | "ehide" | "specifichide" | "shide"
         | "genericblock" | "jsinject" | "content" | "extension" | "stealth" | "urlblock" => {
-            return OptionOutcome::Unseen("what a page shows");
+            return FilterOptionOutcome::Unseen("what a page shows");
         }
         "csp" | "permissions" | "replace" | "uritransform" | "cookie" | "hls" | "jsonprune"
         | "xmlprune" => {
-            return OptionOutcome::Unseen("changes of responses");
+            return FilterOptionOutcome::Unseen("changes of responses");
         }
         "domain" | "from" if has_value => {
-            return OptionOutcome::Unsupported("only for requests from some pages (domain=)");
+            return FilterOptionOutcome::Unsupported("only for requests from some pages (domain=)");
         }
         "redirect" | "redirect-rule" | "rewrite" | "mp4" | "empty" => {
-            return OptionOutcome::Unsupported("another answer in place of the resource");
+            return FilterOptionOutcome::Unsupported("another answer in place of the resource");
         }
         "removeparam" | "queryprune" => {
-            return OptionOutcome::Unsupported("parameters are removed from the URL");
+            return FilterOptionOutcome::Unsupported("parameters are removed from the URL");
         }
         "first-party" | "1p" | "~third-party" | "~3p" | "strict1p" => {
-            return OptionOutcome::Unsupported("only for requests of a site to itself");
+            return FilterOptionOutcome::Unsupported("only for requests of a site to itself");
         }
-        name if name.starts_with('~') => return OptionOutcome::Type,
-        _ => return OptionOutcome::Unsupported("an option that is not known to this importer"),
+        name if name.starts_with('~') => return FilterOptionOutcome::Type,
+        _ => return FilterOptionOutcome::Unsupported("an option that is not known to this importer"),
     }
-    OptionOutcome::Known
+    FilterOptionOutcome::Known
 }
 
 #[cfg(test)]

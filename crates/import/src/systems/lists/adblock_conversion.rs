@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, json};
 
-use crate::draft::{Condition, GroupDraft, RuleDraft, RuleItem, TestDraft};
+use crate::draft::{ConditionDraft, GroupDraft, RuleDraft, RuleItem, TestDraft};
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::input::{Place, SourceText};
-use crate::reference::lists::SourceList;
+use crate::reference::lists::EvaluatedList;
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget};
 
 use super::ListImport;
@@ -54,7 +54,7 @@ enum FilterItem {
 }
 
 /// Lines of a kind that are counted and not listed.
-struct Counted {
+struct CountedLines {
     place: Place,
     lines: u32,
 }
@@ -62,9 +62,9 @@ struct Counted {
 impl ListImport {
     /// Adds filters. Those of several files are one set: an exception of one file holds for all.
     pub(super) fn add_filters(&mut self, name: &str, source: &SourceText) {
-        let mut counted: BTreeMap<&'static str, Counted> = BTreeMap::new();
+        let mut counted: BTreeMap<&'static str, CountedLines> = BTreeMap::new();
         let mut count = |reason: &'static str, place: Place| {
-            let entry = counted.entry(reason).or_insert(Counted { place, lines: 0 });
+            let entry = counted.entry(reason).or_insert(CountedLines { place, lines: 0 });
             entry.lines += 1;
         };
         let mut filters = Vec::new();
@@ -163,14 +163,14 @@ impl ListImport {
                     classes.entry(class).or_default().add(item, &filter);
                     kept.push(filter);
                 }
-                Err(Refused::Dead(why)) => self.report.dead(filter.part, why),
-                Err(Refused::Why(why)) => {
+                Err(RefusedFilter::Dead(why)) => self.report.dead(filter.part, why),
+                Err(RefusedFilter::Why(why)) => {
                     self.report
                         .not_converted(filter.part, why, missing(filter.is_exception), None);
                 }
             }
         }
-        self.sources.push(SourceList::Filters(kept));
+        self.sources.push(EvaluatedList::Filters(kept));
         self.policy.notes.push(
             "A blocker in a browser never refuses the page that is opened: here filters without a type refuse pages too."
                 .to_owned(),
@@ -207,7 +207,7 @@ impl ListImport {
             }
             let mut condition = self.class_condition(&format!("{name}{suffix}"), items);
             if class.embeds_only {
-                condition = Condition::all(vec![Condition::is("dest", ["embed"]), condition]);
+                condition = ConditionDraft::all(vec![ConditionDraft::is("dest", ["embed"]), condition]);
             }
             let id = self.ids.next(&format!("{name}{suffix}"));
             let rule = match (has_exceptions, class.is_exception) {
@@ -230,11 +230,11 @@ impl ListImport {
         self.policy.rules.push(RuleDraft::group(id, group).into());
     }
 
-    fn class_condition(&mut self, name: &str, items: ClassItems) -> Condition {
+    fn class_condition(&mut self, name: &str, items: ClassItems) -> ConditionDraft {
         let mut parts = Vec::new();
         if !items.domains.is_empty() {
             let list = self.add_list(&format!("{name}-domains"), "domains", items.domains);
-            parts.push(Condition::is("in", [list]));
+            parts.push(ConditionDraft::is("in", [list]));
         }
         let patterns = [
             ("substrings", "substrings", items.substrings, true),
@@ -248,10 +248,10 @@ impl ListImport {
                 continue;
             }
             let list = self.add_list(&format!("{name}-{suffix}"), kind, values);
-            let test = Condition::test("url", "in", [list]);
+            let test = ConditionDraft::test("url", "in", [list]);
             parts.push(test.ignoring_case(ignores_case));
         }
-        Condition::any(parts)
+        ConditionDraft::any(parts)
     }
 }
 
@@ -316,21 +316,21 @@ impl ClassItems {
 }
 
 /// The reason why a filter is no item.
-enum Refused {
+enum RefusedFilter {
     Dead(&'static str),
     Why(String),
 }
 
-fn item_of(filter: &AdblockFilter) -> Result<FilterItem, Refused> {
+fn item_of(filter: &AdblockFilter) -> Result<FilterItem, RefusedFilter> {
     let pattern = filter.pattern.as_str();
     if pattern.len() > MAX_PATTERN || pattern.matches(['*', '^']).count() > MAX_WILDCARDS {
-        return Err(Refused::Why("too long".to_owned()));
+        return Err(RefusedFilter::Why("too long".to_owned()));
     }
     if let Some(expression) = expression_of(pattern) {
         return expression_item(expression, !filter.match_case);
     }
     if pattern.contains([' ', '\t', '#']) {
-        return Err(Refused::Dead("no URL that is requested has a space or a #"));
+        return Err(RefusedFilter::Dead("no URL that is requested has a space or a #"));
     }
     let (pattern, is_host) = match pattern.strip_prefix("||") {
         Some(rest) => (rest, true),
@@ -348,15 +348,15 @@ fn item_of(filter: &AdblockFilter) -> Result<FilterItem, Refused> {
         None => (body.trim_start_matches('*'), false),
     };
     if body.is_empty() {
-        return Err(Refused::Why("it fits every URL".to_owned()));
+        return Err(RefusedFilter::Why("it fits every URL".to_owned()));
     }
     if !body.is_ascii() {
-        return Err(Refused::Why("letters beyond ASCII".to_owned()));
+        return Err(RefusedFilter::Why("letters beyond ASCII".to_owned()));
     }
     let literal = body.split('*').next().unwrap_or_default();
     let is_http = literal.len() < 4 && "http".starts_with(literal) || literal.starts_with("http");
     if at_start && !is_http {
-        return Err(Refused::Dead("only URLs of http and https are requested"));
+        return Err(RefusedFilter::Dead("only URLs of http and https are requested"));
     }
     // A glob that begins with `*` takes longer to load than an expression.
     if body.contains(['^', '\\']) || body.contains('*') && !at_start {
@@ -383,21 +383,21 @@ fn expression_of(pattern: &str) -> Option<&str> {
     (!inner.is_empty()).then_some(inner)
 }
 
-fn expression_item(text: &str, ignore_case: bool) -> Result<FilterItem, Refused> {
+fn expression_item(text: &str, ignore_case: bool) -> Result<FilterItem, RefusedFilter> {
     let expression = SourceExpression {
         text,
         dialect: Dialect::JavaScript,
         anchoring: Anchoring::Search,
         ignore_case,
     };
-    let translated = expression.translate("url").map_err(Refused::Why)?;
-    let Condition::Test(TestDraft {
+    let translated = expression.translate("url").map_err(RefusedFilter::Why)?;
+    let ConditionDraft::Test(TestDraft {
         kind: Some("regex"),
         values,
         ..
     }) = translated.condition
     else {
-        return Err(Refused::Why(
+        return Err(RefusedFilter::Why(
             "an expression that is no single one here".to_owned(),
         ));
     };
@@ -405,17 +405,17 @@ fn expression_item(text: &str, ignore_case: bool) -> Result<FilterItem, Refused>
         [value] if !value.contains([' ', '\t', '#']) && translated.assumption.is_none() => {
             Ok(FilterItem::Regex(value.clone()))
         }
-        _ => Err(Refused::Why(
+        _ => Err(RefusedFilter::Why(
             "an expression that a list cannot hold".to_owned(),
         )),
     }
 }
 
 /// Converts what follows `||`: the beginning of a host or of a label.
-fn host_item(body: &str, at_end: bool) -> Result<FilterItem, Refused> {
+fn host_item(body: &str, at_end: bool) -> Result<FilterItem, RefusedFilter> {
     let body = body.trim_start_matches('*');
     if body.is_empty() {
-        return Err(Refused::Why("it fits every URL".to_owned()));
+        return Err(RefusedFilter::Why("it fits every URL".to_owned()));
     }
     let domain = body
         .strip_suffix('^')
@@ -432,7 +432,7 @@ fn host_item(body: &str, at_end: bool) -> Result<FilterItem, Refused> {
         return Ok(FilterItem::Domain(domain.to_lowercase()));
     }
     if !body.is_ascii() {
-        return Err(Refused::Why("letters beyond ASCII".to_owned()));
+        return Err(RefusedFilter::Why("letters beyond ASCII".to_owned()));
     }
     let regex = body_regex(body, at_end);
     Ok(FilterItem::Regex(format!("^https?://(?:[^/]+\\.)?{regex}")))

@@ -2,10 +2,10 @@
 
 use serde_json::Value as Json;
 
-use crate::draft::{Condition, TestDraft};
+use crate::draft::{ConditionDraft, TestDraft};
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::input::{ImportError, ImportInput, Place, SourceText};
-use crate::reference::lists::SourceList;
+use crate::reference::lists::EvaluatedList;
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget};
 
 use super::ListImport;
@@ -114,20 +114,20 @@ impl ListImport {
         if !values.is_empty() {
             let list = self.add_list(name, "regexes", values);
             let plain = if ignore_case {
-                Condition::test("url", "in", [list]).ignoring_case(true)
+                ConditionDraft::test("url", "in", [list]).ignoring_case(true)
             } else {
-                Condition::is("in", [list])
+                ConditionDraft::is("in", [list])
             };
             others.insert(0, plain);
         }
         if others.is_empty() {
             return;
         }
-        self.sources.push(SourceList::Expressions {
+        self.sources.push(EvaluatedList::Expressions {
             patterns: kept,
             ignore_case,
         });
-        self.add_rule(id, Condition::any(others), None);
+        self.add_rule(id, ConditionDraft::any(others), None);
     }
 
     fn assume(&mut self, part: PartId, id: &str, assumption: String, effect: AssumptionEffect) {
@@ -139,8 +139,8 @@ impl ListImport {
     }
 }
 
-fn plain_regex(condition: &Condition, ignores: bool) -> Option<String> {
-    let Condition::Test(TestDraft {
+fn plain_regex(condition: &ConditionDraft, ignores: bool) -> Option<String> {
+    let ConditionDraft::Test(TestDraft {
         kind: Some("regex"),
         values,
         ignore_case,

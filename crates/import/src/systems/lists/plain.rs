@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 use crate::input::SourceText;
-use crate::reference::lists::SourceList;
+use crate::reference::lists::EvaluatedList;
 use crate::report::PartNeed;
 use crate::systems::heritrix::surts::{self, SurtCondition, SurtLine};
 
@@ -56,7 +56,7 @@ impl ListImport {
                 items.push(domain);
             }
         }
-        self.sources.push(SourceList::Domains(items.clone()));
+        self.sources.push(EvaluatedList::Domains(items.clone()));
         self.add_host_list(name, "domains", items);
     }
 
@@ -98,7 +98,7 @@ impl ListImport {
                 items.extend(names);
             }
         }
-        self.sources.push(SourceList::Hosts(items.clone()));
+        self.sources.push(EvaluatedList::Hosts(items.clone()));
         self.add_host_list(name, "hosts", items);
     }
 
@@ -110,7 +110,7 @@ impl ListImport {
         self.add_example(format!("http://{first}/"));
         let list = self.add_list(name, kind, items);
         let id = self.ids.next(name);
-        self.add_rule(id, Condition::is("in", [list]), None);
+        self.add_rule(id, ConditionDraft::is("in", [list]), None);
     }
 
     /// Adds SURTs. As in Heritrix, the case of paths does not matter.
@@ -145,22 +145,22 @@ impl ListImport {
         if let Some(url) = sample.as_ref().and_then(surts::sample) {
             self.add_example(url);
         }
-        self.sources.push(SourceList::Surts(known));
+        self.sources.push(EvaluatedList::Surts(known));
         let mut parts = Vec::new();
         if !hosts.is_empty() {
             let list = self.add_list(name, "surts", hosts);
-            parts.push(Condition::is("in", [list]));
+            parts.push(ConditionDraft::is("in", [list]));
         }
         if !paths.is_empty() {
             let list = self.add_list(&format!("{name}-paths"), "globs", paths);
-            let test = Condition::test("authority_path_query", "in", [list]);
+            let test = ConditionDraft::test("authority_path_query", "in", [list]);
             parts.push(test.ignoring_case(true));
         }
         if parts.is_empty() {
             self.add_note(format!("{name}: no items"));
             return;
         }
-        self.add_rule(id, Condition::any(parts), None);
+        self.add_rule(id, ConditionDraft::any(parts), None);
     }
 }
 

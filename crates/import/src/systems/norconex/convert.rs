@@ -1,12 +1,12 @@
 //! The conversion of a configuration: what all crawlers share is of the document, the rest of their spaces.
 
 use crate::draft::{
-    Condition, GroupDraft, GuardDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds, RuleItem,
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds, RuleItem,
     SpaceDraft, to_slug,
 };
 use crate::input::ImportInput;
 use crate::report::{MissingPart, PartNeed, Report};
-use crate::settings::{CrawlerDraft, SettingsDraft};
+use crate::settings::{CrawlerProposal, SettingsDraft};
 
 use super::filters::{FilterStage, HeaderNames};
 use super::read::{
@@ -90,10 +90,10 @@ pub(super) fn convert_session(
         }
         if session.crawlers.len() > 1 {
             space.crawlers.push(space.name.clone());
-            settings.crawlers.push(CrawlerDraft {
+            settings.crawlers.push(CrawlerProposal {
                 name: space.name.clone(),
                 keys: vec![("profile".to_owned(), "norconex".into())],
-                ..CrawlerDraft::default()
+                ..CrawlerProposal::default()
             });
         }
         policy.spaces.push(space);
@@ -158,7 +158,7 @@ impl UnitWriter<'_, '_> {
             FilterStage::Metadata => {
                 let statuses = read_valid_statuses(&self.effective);
                 let statuses = statuses.iter().map(u16::to_string);
-                GuardDraft::When(Condition::is("status", statuses))
+                GuardDraft::When(ConditionDraft::is("status", statuses))
             }
             FilterStage::Reference | FilterStage::Document => GuardDraft::Always,
         };

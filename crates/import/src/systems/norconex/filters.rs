@@ -2,7 +2,7 @@
 
 use fancy_regex::Regex;
 
-use crate::draft::{Condition, GroupDraft, GuardDraft, RuleDraft, RuleItem};
+use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, RuleDraft, RuleItem};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget};
 
 use super::convert::UnitWriter;
@@ -17,7 +17,7 @@ pub(super) enum FilterStage {
     Document,
 }
 
-/// What the filters of a crawler depend on.
+/// The context of the filters of a crawler.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeaderNames {
     /// The prefix of the names under which headers are stored.
@@ -26,7 +26,7 @@ pub(super) struct HeaderNames {
 
 /// A filter as a condition, with the stage of its facts.
 struct FilterCondition {
-    condition: Condition,
+    condition: ConditionDraft,
     need: PartNeed,
     assumption: Option<(String, AssumptionEffect)>,
 }
@@ -162,7 +162,7 @@ impl FilterStage {
     }
 
     /// A page that a document filter refuses gives its links; others are not fetched, or not passed on.
-    fn excluding_rule(self, id: String, condition: Condition) -> RuleDraft {
+    fn excluding_rule(self, id: String, condition: ConditionDraft) -> RuleDraft {
         match self {
             Self::Reference | Self::Metadata => RuleDraft::forbid(id, condition),
             Self::Document => links_only(id, GuardDraft::When(condition)),
@@ -182,11 +182,11 @@ fn links_only(id: String, guard: GuardDraft) -> RuleDraft {
 
 fn include_rule(
     id: String,
-    included: &[(&NorconexFilter, Condition)],
+    included: &[(&NorconexFilter, ConditionDraft)],
     stage: FilterStage,
 ) -> RuleDraft {
     let conditions = included.iter().map(|(_, condition)| condition.clone());
-    let condition = Condition::any(conditions.collect());
+    let condition = ConditionDraft::any(conditions.collect());
     let mut rule = match stage {
         FilterStage::Reference | FilterStage::Metadata => RuleDraft::require(id, condition),
         FilterStage::Document => links_only(id, GuardDraft::Unless(condition)),
@@ -206,7 +206,7 @@ fn include_rule(
     rule
 }
 
-fn found(condition: Condition, need: PartNeed) -> FilterCondition {
+fn found(condition: ConditionDraft, need: PartNeed) -> FilterCondition {
     FilterCondition {
         condition,
         need,
@@ -216,7 +216,7 @@ fn found(condition: Condition, need: PartNeed) -> FilterCondition {
 
 fn reference_condition(matcher: &TextMatcher) -> Result<FilterCondition, String> {
     if matcher.pattern.trim().is_empty() {
-        return Ok(found(Condition::Always, PartNeed::Url));
+        return Ok(found(ConditionDraft::Always, PartNeed::Url));
     }
     let translated = translate(matcher, "url")?;
     Ok(FilterCondition {
@@ -232,7 +232,7 @@ fn extension_condition(
     ignore_case: bool,
 ) -> Result<FilterCondition, String> {
     if extensions.is_empty() {
-        return Ok(found(Condition::Always, PartNeed::Url));
+        return Ok(found(ConditionDraft::Always, PartNeed::Url));
     }
     if let Some(variable) = extensions
         .iter()
@@ -248,10 +248,10 @@ fn extension_condition(
         return Err("an extension has no dot, so it never fits".to_owned());
     }
     let condition = if ignore_case {
-        Condition::is("ext", possible)
+        ConditionDraft::is("ext", possible)
     } else {
         let suffixes = possible.iter().map(|extension| format!(".{extension}"));
-        Condition::test("path", "suffix", suffixes)
+        ConditionDraft::test("path", "suffix", suffixes)
     };
     Ok(found(condition, PartNeed::Url))
 }
@@ -267,10 +267,10 @@ fn segment_condition(
         ));
     }
     if count == 0 {
-        return Ok(found(Condition::Always, PartNeed::Url));
+        return Ok(found(ConditionDraft::Always, PartNeed::Url));
     }
     let kind = if duplicate { "repeats" } else { "segments" };
-    let condition = Condition::test("path", kind, [format!("[{count}:]")]);
+    let condition = ConditionDraft::test("path", kind, [format!("[{count}:]")]);
     Ok(found(condition, PartNeed::Url))
 }
 
@@ -280,7 +280,7 @@ fn metadata_condition(
     names: &HeaderNames,
 ) -> Result<FilterCondition, String> {
     if field.pattern.trim().is_empty() || value.pattern.trim().is_empty() {
-        return Ok(found(Condition::Always, PartNeed::Response));
+        return Ok(found(ConditionDraft::Always, PartNeed::Response));
     }
     if field.partial || field.negate || field.unsupported.is_some() {
         return Err("a policy names each header".to_owned());
@@ -303,15 +303,15 @@ fn metadata_condition(
             need = PartNeed::Response;
             if fits_empty(value) {
                 // A header that is absent has no value that could fit.
-                let absent = Condition::is(&field, [""]);
-                condition = Condition::all(vec![condition, absent.negated()]);
+                let absent = ConditionDraft::is(&field, [""]);
+                condition = ConditionDraft::all(vec![condition, absent.negated()]);
             }
         }
         assumption = assumption.or(translated.assumption);
         conditions.push(condition);
     }
     Ok(FilterCondition {
-        condition: Condition::any(conditions),
+        condition: ConditionDraft::any(conditions),
         need,
         assumption,
     })

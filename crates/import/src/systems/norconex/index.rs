@@ -1,4 +1,4 @@
-//! What changes an index: checksums, and the deletion of bad pages.
+//! Settings that change an index: checksums, and the deletion of bad pages.
 
 use crate::draft::to_slug;
 use crate::report::{MissingPart, PartNeed};

@@ -1,6 +1,6 @@
 //! Comparisons of text as conditions.
 
-use crate::draft::{Condition, TestDraft};
+use crate::draft::{ConditionDraft, TestDraft};
 use crate::expression::{Anchoring, Dialect, SourceExpression, TranslatedExpression};
 
 use super::model::{MatchMethod, TextMatcher};
@@ -40,10 +40,10 @@ fn literal(matcher: &TextMatcher, field: &str, values: Vec<String>) -> Translate
         (false, true) => Some("exact"),
         (false, false) => None,
     };
-    exactly(Condition::test(field, kind, values).ignoring_case(matcher.ignore_case))
+    exactly(ConditionDraft::test(field, kind, values).ignoring_case(matcher.ignore_case))
 }
 
-fn exactly(condition: Condition) -> TranslatedExpression {
+fn exactly(condition: ConditionDraft) -> TranslatedExpression {
     TranslatedExpression {
         condition,
         assumption: None,
@@ -61,11 +61,11 @@ fn wildcard(matcher: &TextMatcher, field: &str) -> TranslatedExpression {
         } else {
             format!("^{text}$")
         };
-        Condition::test(field, "regex", [text])
+        ConditionDraft::test(field, "regex", [text])
     } else if matcher.partial {
-        Condition::test(field, "glob", [format!("*{pattern}*")])
+        ConditionDraft::test(field, "glob", [format!("*{pattern}*")])
     } else {
-        Condition::test(field, "glob", [pattern.as_str()])
+        ConditionDraft::test(field, "glob", [pattern.as_str()])
     };
     exactly(condition.ignoring_case(matcher.ignore_case))
 }
@@ -102,16 +102,16 @@ pub(super) fn unresolved_variable(text: &str) -> Option<&str> {
 
 /// Writes a `.` that stands between letters as `(?s:.)`: it means any character there, and looks as if it
 /// were meant literally.
-fn with_guarded_dots(condition: Condition) -> Condition {
+fn with_guarded_dots(condition: ConditionDraft) -> ConditionDraft {
     match condition {
-        Condition::All(parts) => Condition::All(parts.into_iter().map(with_guarded_dots).collect()),
-        Condition::Any(parts) => Condition::Any(parts.into_iter().map(with_guarded_dots).collect()),
-        Condition::Not(part) => Condition::Not(Box::new(with_guarded_dots(*part))),
-        Condition::Test(test) if test.kind == Some("regex") => Condition::Test(TestDraft {
+        ConditionDraft::All(parts) => ConditionDraft::All(parts.into_iter().map(with_guarded_dots).collect()),
+        ConditionDraft::Any(parts) => ConditionDraft::Any(parts.into_iter().map(with_guarded_dots).collect()),
+        ConditionDraft::Not(part) => ConditionDraft::Not(Box::new(with_guarded_dots(*part))),
+        ConditionDraft::Test(test) if test.kind == Some("regex") => ConditionDraft::Test(TestDraft {
             values: test.values.iter().map(|text| guard_dots(text)).collect(),
             ..test
         }),
-        other @ (Condition::Always | Condition::Test(_)) => other,
+        other @ (ConditionDraft::Always | ConditionDraft::Test(_)) => other,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::draft::{Condition, RuleDraft};
+use crate::draft::{ConditionDraft, RuleDraft};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget};
 
 use super::convert::UnitWriter;
@@ -143,7 +143,7 @@ fn scope_assumption(scope: &UrlScope) -> Option<&'static str> {
 }
 
 /// Returns the condition of the scope; `None` if the crawl may go anywhere.
-fn scope_condition(scope: &UrlScope) -> Option<Condition> {
+fn scope_condition(scope: &UrlScope) -> Option<ConditionDraft> {
     let stays = scope.stay_on_domain.is_some()
         || scope.stay_on_port.is_some()
         || scope.stay_on_protocol.is_some();
@@ -174,11 +174,11 @@ fn scope_condition(scope: &UrlScope) -> Option<Condition> {
                 Some(_) => "domain",
                 None => "host",
             };
-            parts.push(Condition::is(field, hosts));
+            parts.push(ConditionDraft::is(field, hosts));
         }
-        parts.extend(scheme.map(|scheme| Condition::is("scheme", [scheme])));
-        parts.extend(port.map(|port| Condition::is("port", [port.to_string()])));
-        Condition::all(parts)
+        parts.extend(scheme.map(|scheme| ConditionDraft::is("scheme", [scheme])));
+        parts.extend(port.map(|port| ConditionDraft::is("port", [port.to_string()])));
+        ConditionDraft::all(parts)
     });
-    Some(Condition::any(alternatives.collect()))
+    Some(ConditionDraft::any(alternatives.collect()))
 }

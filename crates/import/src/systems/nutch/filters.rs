@@ -4,7 +4,7 @@ use crawlgate_policy::internal::urls::domain::registrable_domain;
 use serde_json::Map;
 
 use crate::draft::{
-    Condition, GroupDraft, GuardDraft, ListDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem,
+    ConditionDraft, GroupDraft, GuardDraft, ListDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem,
 };
 use crate::expression::{Anchoring, Dialect, SourceExpression, TranslatedExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
@@ -18,7 +18,7 @@ use super::source::{
 enum ConvertedLine {
     Rule {
         id: String,
-        condition: Condition,
+        condition: ConditionDraft,
         allows: bool,
         about: Option<String>,
         part: PartId,
@@ -104,7 +104,7 @@ impl FilterConverter<'_> {
     /// allows.
     fn second_filter(&mut self, group_id: String, lines: Vec<ConvertedLine>) {
         let mut rules = Vec::new();
-        let mut allowed: Vec<Condition> = Vec::new();
+        let mut allowed: Vec<ConditionDraft> = Vec::new();
         for line in lines {
             let (id, condition, allows, about, part) = match line {
                 ConvertedLine::Comment(text) => {
@@ -119,7 +119,7 @@ impl FilterConverter<'_> {
                     part,
                 } => (id, condition, allows, about, part),
             };
-            if allowed.contains(&Condition::Always) {
+            if allowed.contains(&ConditionDraft::Always) {
                 let why = "can never decide: a line above fits every URL";
                 self.report.dead(part, why);
                 rules.push(RuleItem::Comment(format!("dead: {id}: {why}")));
@@ -133,7 +133,7 @@ impl FilterConverter<'_> {
             let condition = match allowed.is_empty() {
                 true => condition,
                 false => {
-                    let exception = Condition::any(allowed.clone()).negated();
+                    let exception = ConditionDraft::any(allowed.clone()).negated();
                     with_host(exception, condition)
                 }
             };
@@ -141,9 +141,9 @@ impl FilterConverter<'_> {
         }
         let end_id = self.ids.next(&format!("{group_id}-end"));
         match allowed.as_slice() {
-            [] => rules.push(RuleDraft::forbid(end_id, Condition::Always).into()),
-            allowed if allowed.contains(&Condition::Always) => {}
-            _ => rules.push(RuleDraft::require(end_id, Condition::any(allowed)).into()),
+            [] => rules.push(RuleDraft::forbid(end_id, ConditionDraft::Always).into()),
+            allowed if allowed.contains(&ConditionDraft::Always) => {}
+            _ => rules.push(RuleDraft::require(end_id, ConditionDraft::any(allowed)).into()),
         }
         let group = GroupDraft {
             rules,
@@ -191,9 +191,9 @@ impl FilterConverter<'_> {
     }
 
     /// Adds a URL with repeated segments, which a search of cases does not find.
-    fn add_sample(&mut self, condition: &Condition, host: Option<&str>) {
-        let is_repeats = |test: &&Condition| matches!(test, Condition::Test(test) if test.kind == Some("repeats"));
-        let parts = if let Condition::All(parts) = condition {
+    fn add_sample(&mut self, condition: &ConditionDraft, host: Option<&str>) {
+        let is_repeats = |test: &&ConditionDraft| matches!(test, ConditionDraft::Test(test) if test.kind == Some("repeats"));
+        let parts = if let ConditionDraft::All(parts) = condition {
             parts.as_slice()
         } else {
             std::slice::from_ref(condition)
@@ -201,7 +201,7 @@ impl FilterConverter<'_> {
         if parts.iter().find(is_repeats).is_some() {
             let host = host.unwrap_or("host.example");
             let url = format!("http://{host}/a/b/a/b/a/b/");
-            self.policy.samples.push((url, Map::new()));
+            self.policy.examples.push((url, Map::new()));
         }
     }
 
@@ -256,29 +256,29 @@ impl FilterConverter<'_> {
             if is_plain_prefix(text) {
                 plain.push(text.to_owned());
             } else if let Some(scheme) = text.strip_suffix("://") {
-                conditions.push(Condition::is("scheme", [scheme]));
+                conditions.push(ConditionDraft::is("scheme", [scheme]));
             } else {
                 let regex = format!("^{}", escaped(text));
-                conditions.push(Condition::test("url", "regex", [regex]));
+                conditions.push(ConditionDraft::test("url", "regex", [regex]));
             }
         }
-        let both = |scheme: &str| conditions.contains(&Condition::is("scheme", [scheme]));
+        let both = |scheme: &str| conditions.contains(&ConditionDraft::is("scheme", [scheme]));
         if both("http") && both("https") {
             // Every URL that is fetched begins with one of them.
-            conditions = vec![Condition::Always];
+            conditions = vec![ConditionDraft::Always];
             plain.clear();
         }
         match plain.len() {
             0 => {}
-            1..=8 => conditions.push(Condition::is("url_prefix", plain)),
+            1..=8 => conditions.push(ConditionDraft::is("url_prefix", plain)),
             _ => {
                 self.add_list("prefixes", "url_prefixes", plain);
-                conditions.push(Condition::is("in", ["prefixes"]));
+                conditions.push(ConditionDraft::is("in", ["prefixes"]));
             }
         }
         let rule = match conditions.as_slice() {
-            [] => RuleDraft::forbid(id, Condition::Always),
-            _ => RuleDraft::require(id, Condition::any(conditions)),
+            [] => RuleDraft::forbid(id, ConditionDraft::Always),
+            _ => RuleDraft::require(id, ConditionDraft::any(conditions)),
         };
         self.policy.rules.push(rule.into());
     }
@@ -320,11 +320,11 @@ impl FilterConverter<'_> {
             }
         }
         let test = |kind, values: Vec<String>| {
-            Condition::test(field, kind, values).ignoring_case(lines.ignores_case)
+            ConditionDraft::test(field, kind, values).ignoring_case(lines.ignores_case)
         };
         let mut conditions = Vec::new();
         if !extensions.is_empty() {
-            conditions.push(Condition::is("ext", extensions));
+            conditions.push(ConditionDraft::is("ext", extensions));
         }
         if !plain.is_empty() {
             conditions.push(test("suffix", plain));
@@ -334,9 +334,9 @@ impl FilterConverter<'_> {
         }
         let rule = match (conditions.is_empty(), lines.allows_others) {
             (true, true) => return,
-            (true, false) => RuleDraft::forbid(id, Condition::Always),
-            (false, true) => RuleDraft::forbid(id, Condition::any(conditions)),
-            (false, false) => RuleDraft::require(id, Condition::any(conditions)),
+            (true, false) => RuleDraft::forbid(id, ConditionDraft::Always),
+            (false, true) => RuleDraft::forbid(id, ConditionDraft::any(conditions)),
+            (false, false) => RuleDraft::require(id, ConditionDraft::any(conditions)),
         };
         self.policy.rules.push(rule.into());
     }
@@ -364,15 +364,15 @@ impl FilterConverter<'_> {
         for (field, kind, items) in [("domain", "domains", domains), ("host", "hosts", hosts)] {
             match items.len() {
                 0 => {}
-                1..=8 => conditions.push(Condition::is(field, items)),
+                1..=8 => conditions.push(ConditionDraft::is(field, items)),
                 _ => {
                     let name = format!("{word}-{kind}");
-                    conditions.push(Condition::is("in", [name.clone()]));
+                    conditions.push(ConditionDraft::is("in", [name.clone()]));
                     self.add_list(&name, kind, items);
                 }
             }
         }
-        let condition = Condition::any(conditions);
+        let condition = ConditionDraft::any(conditions);
         let rule = match denies {
             true => RuleDraft::forbid(id, condition),
             false => RuleDraft::require(id, condition),
@@ -388,8 +388,8 @@ impl FilterConverter<'_> {
             };
             let id = self.ids.next(&format!("line-{}-{name}", block.line));
             let condition = match &block.scope {
-                FastScope::Host(name) => Some(Condition::is("host", [name.to_lowercase()])),
-                FastScope::Domain(name) => Some(Condition::is("domain", [name.to_lowercase()])),
+                FastScope::Host(name) => Some(ConditionDraft::is("host", [name.to_lowercase()])),
+                FastScope::Domain(name) => Some(ConditionDraft::is("domain", [name.to_lowercase()])),
                 FastScope::All => None,
             };
             let is_name = is_host_name(&name.to_lowercase());
@@ -407,7 +407,7 @@ impl FilterConverter<'_> {
             }
             if condition.is_some() {
                 let url = format!("http://{}/", name.to_lowercase());
-                self.policy.samples.push((url, Map::new()));
+                self.policy.examples.push((url, Map::new()));
             }
             self.fast_block(block, &id, condition, name);
         }
@@ -417,7 +417,7 @@ impl FilterConverter<'_> {
         &mut self,
         block: &FastBlock,
         id: &str,
-        condition: Option<Condition>,
+        condition: Option<ConditionDraft>,
         name: &str,
     ) {
         let assumption = (name != name.to_lowercase()).then(|| {
@@ -481,7 +481,7 @@ impl FilterConverter<'_> {
         let field = match rule.kind {
             FastRuleKind::All => {
                 self.report.converted(rule.part, &*id, PartNeed::Host);
-                return RuleDraft::forbid(id, Condition::Always).into();
+                return RuleDraft::forbid(id, ConditionDraft::Always).into();
             }
             FastRuleKind::Path => "path",
             FastRuleKind::PathAndQuery => "path_and_query",
@@ -514,7 +514,7 @@ impl FilterConverter<'_> {
             self.report.converted(*part, &*id, PartNeed::Url);
         }
         let range = format!("[{}:]", max.saturating_add(1));
-        let rule = RuleDraft::forbid(id, Condition::test(field, "length", [range]));
+        let rule = RuleDraft::forbid(id, ConditionDraft::test(field, "length", [range]));
         self.policy.rules.push(rule.into());
     }
 }
@@ -534,19 +534,19 @@ fn missing(allows: bool) -> MissingPart {
 }
 
 /// Returns the condition of a block `> host`: the host, or one whose registrable domain it is.
-fn host_condition(host: &str) -> Condition {
+fn host_condition(host: &str) -> ConditionDraft {
     match registrable_domain(host) == host && is_host_name(host) {
-        true => Condition::is("domain", [host]),
-        false => Condition::is("host", [host]),
+        true => ConditionDraft::is("domain", [host]),
+        false => ConditionDraft::is("host", [host]),
     }
 }
 
-fn with_host(host: Condition, condition: Condition) -> Condition {
+fn with_host(host: ConditionDraft, condition: ConditionDraft) -> ConditionDraft {
     match condition {
-        Condition::Always => host,
-        Condition::All(parts) => Condition::all([vec![host], parts].concat()),
-        other @ (Condition::Any(_) | Condition::Not(_) | Condition::Test(_)) => {
-            Condition::all(vec![host, other])
+        ConditionDraft::Always => host,
+        ConditionDraft::All(parts) => ConditionDraft::all([vec![host], parts].concat()),
+        other @ (ConditionDraft::Any(_) | ConditionDraft::Not(_) | ConditionDraft::Test(_)) => {
+            ConditionDraft::all(vec![host, other])
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `nutch-site.xml`: the properties that say how fast and how often is fetched, and what robots.txt means.
 
 use crate::draft::{
-    Condition, GroupDraft, GuardDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds,
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds,
 };
 use crate::input::{ImportError, ImportInput, SourceText};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
-use crate::settings::{CrawlerDraft, SettingsDraft};
+use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::xml::XmlSource;
 
 use super::source::FilterPlugin;
@@ -50,7 +50,7 @@ pub(super) fn read_properties(
                 .part(child)
                 .filter(|_| child.tag_name().name() == "value");
             if let Some(part) = value_part.filter(|_| is_secret(&name)) {
-                report.hide(part);
+                report.set_text(part, "***");
             }
         }
         if element.tag_name().name() != "property" {
@@ -375,7 +375,7 @@ impl SiteConverter<'_> {
         }
         self.converted(property, "robots.agent", PartNeed::Host);
         if property.name == "http.agent.name" {
-            self.settings.crawlers.push(CrawlerDraft {
+            self.settings.crawlers.push(CrawlerProposal {
                 name: crate::draft::to_slug(name),
                 notes: vec!["Nutch sends its requests to this crawler's port: http.proxy.host, http.proxy.port".to_owned()],
                 keys: vec![("profile".to_owned(), "nutch".into())],
@@ -392,11 +392,11 @@ impl SiteConverter<'_> {
         let id = self.ids.next("robots-allowlist");
         let sample = hosts.first().map(|host| format!("http://{host}/"));
         let samples = sample.map(|url| (url, serde_json::Map::new()));
-        self.policy.samples.extend(samples);
+        self.policy.examples.extend(samples);
         let mut set = OptionDrafts::default();
         set.set("robots.obey", false);
         let group = GroupDraft {
-            guard: GuardDraft::When(Condition::is("host", hosts)),
+            guard: GuardDraft::When(ConditionDraft::is("host", hosts)),
             set,
             ..GroupDraft::default()
         };

@@ -201,9 +201,9 @@ pub(super) fn read_filter(
 
 /// The comment lines directly above a line.
 #[derive(Default)]
-struct Comments(Vec<String>);
+struct LineComments(Vec<String>);
 
-impl Comments {
+impl LineComments {
     fn add(&mut self, line: &str) {
         let text = line.trim().trim_start_matches('#').trim();
         if !text.is_empty() {
@@ -224,13 +224,13 @@ fn read_regex_lines(
 ) -> Result<Vec<RegexLine>, ImportError> {
     let mut lines = Vec::new();
     let mut host: Option<(String, PartId)> = None;
-    let mut comments = Comments::default();
+    let mut comments = LineComments::default();
     for (place, line) in source.lines() {
         let rest = line.get(1..).unwrap_or_default();
         match line.chars().next() {
-            None => comments = Comments::default(),
+            None => comments = LineComments::default(),
             Some('#') => comments.add(line),
-            Some(' ') if line.trim().is_empty() => comments = Comments::default(),
+            Some(' ') if line.trim().is_empty() => comments = LineComments::default(),
             Some(' ') => {
                 let part = report.add(place, line);
                 report.dead(part, "Nutch skips lines that begin with a space");
@@ -239,7 +239,7 @@ fn read_regex_lines(
                 let part = report.add(place, line);
                 report.unrelated(part, "begins a block in which no line follows");
                 host = Some((rest.trim().to_owned(), part));
-                comments = Comments::default();
+                comments = LineComments::default();
             }
             Some('<') => {
                 let part = report.add(place, line);
@@ -315,12 +315,12 @@ fn read_suffixes(source: &SourceText, report: &mut Report) -> SuffixLines {
 
 fn read_fast(source: &SourceText, report: &mut Report) -> Vec<FastBlock> {
     let mut blocks: Vec<FastBlock> = Vec::new();
-    let mut comments = Comments::default();
+    let mut comments = LineComments::default();
     for (place, line) in source.lines() {
         let text = line.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
             if line.trim().is_empty() {
-                comments = Comments::default();
+                comments = LineComments::default();
             } else {
                 comments.add(line);
             }
@@ -332,7 +332,7 @@ fn read_fast(source: &SourceText, report: &mut Report) -> Vec<FastBlock> {
         let (first, second) = (words.next().unwrap_or_default(), words.next());
         let is_host = first.starts_with("Host");
         if is_host || first.starts_with("Domain") {
-            comments = Comments::default();
+            comments = LineComments::default();
             let scope = match second {
                 Some(".") if !is_host => FastScope::All,
                 Some(name) if is_host => FastScope::Host(name.to_owned()),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::draft::{Condition, GroupDraft, GuardDraft, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, RuleDraft, RuleIds, RuleItem};
 use crate::report::{AssumptionEffect, PartNeed, PartTarget, Report};
 use crate::systems::urls::{canonical_beginning, check_condition, check_host, url_prefix};
 
@@ -10,7 +10,7 @@ use super::source::{OmniFindRule, OmniFindTarget};
 
 /// A target as a condition, with what it assumes.
 struct TargetCondition {
-    condition: Condition,
+    condition: ConditionDraft,
     need: PartNeed,
     assumption: Option<(String, bool)>,
 }
@@ -178,20 +178,20 @@ fn target_condition(target: &OmniFindTarget) -> Result<TargetCondition, String> 
     Ok(translated)
 }
 
-fn domain_condition(host: &str, port: Option<u16>) -> Condition {
+fn domain_condition(host: &str, port: Option<u16>) -> ConditionDraft {
     let host = host.to_ascii_lowercase();
     let mut parts = Vec::new();
     if host.contains('*') {
         if host != "*" {
-            parts.push(Condition::test("host", "glob", [host]));
+            parts.push(ConditionDraft::test("host", "glob", [host]));
         }
     } else {
-        parts.push(Condition::is("host", [host]));
+        parts.push(ConditionDraft::is("host", [host]));
     }
-    parts.extend(port.map(|port| Condition::is("port", [port.to_string()])));
+    parts.extend(port.map(|port| ConditionDraft::is("port", [port.to_string()])));
     match parts.is_empty() {
-        true => Condition::Always,
-        false => Condition::all(parts),
+        true => ConditionDraft::Always,
+        false => ConditionDraft::all(parts),
     }
 }
 
@@ -199,7 +199,7 @@ fn prefix_condition(text: &str) -> TargetCondition {
     let canonical = canonical_beginning(text);
     let beginning = canonical.trim_end_matches('*');
     let condition = if beginning.contains('*') {
-        Condition::test("url", "glob", [format!("{beginning}*")])
+        ConditionDraft::test("url", "glob", [format!("{beginning}*")])
     } else {
         url_prefix(beginning, false)
     };
@@ -216,7 +216,7 @@ fn prefix_condition(text: &str) -> TargetCondition {
     }
 }
 
-fn address_condition(network: IpAddr, mask: IpAddr) -> Result<Condition, String> {
+fn address_condition(network: IpAddr, mask: IpAddr) -> Result<ConditionDraft, String> {
     let wrong = || "the netmask is not a run of ones followed by zeros".to_owned();
     let text = match (network, mask) {
         (IpAddr::V4(network), IpAddr::V4(mask)) => {
@@ -225,7 +225,7 @@ fn address_condition(network: IpAddr, mask: IpAddr) -> Result<Condition, String>
                 return Err(wrong());
             }
             if bits == 0 {
-                return Ok(Condition::Always);
+                return Ok(ConditionDraft::Always);
             }
             let network = std::net::Ipv4Addr::from(u32::from(network) & bits);
             format!("{network} {mask}")
@@ -240,5 +240,5 @@ fn address_condition(network: IpAddr, mask: IpAddr) -> Result<Condition, String>
         }
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return Err(wrong()),
     };
-    Ok(Condition::is("address", [text]))
+    Ok(ConditionDraft::is("address", [text]))
 }

@@ -25,7 +25,7 @@ pub struct OmniFindRule {
     pub about: Option<String>,
 }
 
-/// What a rule is about.
+/// The subject of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OmniFindTarget {
     Domain {

@@ -4,12 +4,12 @@
 use serde_json::{Map, json};
 
 use crate::draft::{
-    Condition, ListDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds, RuleItem, SpaceDraft,
+    ConditionDraft, ListDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds, RuleItem, SpaceDraft,
     to_slug,
 };
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
-use crate::settings::{CrawlerDraft, SettingsDraft};
+use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::systems::scrapy::extensions::IGNORED;
 use crate::systems::scrapy::{LinkExpression, ScrapySource, Spider, SpiderRule, settings};
 
@@ -80,7 +80,7 @@ pub(super) fn convert(
         }
         if !proposal.crawlers.iter().any(|crawler| crawler.name == name) {
             let auth = json!({ "user": name, "password_hash": "made by `crawlgate password`" });
-            proposal.crawlers.push(CrawlerDraft {
+            proposal.crawlers.push(CrawlerProposal {
                 name,
                 notes: Vec::new(),
                 keys: vec![
@@ -107,7 +107,7 @@ pub(super) fn convert(
             items: items.collect(),
         });
     }
-    policy.samples = samples(source, is_one);
+    policy.examples = samples(source, is_one);
 }
 
 /// A spider with rules fetches nothing else; the code of one without rules decides what it fetches.
@@ -134,7 +134,7 @@ fn convert_spider(
         if spider.rules.is_some() {
             let id = ids.next(&format!("{prefix}start_urls"));
             report.converted(*part, id.as_str(), PartNeed::Url);
-            rules.push(RuleDraft::when(id, Condition::is("url", starts), "allow").into());
+            rules.push(RuleDraft::when(id, ConditionDraft::is("url", starts), "allow").into());
         } else {
             report.unrelated(
                 *part,
@@ -236,15 +236,15 @@ fn domains_rule(
         .collect();
     let mut parts = Vec::new();
     if !domains.is_empty() {
-        parts.push(Condition::is("domain", domains));
+        parts.push(ConditionDraft::is("domain", domains));
     }
     if !outside.is_empty() {
-        parts.push(Condition::is("url", outside));
+        parts.push(ConditionDraft::is("url", outside));
     }
     let rule = if parts.is_empty() {
-        RuleDraft::forbid(id, Condition::Always)
+        RuleDraft::forbid(id, ConditionDraft::Always)
     } else {
-        RuleDraft::require(id, Condition::any(parts))
+        RuleDraft::require(id, ConditionDraft::any(parts))
     };
     Some(rule.into())
 }
@@ -289,7 +289,7 @@ fn convert_rule(
     }
 }
 
-fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<Condition, String> {
+fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<ConditionDraft, String> {
     if let Some(problem) = &rule.problem {
         return Err(problem.clone());
     }
@@ -299,7 +299,7 @@ fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<Co
         report.converted(*part, id, PartNeed::Url);
     }
     if let Some((part, domains)) = &rule.allow_domains {
-        parts.push(Condition::is("domain", domains.iter().map(String::as_str)));
+        parts.push(ConditionDraft::is("domain", domains.iter().map(String::as_str)));
         report.converted(*part, id, PartNeed::Host);
     }
     if let Some((part, expressions)) = &rule.deny {
@@ -312,7 +312,7 @@ fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<Co
         }
     }
     if let Some((part, domains)) = &rule.deny_domains {
-        parts.push(Condition::is("domain", domains.iter().map(String::as_str)).negated());
+        parts.push(ConditionDraft::is("domain", domains.iter().map(String::as_str)).negated());
         report.converted(*part, id, PartNeed::Host);
     }
     match &rule.deny_extensions {
@@ -322,23 +322,23 @@ fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<Co
             }
             if !extensions.is_empty() {
                 let extensions = extensions.iter().map(String::as_str);
-                parts.push(Condition::is("ext", extensions).negated());
+                parts.push(ConditionDraft::is("ext", extensions).negated());
             }
         }
         None => {
-            let ignored = Condition::test("path", "in", [IGNORED_LIST]).ignoring_case(true);
+            let ignored = ConditionDraft::test("path", "in", [IGNORED_LIST]).ignoring_case(true);
             parts.push(ignored.negated());
         }
     }
     Ok(if parts.is_empty() {
-        Condition::Always
+        ConditionDraft::Always
     } else {
-        Condition::all(parts)
+        ConditionDraft::all(parts)
     })
 }
 
-fn expressions_condition(expressions: &[LinkExpression]) -> Result<Condition, String> {
-    let mut conditions: Vec<Condition> = Vec::new();
+fn expressions_condition(expressions: &[LinkExpression]) -> Result<ConditionDraft, String> {
+    let mut conditions: Vec<ConditionDraft> = Vec::new();
     for expression in expressions {
         let source = SourceExpression {
             text: &expression.text,
@@ -356,7 +356,7 @@ fn expressions_condition(expressions: &[LinkExpression]) -> Result<Condition, St
             ));
         }
         match (conditions.last_mut(), translated.condition) {
-            (Some(Condition::Test(last)), Condition::Test(test))
+            (Some(ConditionDraft::Test(last)), ConditionDraft::Test(test))
                 if last.kind == test.kind
                     && last.ignore_case == test.ignore_case
                     && last.field == test.field =>
@@ -366,7 +366,7 @@ fn expressions_condition(expressions: &[LinkExpression]) -> Result<Condition, St
             (_, condition) => conditions.push(condition),
         }
     }
-    Ok(Condition::any(conditions))
+    Ok(ConditionDraft::any(conditions))
 }
 
 /// Returns requests made of the hosts and start pages that the source names.

@@ -11,20 +11,20 @@ use crate::systems::scrapy::token::{Token, TokenKind};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum PythonValue {
     Text(String),
     Number(f64),
     Bool(bool),
     None,
     /// A list, tuple or set.
-    List(Vec<Value>),
-    Dict(Vec<(Value, Argument)>),
+    List(Vec<PythonValue>),
+    Dict(Vec<(PythonValue, Argument)>),
     Call(Call),
     /// It depends on what runs.
     Computed,
 }
 
-impl Value {
+impl PythonValue {
     /// Returns the text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -55,7 +55,7 @@ pub struct Call {
 /// A value with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
-    pub value: Value,
+    pub value: PythonValue,
     pub line: u32,
     pub column: u32,
 }
@@ -92,22 +92,22 @@ pub(super) enum StatementKind {
 }
 
 /// Values that names have.
-pub(super) type Names = BTreeMap<String, Value>;
+pub(super) type PythonNames = BTreeMap<String, PythonValue>;
 
 /// Parses a file.
-pub(super) fn parse(tokens: &[Token], names: &mut Names) -> Vec<Statement> {
-    let mut parser = Parser { tokens, at: 0 };
+pub(super) fn parse(tokens: &[Token], names: &mut PythonNames) -> Vec<Statement> {
+    let mut parser = PythonParser { tokens, at: 0 };
     parser.block(names, 0)
 }
 
 const MAX_DEPTH: usize = 100;
 
-struct Parser<'t> {
+struct PythonParser<'t> {
     tokens: &'t [Token],
     at: usize,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> PythonParser<'t> {
     fn peek(&self) -> Option<&'t TokenKind> {
         self.tokens.get(self.at).map(|token| &token.kind)
     }
@@ -138,7 +138,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses statements until the block ends.
-    fn block(&mut self, names: &mut Names, depth: usize) -> Vec<Statement> {
+    fn block(&mut self, names: &mut PythonNames, depth: usize) -> Vec<Statement> {
         let mut statements = Vec::new();
         while let Some(kind) = self.peek() {
             match kind {
@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
         statements
     }
 
-    fn statement(&mut self, names: &mut Names, depth: usize) -> StatementKind {
+    fn statement(&mut self, names: &mut PythonNames, depth: usize) -> StatementKind {
         let start = self.at;
         let word = match self.peek() {
             Some(TokenKind::Name(name)) => name.as_str(),
@@ -186,7 +186,7 @@ impl<'t> Parser<'t> {
                 Some((name, value)) => {
                     // A name that is assigned twice may have either value.
                     if names.insert(name.clone(), value.value.clone()).is_some() && depth == 0 {
-                        names.insert(name.clone(), Value::Computed);
+                        names.insert(name.clone(), PythonValue::Computed);
                     }
                     StatementKind::Assign(name, value)
                 }
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
                     self.skip_statement();
                     let assigned = self.assigned(start);
                     for name in &assigned {
-                        names.insert(name.clone(), Value::Computed);
+                        names.insert(name.clone(), PythonValue::Computed);
                     }
                     StatementKind::Other {
                         word: word.to_owned(),
@@ -225,7 +225,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    fn class(&mut self, names: &Names, depth: usize) -> StatementKind {
+    fn class(&mut self, names: &PythonNames, depth: usize) -> StatementKind {
         self.at += 1;
         let name = self.name().unwrap_or_default();
         let mut bases = Vec::new();
@@ -315,7 +315,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses `NAME = VALUE` or `NAME: TYPE = VALUE`.
-    fn assignment(&mut self, names: &Names) -> Option<(String, Argument)> {
+    fn assignment(&mut self, names: &PythonNames) -> Option<(String, Argument)> {
         let name = self.name()?;
         if self.eat(':') {
             while !matches!(self.peek()?, TokenKind::Operator('=') | TokenKind::Newline) {
@@ -331,7 +331,7 @@ impl<'t> Parser<'t> {
             self.peek(),
             None | Some(TokenKind::Newline | TokenKind::Operator(';'))
         ) {
-            value = Value::Computed;
+            value = PythonValue::Computed;
             self.skip_line();
         }
         Some((
@@ -345,7 +345,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a value, or several with commas between them.
-    fn tuple(&mut self, names: &Names, depth: usize) -> Value {
+    fn tuple(&mut self, names: &PythonNames, depth: usize) -> PythonValue {
         let first = self.sum(names, depth);
         if self.peek() != Some(&TokenKind::Operator(',')) {
             return first;
@@ -361,28 +361,28 @@ impl<'t> Parser<'t> {
             }
             values.push(self.sum(names, depth));
         }
-        Value::List(values)
+        PythonValue::List(values)
     }
 
     /// Parses values with `+` between them.
-    fn sum(&mut self, names: &Names, depth: usize) -> Value {
+    fn sum(&mut self, names: &PythonNames, depth: usize) -> PythonValue {
         let mut value = self.product(names, depth);
         while self.eat('+') {
             let right = self.product(names, depth);
             value = match (value, right) {
-                (Value::Text(left), Value::Text(right)) => Value::Text(left + &right),
-                (Value::Number(left), Value::Number(right)) => Value::Number(left + right),
-                (Value::List(mut left), Value::List(right)) => {
+                (PythonValue::Text(left), PythonValue::Text(right)) => PythonValue::Text(left + &right),
+                (PythonValue::Number(left), PythonValue::Number(right)) => PythonValue::Number(left + right),
+                (PythonValue::List(mut left), PythonValue::List(right)) => {
                     left.extend(right);
-                    Value::List(left)
+                    PythonValue::List(left)
                 }
-                _ => Value::Computed,
+                _ => PythonValue::Computed,
             };
         }
         value
     }
 
-    fn product(&mut self, names: &Names, depth: usize) -> Value {
+    fn product(&mut self, names: &PythonNames, depth: usize) -> PythonValue {
         let mut value = self.primary(names, depth);
         while self.peek() == Some(&TokenKind::Operator('*'))
             && self.peek_after(1) != Some(&TokenKind::Operator('*'))
@@ -390,14 +390,14 @@ impl<'t> Parser<'t> {
             self.at += 1;
             let right = self.primary(names, depth);
             value = match (value, right) {
-                (Value::Number(left), Value::Number(right)) => Value::Number(left * right),
-                _ => Value::Computed,
+                (PythonValue::Number(left), PythonValue::Number(right)) => PythonValue::Number(left * right),
+                _ => PythonValue::Computed,
             };
         }
         value
     }
 
-    fn primary(&mut self, names: &Names, depth: usize) -> Value {
+    fn primary(&mut self, names: &PythonNames, depth: usize) -> PythonValue {
         let start = self.at;
         let value = self.atom(names, depth);
         if self.is_complete() {
@@ -408,7 +408,7 @@ impl<'t> Parser<'t> {
             self.at += 1;
         }
         self.skip_expression();
-        Value::Computed
+        PythonValue::Computed
     }
 
     /// Returns `true` if the value ends here.
@@ -438,28 +438,28 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn atom(&mut self, names: &Names, depth: usize) -> Value {
+    fn atom(&mut self, names: &PythonNames, depth: usize) -> PythonValue {
         if depth > MAX_DEPTH {
-            return Value::Computed;
+            return PythonValue::Computed;
         }
         let (line, column) = self.place();
         match self.peek() {
             Some(TokenKind::Text(_) | TokenKind::Computed) => self.texts(),
             Some(TokenKind::Number(number)) => {
                 self.at += 1;
-                number.parse().map_or(Value::Computed, Value::Number)
+                number.parse().map_or(PythonValue::Computed, PythonValue::Number)
             }
             Some(TokenKind::Operator('-')) => {
                 self.at += 1;
                 match self.atom(names, depth + 1) {
-                    Value::Number(number) => Value::Number(-number),
-                    _ => Value::Computed,
+                    PythonValue::Number(number) => PythonValue::Number(-number),
+                    _ => PythonValue::Computed,
                 }
             }
             Some(TokenKind::Operator('(')) => {
                 self.at += 1;
                 if self.eat(')') {
-                    return Value::List(Vec::new());
+                    return PythonValue::List(Vec::new());
                 }
                 let value = self.tuple(names, depth + 1);
                 self.close(')', value)
@@ -475,12 +475,12 @@ impl<'t> Parser<'t> {
                 self.close('}', value)
             }
             Some(TokenKind::Name(_)) => self.name_or_call(names, depth, line, column),
-            _ => Value::Computed,
+            _ => PythonValue::Computed,
         }
     }
 
     /// Joins texts beside each other.
-    fn texts(&mut self) -> Value {
+    fn texts(&mut self) -> PythonValue {
         let mut joined = Some(String::new());
         loop {
             match self.peek() {
@@ -494,11 +494,11 @@ impl<'t> Parser<'t> {
             }
             self.at += 1;
         }
-        joined.map_or(Value::Computed, Value::Text)
+        joined.map_or(PythonValue::Computed, PythonValue::Text)
     }
 
     /// Expects a closing bracket; skips what is before it.
-    fn close(&mut self, bracket: char, value: Value) -> Value {
+    fn close(&mut self, bracket: char, value: PythonValue) -> PythonValue {
         if self.eat(bracket) {
             return value;
         }
@@ -513,10 +513,10 @@ impl<'t> Parser<'t> {
                 _ => {}
             }
         }
-        Value::Computed
+        PythonValue::Computed
     }
 
-    fn values(&mut self, names: &Names, depth: usize, bracket: char) -> Value {
+    fn values(&mut self, names: &PythonNames, depth: usize, bracket: char) -> PythonValue {
         let mut values = Vec::new();
         while self.peek().is_some() && self.peek() != Some(&TokenKind::Operator(bracket)) {
             values.push(self.sum(names, depth + 1));
@@ -524,10 +524,10 @@ impl<'t> Parser<'t> {
                 break;
             }
         }
-        Value::List(values)
+        PythonValue::List(values)
     }
 
-    fn dict_or_set(&mut self, names: &Names, depth: usize) -> Value {
+    fn dict_or_set(&mut self, names: &PythonNames, depth: usize) -> PythonValue {
         let mut entries = Vec::new();
         let mut values = Vec::new();
         while self.peek().is_some() && self.peek() != Some(&TokenKind::Operator('}')) {
@@ -551,15 +551,15 @@ impl<'t> Parser<'t> {
             }
         }
         if values.is_empty() {
-            Value::Dict(entries)
+            PythonValue::Dict(entries)
         } else {
-            Value::List(values)
+            PythonValue::List(values)
         }
     }
 
-    fn name_or_call(&mut self, names: &Names, depth: usize, line: u32, column: u32) -> Value {
+    fn name_or_call(&mut self, names: &PythonNames, depth: usize, line: u32, column: u32) -> PythonValue {
         let Some(mut name) = self.name() else {
-            return Value::Computed;
+            return PythonValue::Computed;
         };
         let mut dotted = false;
         while self.peek() == Some(&TokenKind::Operator('.')) {
@@ -567,12 +567,12 @@ impl<'t> Parser<'t> {
             dotted = true;
             match self.name() {
                 Some(part) => name = part,
-                None => return Value::Computed,
+                None => return PythonValue::Computed,
             }
         }
         if self.eat('(') {
             let arguments = self.arguments(names, depth);
-            let call = Value::Call(Call {
+            let call = PythonValue::Call(Call {
                 name,
                 arguments,
                 line,
@@ -582,17 +582,17 @@ impl<'t> Parser<'t> {
         }
         match name.as_str() {
             _ if dotted && matches!(name.as_str(), "I" | "IGNORECASE") => {
-                Value::Text("re.I".to_owned())
+                PythonValue::Text("re.I".to_owned())
             }
-            _ if dotted => Value::Computed,
-            "True" => Value::Bool(true),
-            "False" => Value::Bool(false),
-            "None" => Value::None,
-            _ => names.get(&name).cloned().unwrap_or(Value::Computed),
+            _ if dotted => PythonValue::Computed,
+            "True" => PythonValue::Bool(true),
+            "False" => PythonValue::Bool(false),
+            "None" => PythonValue::None,
+            _ => names.get(&name).cloned().unwrap_or(PythonValue::Computed),
         }
     }
 
-    fn arguments(&mut self, names: &Names, depth: usize) -> Vec<(Option<String>, Argument)> {
+    fn arguments(&mut self, names: &PythonNames, depth: usize) -> Vec<(Option<String>, Argument)> {
         let mut arguments = Vec::new();
         while self.peek().is_some() && self.peek() != Some(&TokenKind::Operator(')')) {
             let mut key = None;

@@ -2,7 +2,7 @@
 
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::report::{MissingPart, PartId, Report};
-use crate::systems::scrapy::python::{self, Argument, Call, Names, StatementKind, Value};
+use crate::systems::scrapy::python::{self, Argument, Call, PythonNames, StatementKind, PythonValue};
 use crate::systems::scrapy::token::tokenize;
 use crate::systems::scrapy::{LinkExpression, ScrapySetting, ScrapySource, Spider, SpiderRule};
 
@@ -23,14 +23,14 @@ pub(super) fn read(
                 why,
             )
         })?;
-        let mut reader = Reader { report, file };
-        let statements = python::parse(&tokens, &mut Names::new());
+        let mut reader = ScrapyReader { report, file };
+        let statements = python::parse(&tokens, &mut PythonNames::new());
         reader.read_module(statements, &mut source);
     }
     Ok(source)
 }
 
-struct Reader<'r> {
+struct ScrapyReader<'r> {
     report: &'r mut Report,
     file: Place,
 }
@@ -44,7 +44,7 @@ const SCOPE: [&str; 5] = [
     "sitemap_follow",
 ];
 
-impl Reader<'_> {
+impl ScrapyReader<'_> {
     /// Adds a part; values are shown only where they cannot be secrets.
     fn add(&mut self, line: u32, column: u32, text: impl Into<String>) -> PartId {
         let place = Place {
@@ -183,7 +183,7 @@ impl Reader<'_> {
     ) {
         let part = self.add(line, column, shown(name, &value.value));
         match (name, value.value) {
-            ("name", Value::Text(text)) => {
+            ("name", PythonValue::Text(text)) => {
                 spider.name = text;
                 self.report
                     .unrelated(part, "the name of the crawler in configuration.yaml");
@@ -196,7 +196,7 @@ impl Reader<'_> {
                 Some(urls) => spider.start_urls = Some((part, urls)),
                 None => self.computed(part, name, MissingPart::KeepsOut),
             },
-            ("custom_settings", Value::Dict(entries)) => {
+            ("custom_settings", PythonValue::Dict(entries)) => {
                 self.report.unrelated(part, "its settings follow");
                 for (key, value) in entries {
                     let key = key.as_text().unwrap_or("…").to_owned();
@@ -209,14 +209,14 @@ impl Reader<'_> {
                 }
             }
             ("custom_settings", _) => self.computed(part, name, MissingPart::OtherSetting),
-            ("rules", Value::List(values)) => {
+            ("rules", PythonValue::List(values)) => {
                 self.report.unrelated(part, "its rules follow");
                 let rules = values
                     .into_iter()
                     .map(|value| self.read_rule(value, line, column));
                 spider.rules = Some(rules.collect());
             }
-            ("rules", value @ Value::Call(_)) => {
+            ("rules", value @ PythonValue::Call(_)) => {
                 self.report.unrelated(part, "its rule follows");
                 spider.rules = Some(vec![self.read_rule(value, line, column)]);
             }
@@ -251,17 +251,17 @@ impl Reader<'_> {
         );
     }
 
-    fn read_rule(&mut self, value: Value, line: u32, column: u32) -> SpiderRule {
+    fn read_rule(&mut self, value: PythonValue, line: u32, column: u32) -> SpiderRule {
         let call = match value {
-            Value::Call(call) if call.name == "Rule" || is_extractor(&call.name) => call,
-            Value::Call(_)
-            | Value::Text(_)
-            | Value::Number(_)
-            | Value::Bool(_)
-            | Value::None
-            | Value::List(_)
-            | Value::Dict(_)
-            | Value::Computed => {
+            PythonValue::Call(call) if call.name == "Rule" || is_extractor(&call.name) => call,
+            PythonValue::Call(_)
+            | PythonValue::Text(_)
+            | PythonValue::Number(_)
+            | PythonValue::Bool(_)
+            | PythonValue::None
+            | PythonValue::List(_)
+            | PythonValue::Dict(_)
+            | PythonValue::Computed => {
                 let part = self.add(line, column, "a rule");
                 return SpiderRule {
                     part: Some(part),
@@ -290,7 +290,7 @@ impl Reader<'_> {
                 names.get(index).copied().unwrap_or("…").to_owned()
             });
             match (key.as_str(), argument.value) {
-                ("link_extractor", Value::Call(call)) if is_extractor(&call.name) => {
+                ("link_extractor", PythonValue::Call(call)) if is_extractor(&call.name) => {
                     self.read_extractor(call, &mut rule);
                 }
                 ("link_extractor", _) => {
@@ -300,7 +300,7 @@ impl Reader<'_> {
                         .not_converted(part, why, MissingPart::KeepsOut, None);
                     rule.problem = Some(why.to_owned());
                 }
-                (key @ ("process_links" | "process_request"), value) if value != Value::None => {
+                (key @ ("process_links" | "process_request"), value) if value != PythonValue::None => {
                     let part = self.add(argument.line, argument.column, format!("{key} = …"));
                     let why = "a function of the spider can drop links";
                     self.report
@@ -310,7 +310,7 @@ impl Reader<'_> {
                     let part = self.add(argument.line, argument.column, shown(key, &value));
                     self.report
                         .unrelated(part, "what the spider does with the pages");
-                    if let ("callback", Value::Text(text)) = (key, value) {
+                    if let ("callback", PythonValue::Text(text)) = (key, value) {
                         rule.callback = Some(text);
                     }
                 }
@@ -337,14 +337,14 @@ impl Reader<'_> {
     fn read_link_argument(
         &mut self,
         key: &str,
-        value: &Value,
+        value: &PythonValue,
         part: PartId,
         rule: &mut SpiderRule,
     ) {
         let is_empty =
-            matches!(value, Value::None) || matches!(value, Value::List(list) if list.is_empty());
+            matches!(value, PythonValue::None) || matches!(value, PythonValue::List(list) if list.is_empty());
         match key {
-            "deny_extensions" if *value == Value::None => {
+            "deny_extensions" if *value == PythonValue::None => {
                 self.report.unrelated(part, "the default");
             }
             "deny_extensions" => match texts(value) {
@@ -411,52 +411,52 @@ fn is_setting(name: &str) -> bool {
 }
 
 /// Returns a text, or the texts of a list.
-fn texts(value: &Value) -> Option<Vec<String>> {
+fn texts(value: &PythonValue) -> Option<Vec<String>> {
     match value {
-        Value::Text(text) => Some(vec![text.clone()]),
-        Value::List(values) => values
+        PythonValue::Text(text) => Some(vec![text.clone()]),
+        PythonValue::List(values) => values
             .iter()
             .map(|value| value.as_text().map(str::to_owned))
             .collect(),
-        Value::Number(_)
-        | Value::Bool(_)
-        | Value::None
-        | Value::Dict(_)
-        | Value::Call(_)
-        | Value::Computed => None,
+        PythonValue::Number(_)
+        | PythonValue::Bool(_)
+        | PythonValue::None
+        | PythonValue::Dict(_)
+        | PythonValue::Call(_)
+        | PythonValue::Computed => None,
     }
 }
 
 /// Returns the expressions of a text, of `re.compile`, or of a list of them.
-fn expressions(value: &Value) -> Option<Vec<LinkExpression>> {
+fn expressions(value: &PythonValue) -> Option<Vec<LinkExpression>> {
     match value {
-        Value::Text(text) => Some(vec![LinkExpression {
+        PythonValue::Text(text) => Some(vec![LinkExpression {
             text: text.clone(),
             ignore_case: false,
         }]),
-        Value::Call(call) if call.name == "compile" => Some(vec![compiled(call)?]),
-        Value::List(values) => {
+        PythonValue::Call(call) if call.name == "compile" => Some(vec![compiled(call)?]),
+        PythonValue::List(values) => {
             let found: Option<Vec<Vec<LinkExpression>>> = values.iter().map(expressions).collect();
             found.map(|found| found.concat())
         }
-        Value::Number(_)
-        | Value::Bool(_)
-        | Value::None
-        | Value::Dict(_)
-        | Value::Call(_)
-        | Value::Computed => None,
+        PythonValue::Number(_)
+        | PythonValue::Bool(_)
+        | PythonValue::None
+        | PythonValue::Dict(_)
+        | PythonValue::Call(_)
+        | PythonValue::Computed => None,
     }
 }
 
 fn compiled(call: &Call) -> Option<LinkExpression> {
     let mut arguments = call.arguments.iter();
     let (_, pattern) = arguments.next()?;
-    let Value::Text(text) = &pattern.value else {
+    let PythonValue::Text(text) = &pattern.value else {
         return None;
     };
     let ignore_case = match arguments.next() {
         None => false,
-        Some((_, flags)) if flags.value == Value::Text("re.I".to_owned()) => true,
+        Some((_, flags)) if flags.value == PythonValue::Text("re.I".to_owned()) => true,
         Some(_) => return None,
     };
     Some(LinkExpression {
@@ -466,7 +466,7 @@ fn compiled(call: &Call) -> Option<LinkExpression> {
 }
 
 /// Shows an assignment. Values are shown for names that say which pages are fetched, and how fast.
-fn shown(name: &str, value: &Value) -> String {
+fn shown(name: &str, value: &PythonValue) -> String {
     let is_known = SCOPE.contains(&name)
         || matches!(
             name,
@@ -488,18 +488,18 @@ fn shown(name: &str, value: &Value) -> String {
     }
 }
 
-fn show(value: &Value) -> Option<String> {
+fn show(value: &PythonValue) -> Option<String> {
     match value {
-        Value::Text(text) => Some(format!("{text:?}")),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(true) => Some("True".to_owned()),
-        Value::Bool(false) => Some("False".to_owned()),
-        Value::None => Some("None".to_owned()),
-        Value::List(values) => {
+        PythonValue::Text(text) => Some(format!("{text:?}")),
+        PythonValue::Number(number) => Some(number.to_string()),
+        PythonValue::Bool(true) => Some("True".to_owned()),
+        PythonValue::Bool(false) => Some("False".to_owned()),
+        PythonValue::None => Some("None".to_owned()),
+        PythonValue::List(values) => {
             let values: Option<Vec<String>> = values.iter().map(show).collect();
             Some(format!("[{}]", values?.join(", ")))
         }
-        Value::Call(call) if call.name == "compile" => Some("re.compile(…)".to_owned()),
-        Value::Dict(_) | Value::Call(_) | Value::Computed => None,
+        PythonValue::Call(call) if call.name == "compile" => Some("re.compile(…)".to_owned()),
+        PythonValue::Dict(_) | PythonValue::Call(_) | PythonValue::Computed => None,
     }
 }

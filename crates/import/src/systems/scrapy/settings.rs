@@ -2,10 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::draft::{Condition, OptionDrafts, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{ConditionDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::systems::scrapy::ScrapySetting;
-use crate::systems::scrapy::python::Value;
+use crate::systems::scrapy::python::PythonValue;
 
 /// Returns `true` for settings that become options.
 pub(super) fn is_converted(name: &str) -> bool {
@@ -46,17 +46,17 @@ pub(super) fn convert(
         .iter()
         .rev()
         .find(|setting| setting.name == "AUTOTHROTTLE_ENABLED")
-        .is_some_and(|setting| setting.value == Value::Bool(true));
+        .is_some_and(|setting| setting.value == PythonValue::Bool(true));
     for setting in settings {
         if !is_converted(&setting.name) {
             report.unrelated(setting.part, "none of a policy's business");
             continue;
         }
         let outcome = match (setting.name.as_str(), &setting.value) {
-            ("URLLENGTH_LIMIT", Value::Number(limit)) if *limit >= 1.0 => {
+            ("URLLENGTH_LIMIT", PythonValue::Number(limit)) if *limit >= 1.0 => {
                 let id = ids.next("URLLENGTH_LIMIT");
                 let length = format!("[{}:]", limit + 1.0);
-                let condition = Condition::test("url", "length", [length]);
+                let condition = ConditionDraft::test("url", "length", [length]);
                 rules.push(RuleDraft::forbid(id.as_str(), condition).into());
                 report.converted(setting.part, id, PartNeed::Url);
                 continue;
@@ -69,10 +69,10 @@ pub(super) fn convert(
                 report.unrelated(setting.part, "the delay begins with politeness.delay");
                 continue;
             }
-            ("ROBOTSTXT_USER_AGENT", Value::None)
-            | ("URLLENGTH_LIMIT" | "CONCURRENT_REQUESTS_PER_IP", Value::Number(_))
-            | ("AUTOTHROTTLE_ENABLED", Value::Bool(false))
-                if !matches!((&setting.value, setting.name.as_str()), (Value::Number(count), "CONCURRENT_REQUESTS_PER_IP") if *count >= 1.0) =>
+            ("ROBOTSTXT_USER_AGENT", PythonValue::None)
+            | ("URLLENGTH_LIMIT" | "CONCURRENT_REQUESTS_PER_IP", PythonValue::Number(_))
+            | ("AUTOTHROTTLE_ENABLED", PythonValue::Bool(false))
+                if !matches!((&setting.value, setting.name.as_str()), (PythonValue::Number(count), "CONCURRENT_REQUESTS_PER_IP") if *count >= 1.0) =>
             {
                 report.unrelated(setting.part, "switched off, as without it");
                 continue;
@@ -127,30 +127,30 @@ fn need_of(path: &str) -> PartNeed {
 /// Returns the option of a setting, its value, and what that assumes.
 fn option(
     name: &str,
-    value: &Value,
+    value: &PythonValue,
     number: &dyn Fn(&str) -> Option<f64>,
 ) -> Option<(&'static str, Json, Option<&'static str>)> {
     Some(match (name, value) {
-        ("DOWNLOAD_DELAY", Value::Number(seconds)) if (0.0..1e6).contains(seconds) => (
+        ("DOWNLOAD_DELAY", PythonValue::Number(seconds)) if (0.0..1e6).contains(seconds) => (
             "politeness.delay",
             json!(duration(*seconds)),
             Some("it is the least time between requests (Scrapy also waits for half of it only)"),
         ),
-        ("RANDOMIZE_DOWNLOAD_DELAY", Value::Bool(false)) => {
+        ("RANDOMIZE_DOWNLOAD_DELAY", PythonValue::Bool(false)) => {
             ("politeness.jitter", json!("none"), None)
         }
-        ("RANDOMIZE_DOWNLOAD_DELAY", Value::Bool(true)) => {
+        ("RANDOMIZE_DOWNLOAD_DELAY", PythonValue::Bool(true)) => {
             ("politeness.jitter", json!("1.0..1.5"), None)
         }
-        ("CONCURRENT_REQUESTS_PER_DOMAIN", Value::Number(count)) if (1.0..1e6).contains(count) => {
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", PythonValue::Number(count)) if (1.0..1e6).contains(count) => {
             ("politeness.concurrency", json!(count.trunc() as u64), None)
         }
-        ("CONCURRENT_REQUESTS_PER_IP", Value::Number(count)) if (1.0..1e6).contains(count) => (
+        ("CONCURRENT_REQUESTS_PER_IP", PythonValue::Number(count)) if (1.0..1e6).contains(count) => (
             "politeness.per_address.concurrency",
             json!(count.trunc() as u64),
             None,
         ),
-        ("AUTOTHROTTLE_ENABLED", Value::Bool(true)) => {
+        ("AUTOTHROTTLE_ENABLED", PythonValue::Bool(true)) => {
             let target = number("AUTOTHROTTLE_TARGET_CONCURRENCY").filter(|target| *target > 0.0);
             let factor = 1.0 / target.unwrap_or(1.0);
             (
@@ -159,24 +159,24 @@ fn option(
                 None,
             )
         }
-        ("AUTOTHROTTLE_TARGET_CONCURRENCY", Value::Number(target)) if *target > 0.0 => (
+        ("AUTOTHROTTLE_TARGET_CONCURRENCY", PythonValue::Number(target)) if *target > 0.0 => (
             "politeness.adaptive.factor",
             json!((1000.0 / target).round() / 1000.0),
             None,
         ),
-        ("AUTOTHROTTLE_MAX_DELAY", Value::Number(seconds)) if (0.001..1e6).contains(seconds) => {
+        ("AUTOTHROTTLE_MAX_DELAY", PythonValue::Number(seconds)) if (0.001..1e6).contains(seconds) => {
             ("politeness.adaptive.max", json!(duration(*seconds)), None)
         }
-        ("ROBOTSTXT_OBEY", Value::Bool(obey)) => ("robots.obey", json!(obey), None),
-        ("ROBOTSTXT_USER_AGENT", Value::Text(agent)) => ("robots.agent", json!(agent), None),
-        ("DEPTH_LIMIT", Value::Number(0.0)) => ("max_depth", json!("none"), None),
-        ("DEPTH_LIMIT", Value::Number(depth)) if (1.0..1e6).contains(depth) => (
+        ("ROBOTSTXT_OBEY", PythonValue::Bool(obey)) => ("robots.obey", json!(obey), None),
+        ("ROBOTSTXT_USER_AGENT", PythonValue::Text(agent)) => ("robots.agent", json!(agent), None),
+        ("DEPTH_LIMIT", PythonValue::Number(0.0)) => ("max_depth", json!("none"), None),
+        ("DEPTH_LIMIT", PythonValue::Number(depth)) if (1.0..1e6).contains(depth) => (
             "max_depth",
             json!(depth.trunc() as u64),
             Some("the depth is known by the Referer that Scrapy sends"),
         ),
-        ("DOWNLOAD_MAXSIZE", Value::Number(0.0)) => ("max_body", json!("none"), None),
-        ("DOWNLOAD_MAXSIZE", Value::Number(size)) if (1.0..1e15).contains(size) => {
+        ("DOWNLOAD_MAXSIZE", PythonValue::Number(0.0)) => ("max_body", json!("none"), None),
+        ("DOWNLOAD_MAXSIZE", PythonValue::Number(size)) if (1.0..1e15).contains(size) => {
             ("max_body", json!(size_of(size.trunc() as u64)), None)
         }
         _ => return None,

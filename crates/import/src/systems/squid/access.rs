@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use crate::draft::{Condition, GroupDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug};
+use crate::draft::{ConditionDraft, GroupDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
-use crate::settings::{CrawlerDraft, SettingsDraft};
+use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::systems::squid::acl::{AclConverter, ConvertedAcl, Term, is_everyone};
-use crate::systems::squid::network::AddressRange;
+use crate::systems::squid::network::SquidRange;
 use crate::systems::squid::{AccessLine, SquidAcl, SquidSource, sample};
 
 pub(super) fn convert(
@@ -39,7 +39,7 @@ pub(super) fn convert(
     add_crawlers(source, &crawlers, settings);
     let names = settings.crawlers.iter();
     let names: Vec<String> = names.map(|crawler| crawler.name.clone()).collect();
-    policy.samples = sample::samples(source, &names);
+    policy.examples = sample::samples(source, &names);
 }
 
 /// Returns the names of the `acl`s that access lines use.
@@ -50,15 +50,15 @@ fn used_acls(source: &SquidSource) -> BTreeSet<&str> {
 }
 
 /// Returns the ranges of addresses of a `src` acl, if all its values are addresses and not everyone's.
-fn client_ranges(acl: &SquidAcl) -> Option<Vec<AddressRange>> {
+fn client_ranges(acl: &SquidAcl) -> Option<Vec<SquidRange>> {
     if acl.kind != "src" || acl.problem.is_some() {
         return None;
     }
     let ranges = acl.values.iter().map(|value| {
-        let ranges = AddressRange::parse(&value.text);
+        let ranges = SquidRange::parse(&value.text);
         ranges.filter(|_| !is_everyone(&value.text))
     });
-    let ranges: Option<Vec<Vec<AddressRange>>> = ranges.collect();
+    let ranges: Option<Vec<Vec<SquidRange>>> = ranges.collect();
     ranges.map(|ranges| ranges.concat())
 }
 
@@ -120,9 +120,9 @@ fn add_crawlers(
         let note = acl.about.clone();
         match client_ranges(acl) {
             Some(ranges) => {
-                let networks = ranges.into_iter().flat_map(AddressRange::to_networks);
+                let networks = ranges.into_iter().flat_map(SquidRange::to_networks);
                 let networks: Vec<String> = networks.collect();
-                settings.crawlers.push(CrawlerDraft {
+                settings.crawlers.push(CrawlerProposal {
                     name: to_slug(&acl.name),
                     notes: note.into_iter().collect(),
                     keys: vec![("sources".to_owned(), json!(networks))],
@@ -135,7 +135,7 @@ fn add_crawlers(
                         continue;
                     }
                     let auth = json!({ "user": value.text, "password_hash": "made by `crawlgate password`" });
-                    settings.crawlers.push(CrawlerDraft {
+                    settings.crawlers.push(CrawlerProposal {
                         name,
                         notes: note.iter().cloned().collect(),
                         keys: vec![("auth".to_owned(), auth)],
@@ -151,24 +151,24 @@ struct AccessConverter<'a> {
     acls: AclConverter<'a>,
     ids: RuleIds,
     report: &'a mut Report,
-    /// What each `acl` became: a rule or a list, or the reason why it did not.
+    /// The outcome of each `acl`: a rule or a list, or the reason why it did not.
     uses: BTreeMap<String, Result<PartTarget, (String, MissingPart)>>,
 }
 
 /// An access line as conditions.
-struct ConvertedLine<'a> {
+struct ConvertedAccess<'a> {
     line: &'a AccessLine,
     id: String,
     /// Tests of what is known at the request; empty if there is none.
-    request: Vec<Condition>,
+    request: Vec<ConditionDraft>,
     /// Tests of the address.
-    address: Vec<Condition>,
+    address: Vec<ConditionDraft>,
     /// With `ssl_bump`: the line is about tunnels that are intercepted.
     connect: bool,
 }
 
-impl ConvertedLine<'_> {
-    fn condition(&self) -> Condition {
+impl ConvertedAccess<'_> {
+    fn condition(&self) -> ConditionDraft {
         let mut parts = self.request.clone();
         parts.extend(self.address.iter().cloned());
         all_of(parts)
@@ -180,17 +180,17 @@ impl ConvertedLine<'_> {
     }
 }
 
-fn all_of(parts: Vec<Condition>) -> Condition {
+fn all_of(parts: Vec<ConditionDraft>) -> ConditionDraft {
     if parts.is_empty() {
-        Condition::Always
+        ConditionDraft::Always
     } else {
-        Condition::all(parts)
+        ConditionDraft::all(parts)
     }
 }
 
 /// An access line, or a comment in the place of one that is not converted.
 enum LineItem<'a> {
-    Line(ConvertedLine<'a>),
+    Line(ConvertedAccess<'a>),
     Comment(String),
 }
 
@@ -239,7 +239,7 @@ impl<'a> AccessConverter<'a> {
         let default_refuses = self.disposition().0 == "disallow";
         let mut rules = Vec::new();
         let mut filters = Vec::new();
-        let converted: Vec<&ConvertedLine<'_>> = items
+        let converted: Vec<&ConvertedAccess<'_>> = items
             .iter()
             .filter_map(|item| match item {
                 LineItem::Line(line) => Some(line),
@@ -290,7 +290,7 @@ impl<'a> AccessConverter<'a> {
         };
         // Lines after one for all are never reached; that line itself needs no filter if it allows.
         let mut rules = Vec::new();
-        let mut allowing: Vec<Condition> = Vec::new();
+        let mut allowing: Vec<ConditionDraft> = Vec::new();
         let mut pending = Vec::new();
         for line in lines {
             match self.convert_line(line, true) {
@@ -309,7 +309,7 @@ impl<'a> AccessConverter<'a> {
         if last.allows && !is_all(last) {
             let id = self.ids.next("reply-default");
             let about = "the opposite of the last line of http_reply_access".to_owned();
-            let mut rest = RuleDraft::require(id.as_str(), Condition::any(allowing));
+            let mut rest = RuleDraft::require(id.as_str(), ConditionDraft::any(allowing));
             rest.stage = Some("response");
             rules.push(rest.with_about(Some(about)).into());
             for line in lines.iter().filter(|line| line.allows) {
@@ -335,7 +335,7 @@ impl<'a> AccessConverter<'a> {
                 Err(why) => return Some(self.not_converted(line, &why)),
             }
         }
-        let mut result = ConvertedLine {
+        let mut result = ConvertedAccess {
             line,
             id: self.ids.next(&id_of(line)),
             request: Vec::new(),
@@ -354,7 +354,7 @@ impl<'a> AccessConverter<'a> {
             }
         }
         if self.source.bumps && result.connect && !line.allows {
-            result.request.insert(0, Condition::is("scheme", ["https"]));
+            result.request.insert(0, ConditionDraft::is("scheme", ["https"]));
         }
         let target = self.report_line(&result, &converted, reply);
         self.remember(line, &converted, Ok(target));
@@ -364,7 +364,7 @@ impl<'a> AccessConverter<'a> {
     /// Adds a term to a line. The error is the reason why the line fits no request.
     fn add_term(
         &self,
-        line: &mut ConvertedLine<'_>,
+        line: &mut ConvertedAccess<'_>,
         negated: bool,
         acl: &ConvertedAcl,
     ) -> Result<(), &'static str> {
@@ -378,7 +378,7 @@ impl<'a> AccessConverter<'a> {
             (Term::Connect, negated) if self.source.bumps => line.connect |= !negated,
             (Term::Connect, negated) => {
                 let scheme = if negated { "http" } else { "https" };
-                line.request.push(Condition::is("scheme", [scheme]));
+                line.request.push(ConditionDraft::is("scheme", [scheme]));
             }
             (Term::Test(condition), negated) => {
                 line.request.push(negate_if(condition, negated));
@@ -392,7 +392,7 @@ impl<'a> AccessConverter<'a> {
 
     fn report_line(
         &mut self,
-        line: &ConvertedLine<'_>,
+        line: &ConvertedAccess<'_>,
         acls: &[(bool, ConvertedAcl)],
         reply: bool,
     ) -> PartTarget {
@@ -479,7 +479,7 @@ impl<'a> AccessConverter<'a> {
     }
 }
 
-fn negate_if(condition: &Condition, negated: bool) -> Condition {
+fn negate_if(condition: &ConditionDraft, negated: bool) -> ConditionDraft {
     if negated {
         condition.clone().negated()
     } else {
@@ -503,7 +503,7 @@ fn id_of(line: &AccessLine) -> String {
 }
 
 /// Creates the rule of a line that is decided at the request, by the lines before it.
-fn request_rule(line: &ConvertedLine<'_>, before: &[&ConvertedLine<'_>]) -> Option<RuleItem> {
+fn request_rule(line: &ConvertedAccess<'_>, before: &[&ConvertedAccess<'_>]) -> Option<RuleItem> {
     // With interception a CONNECT that is allowed says nothing about the requests inside of the tunnel.
     if line.connect && line.line.allows {
         let text = format!(
@@ -531,19 +531,19 @@ fn request_rule(line: &ConvertedLine<'_>, before: &[&ConvertedLine<'_>]) -> Opti
 }
 
 /// Returns the conditions under which none of the lines before one has allowed the request.
-fn not_allowed_before(before: &[&ConvertedLine<'_>]) -> Vec<Condition> {
+fn not_allowed_before(before: &[&ConvertedAccess<'_>]) -> Vec<ConditionDraft> {
     let allowing = before
         .iter()
         .filter(|line| line.line.allows && !line.connect);
-    let conditions: Vec<Condition> = allowing.map(|line| line.condition()).collect();
+    let conditions: Vec<ConditionDraft> = allowing.map(|line| line.condition()).collect();
     match conditions.is_empty() {
         true => Vec::new(),
-        false => vec![Condition::any(conditions).negated()],
+        false => vec![ConditionDraft::any(conditions).negated()],
     }
 }
 
 /// Creates the filter of a line that refuses by the address.
-fn address_filter(line: &ConvertedLine<'_>, before: &[&ConvertedLine<'_>]) -> RuleDraft {
+fn address_filter(line: &ConvertedAccess<'_>, before: &[&ConvertedAccess<'_>]) -> RuleDraft {
     let mut parts = line.request.clone();
     parts.extend(line.address.iter().cloned());
     parts.extend(not_allowed_before(before));
@@ -552,19 +552,19 @@ fn address_filter(line: &ConvertedLine<'_>, before: &[&ConvertedLine<'_>]) -> Ru
 
 /// Creates the filter that takes back what a line allows by the address, where the address is another one.
 fn address_guard(
-    line: &ConvertedLine<'_>,
-    before: &[&ConvertedLine<'_>],
-    after: &[&ConvertedLine<'_>],
+    line: &ConvertedAccess<'_>,
+    before: &[&ConvertedAccess<'_>],
+    after: &[&ConvertedAccess<'_>],
     default_refuses: bool,
 ) -> RuleDraft {
     let mut parts = line.request.clone();
     parts.push(all_of(line.address.clone()).negated());
     parts.extend(not_allowed_before(before));
     match refused_by(after, default_refuses) {
-        Some(Condition::Always) => {}
+        Some(ConditionDraft::Always) => {}
         Some(refused) => parts.push(refused),
         // Nothing after it refuses: the filter never holds.
-        None => parts.push(Condition::Always.negated()),
+        None => parts.push(ConditionDraft::Always.negated()),
     }
     let id = format!("{}-address", line.id);
     let about = "the address must be one of those above".to_owned();
@@ -572,8 +572,8 @@ fn address_guard(
 }
 
 /// Returns the condition under which lines refuse a request; `None` if they never do.
-fn refused_by(lines: &[&ConvertedLine<'_>], default_refuses: bool) -> Option<Condition> {
-    let mut refused = default_refuses.then_some(Condition::Always);
+fn refused_by(lines: &[&ConvertedAccess<'_>], default_refuses: bool) -> Option<ConditionDraft> {
+    let mut refused = default_refuses.then_some(ConditionDraft::Always);
     for line in lines
         .iter()
         .rev()
@@ -582,23 +582,23 @@ fn refused_by(lines: &[&ConvertedLine<'_>], default_refuses: bool) -> Option<Con
         let fits = line.condition();
         refused = match (line.line.allows, refused) {
             (true, None) => None,
-            (true, Some(Condition::Always)) => Some(fits.negated()),
-            (true, Some(rest)) => Some(Condition::all(vec![fits.negated(), rest])),
-            (false, _) if line.is_always() => Some(Condition::Always),
-            (false, Some(Condition::Always)) => Some(Condition::Always),
+            (true, Some(ConditionDraft::Always)) => Some(fits.negated()),
+            (true, Some(rest)) => Some(ConditionDraft::all(vec![fits.negated(), rest])),
+            (false, _) if line.is_always() => Some(ConditionDraft::Always),
+            (false, Some(ConditionDraft::Always)) => Some(ConditionDraft::Always),
             (false, None) => Some(fits),
-            (false, Some(rest)) => Some(Condition::any(vec![fits, rest])),
+            (false, Some(rest)) => Some(ConditionDraft::any(vec![fits, rest])),
         };
     }
     refused
 }
 
 /// Creates the filter of a line of `http_reply_access` that refuses.
-fn reply_filter(line: &ConvertedLine<'_>, allowing: &[Condition]) -> RuleDraft {
+fn reply_filter(line: &ConvertedAccess<'_>, allowing: &[ConditionDraft]) -> RuleDraft {
     let mut parts = line.request.clone();
     parts.extend(line.address.iter().cloned());
     if !allowing.is_empty() {
-        parts.push(Condition::any(allowing.to_vec()).negated());
+        parts.push(ConditionDraft::any(allowing.to_vec()).negated());
     }
     let mut rule = RuleDraft::forbid(line.id.as_str(), all_of(parts));
     rule.stage = Some("response");

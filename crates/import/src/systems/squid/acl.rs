@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::draft::{Condition, ListDraft, RuleIds, to_slug};
+use crate::draft::{ConditionDraft, ListDraft, RuleIds, to_slug};
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::PartNeed;
-use crate::systems::squid::network::AddressRange;
+use crate::systems::squid::network::SquidRange;
 use crate::systems::squid::{SquidAcl, SquidSource};
 
 /// More values than these are written as a list.
@@ -16,7 +16,7 @@ const MAX_INLINE_VALUES: usize = 4;
 pub(super) struct ConvertedAcl {
     pub term: Term,
     pub need: PartNeed,
-    /// What it assumes; several are joined.
+    /// The assumption; several are joined.
     pub assumptions: Vec<String>,
     /// The lists that it became.
     pub lists: Vec<String>,
@@ -31,9 +31,9 @@ pub(super) enum Term {
     Connect,
     /// The request is for a page of squid itself.
     Manager,
-    Test(Condition),
+    Test(ConditionDraft),
     /// A test of the address of the origin.
-    Address(Condition),
+    Address(ConditionDraft),
 }
 
 /// Converts the `acl`s of a source, each once.
@@ -126,17 +126,17 @@ impl<'a> AclConverter<'a> {
             if as_lists && !items.is_empty() {
                 let suffix = if lists.is_empty() { "" } else { "-hosts" };
                 let name = self.add_list(acl, suffix, kind, items);
-                parts.push(Condition::is("in", [name.as_str()]));
+                parts.push(ConditionDraft::is("in", [name.as_str()]));
                 lists.push(name);
             } else if !items.is_empty() {
-                parts.push(Condition::is(shortcut, items));
+                parts.push(ConditionDraft::is(shortcut, items));
             }
         }
         if parts.is_empty() {
             return term(Term::Never, PartNeed::Host);
         }
         ConvertedAcl {
-            term: Term::Test(Condition::any(parts)),
+            term: Term::Test(ConditionDraft::any(parts)),
             need: PartNeed::Host,
             assumptions: Vec::new(),
             lists,
@@ -206,13 +206,13 @@ impl<'a> AclConverter<'a> {
     fn merge(
         &mut self,
         acl: &SquidAcl,
-        conditions: Vec<Condition>,
+        conditions: Vec<ConditionDraft>,
         lists: &mut Vec<String>,
-    ) -> Condition {
-        let mut merged: Vec<Condition> = Vec::new();
+    ) -> ConditionDraft {
+        let mut merged: Vec<ConditionDraft> = Vec::new();
         for condition in conditions {
             match (merged.last_mut(), condition) {
-                (Some(Condition::Test(last)), Condition::Test(test))
+                (Some(ConditionDraft::Test(last)), ConditionDraft::Test(test))
                     if last.field == test.field
                         && last.kind == test.kind
                         && last.ignore_case == test.ignore_case =>
@@ -223,7 +223,7 @@ impl<'a> AclConverter<'a> {
             }
         }
         for condition in &mut merged {
-            let Condition::Test(test) = condition else {
+            let ConditionDraft::Test(test) = condition else {
                 continue;
             };
             if test.kind == Some("regex") && test.values.len() > MAX_INLINE_VALUES {
@@ -233,7 +233,7 @@ impl<'a> AclConverter<'a> {
                 lists.push(name);
             }
         }
-        Condition::any(merged)
+        ConditionDraft::any(merged)
     }
 
     /// Returns what is assumed of clients that two `acl`s fit, since a client is one crawler.
@@ -251,7 +251,7 @@ impl<'a> AclConverter<'a> {
                 );
             }
             let theirs = ranges(other);
-            let is_within = |inner: &[AddressRange], outer: &[AddressRange]| {
+            let is_within = |inner: &[SquidRange], outer: &[SquidRange]| {
                 inner
                     .iter()
                     .all(|one| outer.iter().any(|range| range.contains(*one)))
@@ -274,7 +274,7 @@ impl<'a> AclConverter<'a> {
             return Ok(term(Term::Always, PartNeed::Host));
         }
         if acl.kind == "proxy_auth" && values.contains(&"REQUIRED") {
-            let known = Condition::is("crawler", ["anonymous"]).negated();
+            let known = ConditionDraft::is("crawler", ["anonymous"]).negated();
             return Ok(ConvertedAcl {
                 assumptions: vec![
                     "each crawler has a user and a password in the configuration".to_owned(),
@@ -285,7 +285,7 @@ impl<'a> AclConverter<'a> {
         let Some(crawlers) = self.crawlers.get(&acl.name) else {
             let unknown = values
                 .iter()
-                .find(|value| AddressRange::parse(value).is_none());
+                .find(|value| SquidRange::parse(value).is_none());
             return Err(match unknown {
                 Some(value) => format!("{value} is no address: squid looks it up when it starts"),
                 None => "no crawler is made of it".to_owned(),
@@ -301,7 +301,7 @@ impl<'a> AclConverter<'a> {
         Ok(ConvertedAcl {
             assumptions,
             ..term(
-                Term::Test(Condition::is(
+                Term::Test(ConditionDraft::is(
                     "crawler",
                     crawlers.iter().map(String::as_str),
                 )),
@@ -312,17 +312,17 @@ impl<'a> AclConverter<'a> {
 }
 
 /// Returns the ranges of addresses that an `acl` about clients has.
-fn ranges(acl: &SquidAcl) -> Vec<AddressRange> {
+fn ranges(acl: &SquidAcl) -> Vec<SquidRange> {
     let ranges = acl
         .values
         .iter()
-        .filter_map(|value| AddressRange::parse(&value.text));
+        .filter_map(|value| SquidRange::parse(&value.text));
     ranges.flatten().collect()
 }
 
 /// Returns `true` for a value of `src` that fits every client of IPv4.
 pub(super) fn is_everyone(value: &str) -> bool {
-    let ranges = AddressRange::parse(value).unwrap_or_default();
+    let ranges = SquidRange::parse(value).unwrap_or_default();
     ranges.iter().any(|range| range.is_whole())
 }
 
@@ -359,7 +359,7 @@ fn ports(values: &[&str]) -> Result<ConvertedAcl, String> {
         return Ok(term(Term::Never, PartNeed::Host));
     }
     Ok(term(
-        Term::Test(Condition::is("port", ranges)),
+        Term::Test(ConditionDraft::is("port", ranges)),
         PartNeed::Host,
     ))
 }
@@ -373,7 +373,7 @@ fn schemes(values: &[&str]) -> ConvertedAcl {
     match schemes.as_slice() {
         [] if managed => term(Term::Manager, PartNeed::Url),
         [] => term(Term::Never, PartNeed::Host),
-        _ => term(Term::Test(Condition::is("scheme", schemes)), PartNeed::Host),
+        _ => term(Term::Test(ConditionDraft::is("scheme", schemes)), PartNeed::Host),
     }
 }
 
@@ -385,7 +385,7 @@ fn methods(values: &[&str]) -> Result<ConvertedAcl, String> {
         return Err("it has CONNECT and other methods: give CONNECT an acl of its own".to_owned());
     }
     Ok(term(
-        Term::Test(Condition::is("method", values.iter().copied())),
+        Term::Test(ConditionDraft::is("method", values.iter().copied())),
         PartNeed::Url,
     ))
 }
@@ -393,15 +393,15 @@ fn methods(values: &[&str]) -> Result<ConvertedAcl, String> {
 fn addresses(values: &[&str]) -> Result<ConvertedAcl, String> {
     let mut networks = Vec::new();
     for value in values {
-        let ranges = AddressRange::parse(value)
+        let ranges = SquidRange::parse(value)
             .ok_or_else(|| format!("{value} is no address: squid looks it up when it starts"))?;
         if ranges.iter().any(|range| range.is_whole()) {
             return Ok(term(Term::Always, PartNeed::Host));
         }
-        networks.extend(ranges.into_iter().flat_map(AddressRange::to_networks));
+        networks.extend(ranges.into_iter().flat_map(SquidRange::to_networks));
     }
     Ok(term(
-        Term::Address(Condition::is("address", networks)),
+        Term::Address(ConditionDraft::is("address", networks)),
         PartNeed::Response,
     ))
 }
@@ -417,7 +417,7 @@ fn statuses(values: &[&str]) -> Result<ConvertedAcl, String> {
         }
     }
     Ok(term(
-        Term::Test(Condition::is("status", ranges)),
+        Term::Test(ConditionDraft::is("status", ranges)),
         PartNeed::Response,
     ))
 }

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 /// A range of addresses of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressRange {
+pub struct SquidRange {
     /// 32 or 128.
     pub bits: u32,
     pub first: u128,
     pub last: u128,
 }
 
-impl AddressRange {
+impl SquidRange {
     /// Reads a value of `src` or `dst`. Names of hosts are no ranges. `all` is two of them.
     pub fn parse(text: &str) -> Option<Vec<Self>> {
         match text {

@@ -10,7 +10,7 @@ const MAX_INCLUDES: usize = 16;
 /// The maximum number of files that are included.
 const MAX_FILES: usize = 200;
 
-/// What was read.
+/// A source with its report.
 pub(super) struct SquidFile {
     pub source: SquidSource,
     pub settings: SettingsDraft,
@@ -28,7 +28,7 @@ pub(crate) fn recognize(beginning: &[u8]) -> bool {
 }
 
 pub(super) fn read(input: &ImportInput<'_>, report: &mut Report) -> Result<SquidFile, ImportError> {
-    let mut reader = Reader {
+    let mut reader = SquidReader {
         input,
         report,
         file: SquidFile {
@@ -90,7 +90,7 @@ fn plain_value(text: &str) -> AclValue {
     }
 }
 
-struct Reader<'a, 'i> {
+struct SquidReader<'a, 'i> {
     input: &'a ImportInput<'i>,
     report: &'a mut Report,
     file: SquidFile,
@@ -146,7 +146,7 @@ fn is_description(comment: &str) -> bool {
     !is_directive && comment.len() <= 200 && comment.chars().any(char::is_alphabetic)
 }
 
-impl Reader<'_, '_> {
+impl SquidReader<'_, '_> {
     fn read_file(&mut self, path: &str, depth: usize) -> Result<(), ImportError> {
         self.files += 1;
         let source = self.input.read_text(path, MAX_RULE_FILE)?;

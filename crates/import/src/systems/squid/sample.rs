@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::systems::squid::SquidSource;
-use crate::systems::squid::network::AddressRange;
+use crate::systems::squid::network::SquidRange;
 
 /// The maximum number of values of each kind.
 const MAX_VALUES: usize = 8;
@@ -18,8 +18,8 @@ pub(super) fn samples(
         .collect();
     hosts.truncate(MAX_VALUES);
     hosts.push("www.example.net".to_owned());
-    let networks = values(source, "dst").filter_map(AddressRange::parse);
-    let networks = networks.flatten().flat_map(AddressRange::to_networks);
+    let networks = values(source, "dst").filter_map(SquidRange::parse);
+    let networks = networks.flatten().flat_map(SquidRange::to_networks);
     let mut addresses: Vec<String> = networks
         .filter_map(|network| Some(network.split_once('/')?.0.to_owned()))
         .take(MAX_VALUES)

@@ -2,7 +2,7 @@
 
 use serde_json::Map;
 
-use crate::draft::{Condition, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem};
 use crate::expression::{Anchoring, Dialect, SourceExpression, TranslatedExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 
@@ -32,7 +32,7 @@ impl StormConverter<'_> {
                     let id = self.ids.next("max-length");
                     self.report.converted(*part, &*id, PartNeed::Url);
                     let range = format!("[{}:]", max.saturating_add(1));
-                    let condition = Condition::test("url", "length", [range]);
+                    let condition = ConditionDraft::test("url", "length", [range]);
                     self.policy
                         .rules
                         .push(RuleDraft::forbid(id, condition).into());
@@ -61,8 +61,8 @@ impl StormConverter<'_> {
         self.report_rule(part, &id, Some((text.to_owned(), AssumptionEffect::Either)));
         let copies = usize::try_from(count.min(50)).unwrap_or(50);
         let url = format!("http://host.example/{}", "a/".repeat(copies));
-        self.policy.samples.push((url, Map::new()));
-        let condition = Condition::test("path", "repeats", [format!("[{count}:]")]);
+        self.policy.examples.push((url, Map::new()));
+        let condition = ConditionDraft::test("path", "repeats", [format!("[{count}:]")]);
         self.policy
             .rules
             .push(RuleDraft::forbid(id, condition).into());
@@ -93,17 +93,17 @@ impl StormConverter<'_> {
         RuleItem::Comment(format!("not converted: {why}\n{text}"))
     }
 
-    fn add_sample(&mut self, condition: &Condition) {
-        let is_repeats = matches!(condition, Condition::Test(test) if test.kind == Some("repeats"));
+    fn add_sample(&mut self, condition: &ConditionDraft) {
+        let is_repeats = matches!(condition, ConditionDraft::Test(test) if test.kind == Some("repeats"));
         if is_repeats {
             let url = "http://host.example/a/b/a/b/a/b/".to_owned();
-            self.policy.samples.push((url, Map::new()));
+            self.policy.examples.push((url, Map::new()));
         }
     }
 
     /// Adds a URL with a text that a pattern allows.
-    fn add_allowed_sample(&mut self, condition: &Condition, host: &str) {
-        let Condition::Test(test) = condition else {
+    fn add_allowed_sample(&mut self, condition: &ConditionDraft, host: &str) {
+        let ConditionDraft::Test(test) = condition else {
             return;
         };
         let is_plain = matches!(test.kind, None | Some("prefix" | "contains" | "suffix"));
@@ -114,7 +114,7 @@ impl StormConverter<'_> {
         if let Some(text) = text {
             let path = text.trim_start_matches('/');
             let url = format!("http://{}/{path}", host.to_lowercase());
-            self.policy.samples.push((url, Map::new()));
+            self.policy.examples.push((url, Map::new()));
         }
     }
 
@@ -170,11 +170,11 @@ impl StormConverter<'_> {
             StormScopeKind::Global => ("global", None),
             StormScopeKind::Host(name) => (
                 name.as_str(),
-                Some(Condition::is("host", [name.to_lowercase()])),
+                Some(ConditionDraft::is("host", [name.to_lowercase()])),
             ),
             StormScopeKind::Domain(name) => (
                 name.as_str(),
-                Some(Condition::is("domain", [name.to_lowercase()])),
+                Some(ConditionDraft::is("domain", [name.to_lowercase()])),
             ),
         };
         let valid = name.split('.').all(|label| {
@@ -194,7 +194,7 @@ impl StormConverter<'_> {
         self.report.converted(scope.part, &*id, PartNeed::Host);
         if condition.is_some() {
             let url = format!("http://{}/", name.to_lowercase());
-            self.policy.samples.push((url, Map::new()));
+            self.policy.examples.push((url, Map::new()));
         }
         let rules = self.patterns(&scope.patterns, &id, name);
         let group = GroupDraft {
@@ -208,7 +208,7 @@ impl StormConverter<'_> {
     /// Returns a rule for each pattern that denies, except for what a pattern above it allows.
     fn patterns(&mut self, patterns: &[StormPattern], scope_id: &str, host: &str) -> Vec<RuleItem> {
         let mut rules = Vec::new();
-        let mut allowed: Vec<Condition> = Vec::new();
+        let mut allowed: Vec<ConditionDraft> = Vec::new();
         for pattern in patterns {
             let field = if pattern.with_query {
                 "path_and_query"
@@ -220,7 +220,7 @@ impl StormConverter<'_> {
             let always = matches!(pattern.expression.as_str(), "." | ".+" | ".*");
             let translated = match always {
                 true => Ok(TranslatedExpression {
-                    condition: Condition::Always,
+                    condition: ConditionDraft::Always,
                     assumption: None,
                 }),
                 false => java(&pattern.expression).translate(field),
@@ -258,13 +258,13 @@ fn assumption(
     }
 }
 
-fn except(condition: Condition, allowed: &[Condition]) -> Condition {
+fn except(condition: ConditionDraft, allowed: &[ConditionDraft]) -> ConditionDraft {
     if allowed.is_empty() {
         return condition;
     }
-    let exception = Condition::any(allowed.to_vec()).negated();
-    if condition == Condition::Always {
+    let exception = ConditionDraft::any(allowed.to_vec()).negated();
+    if condition == ConditionDraft::Always {
         return exception;
     }
-    Condition::all(vec![condition, exception])
+    ConditionDraft::all(vec![condition, exception])
 }

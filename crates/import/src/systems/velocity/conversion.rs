@@ -3,7 +3,7 @@
 use roxmltree::Node;
 
 use crate::draft::{
-    Condition, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleDraftBody, RuleIds, RuleItem,
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleDraftBody, RuleIds, RuleItem,
 };
 use crate::input::ImportError;
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
@@ -27,7 +27,7 @@ pub(super) struct VelocityConversion<'c, 't> {
     pub has_options: bool,
 }
 
-/// What the options of a crawler or of a condition assign.
+/// The assignments of the options of a crawler or of a condition.
 #[derive(Default)]
 pub(super) struct AssignedOptions {
     pub disposition: Option<&'static str>,
@@ -176,11 +176,11 @@ impl VelocityConversion<'_, '_> {
                 self.remember(options, name, parts);
             }
             OptionOutcome::MaxLength(length) => {
-                let condition = Condition::test("url", "length", [format!("[:{length}]")]);
+                let condition = ConditionDraft::test("url", "length", [format!("[:{length}]")]);
                 self.limit(element, name, length, condition, options);
             }
             OptionOutcome::MaxSlashes(count) => {
-                let condition = Condition::test("path", "segments", [format!("[:{count}]")]);
+                let condition = ConditionDraft::test("path", "segments", [format!("[:{count}]")]);
                 self.limit(element, name, count, condition, options);
             }
             OptionOutcome::NoEffect(why) | OptionOutcome::Unrelated(why) => {
@@ -221,7 +221,7 @@ impl VelocityConversion<'_, '_> {
         element: Node<'_, '_>,
         name: &str,
         max: u64,
-        condition: Condition,
+        condition: ConditionDraft,
         options: &mut AssignedOptions,
     ) {
         if self.limits.iter().filter(|known| *known == name).count() > 1 {
@@ -255,7 +255,7 @@ impl VelocityConversion<'_, '_> {
         &mut self,
         element: Node<'_, '_>,
         id: &str,
-    ) -> Result<(VelocityTest, Result<Condition, String>), ImportError> {
+    ) -> Result<(VelocityTest, Result<ConditionDraft, String>), ImportError> {
         let test = read_test(element).map_err(|why| self.unknown(element, why))?;
         let parts = self.xml.own_parts(element);
         let pattern = element
@@ -306,7 +306,7 @@ impl VelocityConversion<'_, '_> {
         rules.extend(inner.rules);
         let group = GroupDraft {
             guard: match (applies_if_matched, condition) {
-                (true, Condition::Always) => GuardDraft::Always,
+                (true, ConditionDraft::Always) => GuardDraft::Always,
                 (true, condition) => GuardDraft::When(condition),
                 (false, condition) => GuardDraft::Unless(condition),
             },
@@ -456,9 +456,9 @@ impl VelocityConversion<'_, '_> {
         }
         let id = self.ids.next(&format!("seeds-{}", self.line(element)));
         let mut group = GroupDraft {
-            guard: GuardDraft::When(Condition::all(vec![
-                Condition::is("scheme", ["http", "https"]),
-                Condition::is("domain", hosts.iter()),
+            guard: GuardDraft::When(ConditionDraft::all(vec![
+                ConditionDraft::is("scheme", ["http", "https"]),
+                ConditionDraft::is("domain", hosts.iter()),
             ])),
             then: Some("allow"),
             ..GroupDraft::default()

@@ -2,7 +2,7 @@
 
 use roxmltree::Node;
 
-use crate::draft::Condition;
+use crate::draft::ConditionDraft;
 
 use crate::systems::urls::{check_condition, check_host};
 
@@ -49,7 +49,7 @@ pub(super) fn read_test(element: Node<'_, '_>) -> Result<VelocityTest, String> {
 
 /// A test as a condition.
 pub(super) struct TranslatedTest {
-    pub condition: Condition,
+    pub condition: ConditionDraft,
     /// A default port was left out of a pattern.
     pub drops_port: bool,
 }
@@ -80,7 +80,7 @@ pub(super) fn condition(test: &VelocityTest) -> Result<TranslatedTest, String> {
     let is_protocol = test.field == VelocityField::Protocol;
     if fits_all || is_protocol && has_scheme("http") && has_scheme("https") {
         return Ok(TranslatedTest {
-            condition: Condition::Always,
+            condition: ConditionDraft::Always,
             drops_port,
         });
     }
@@ -91,13 +91,13 @@ pub(super) fn condition(test: &VelocityTest) -> Result<TranslatedTest, String> {
         VelocityField::Protocol => "scheme",
     };
     let condition = if has_globs {
-        Condition::test(field, "glob", texts)
+        ConditionDraft::test(field, "glob", texts)
     } else if texts.iter().any(|text| text.contains('*')) {
         let texts = texts.iter().map(|text| text.replace('*', "\\*"));
-        Condition::test(field, "glob", texts)
+        ConditionDraft::test(field, "glob", texts)
     } else {
         let kind = (test.field == VelocityField::Path).then_some("exact");
-        Condition::test(field, kind, texts)
+        ConditionDraft::test(field, kind, texts)
     };
     check_condition(&condition)?;
     Ok(TranslatedTest {

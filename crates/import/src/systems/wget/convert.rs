@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::draft::{Condition, PolicyDraft, RuleDraft};
+use crate::draft::{ConditionDraft, PolicyDraft, RuleDraft};
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::systems::wget::{WgetCommand, WgetSource};
@@ -43,7 +43,7 @@ pub(super) fn convert(source: &WgetSource, policy: &mut PolicyDraft, report: &mu
         }
     }
     if !starts.is_empty() {
-        let start = RuleDraft::when("start", Condition::is("url", starts.clone()), "allow");
+        let start = RuleDraft::when("start", ConditionDraft::is("url", starts.clone()), "allow");
         policy.rules.push(start.into());
     }
     if !source.is_recursive() {
@@ -52,13 +52,13 @@ pub(super) fn convert(source: &WgetSource, policy: &mut PolicyDraft, report: &mu
     let mut parts = Vec::new();
     parts.extend(scope(source, &starts, report));
     parts.extend(hosts(source, "domains", report));
-    parts.extend(hosts(source, "excludedomains", report).map(Condition::negated));
+    parts.extend(hosts(source, "excludedomains", report).map(ConditionDraft::negated));
     parts.extend(directories(source, "includedirectories", report));
-    parts.extend(directories(source, "excludedirectories", report).map(Condition::negated));
+    parts.extend(directories(source, "excludedirectories", report).map(ConditionDraft::negated));
     parts.extend(expression(source, "acceptregex", report));
-    parts.extend(expression(source, "rejectregex", report).map(Condition::negated));
+    parts.extend(expression(source, "rejectregex", report).map(ConditionDraft::negated));
     if source.is_on("httpsonly") {
-        parts.push(Condition::is("scheme", ["https"]));
+        parts.push(ConditionDraft::is("scheme", ["https"]));
     }
     let names = names(source, report);
     if let Some(names) = &names {
@@ -78,9 +78,9 @@ pub(super) fn convert(source: &WgetSource, policy: &mut PolicyDraft, report: &mu
 }
 
 /// Creates the rule for pages that are fetched for their links only.
-fn pages_for_links(scope: &[Condition]) -> RuleDraft {
+fn pages_for_links(scope: &[ConditionDraft]) -> RuleDraft {
     let mut parts = scope.to_vec();
-    parts.push(Condition::test("path", "regex", [HTML]).ignoring_case(true));
+    parts.push(ConditionDraft::test("path", "regex", [HTML]).ignoring_case(true));
     let about = "pages are fetched for their links, whatever their names are".to_owned();
     let rule = RuleDraft::when("pages-for-links", all_of(parts), "exclude-but-scan");
     rule.with_about(Some(about))
@@ -96,11 +96,11 @@ fn may_refuse_pages(source: &WgetSource) -> bool {
     rejects || !source.items("accept").is_empty()
 }
 
-fn all_of(parts: Vec<Condition>) -> Condition {
+fn all_of(parts: Vec<ConditionDraft>) -> ConditionDraft {
     if parts.is_empty() {
-        Condition::Always
+        ConditionDraft::Always
     } else {
-        Condition::all(parts)
+        ConditionDraft::all(parts)
     }
 }
 
@@ -134,7 +134,7 @@ fn host_and_directory(url: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns the condition that `-H` and `-np` leave: the hosts, and the directories, of the start pages.
-fn scope(source: &WgetSource, starts: &[String], report: &mut Report) -> Option<Condition> {
+fn scope(source: &WgetSource, starts: &[String], report: &mut Report) -> Option<ConditionDraft> {
     let spans = source.is_on("spanhosts");
     let below = source.is_on("noparent");
     if spans && !below {
@@ -156,43 +156,43 @@ fn scope(source: &WgetSource, starts: &[String], report: &mut Report) -> Option<
                 Some("give them with --seeds"),
             );
         }
-        return Some(Condition::Always.negated());
+        return Some(ConditionDraft::Always.negated());
     }
     if !below {
         let mut hosts: Vec<&str> = places.iter().map(|(host, _)| *host).collect();
         hosts.sort_unstable();
         hosts.dedup();
-        return Some(Condition::is("host", hosts));
+        return Some(ConditionDraft::is("host", hosts));
     }
     let conditions = places.iter().map(|(host, directory)| {
-        let host = Condition::is("host", [*host]);
+        let host = ConditionDraft::is("host", [*host]);
         let is_root = *directory == "/";
         match (spans, is_root) {
             (false, true) => host,
-            (true, true) => Condition::Always,
-            (false, false) => Condition::all(vec![host, Condition::is("path", [*directory])]),
+            (true, true) => ConditionDraft::Always,
+            (false, false) => ConditionDraft::all(vec![host, ConditionDraft::is("path", [*directory])]),
             (true, false) => {
-                Condition::any(vec![host.negated(), Condition::is("path", [*directory])])
+                ConditionDraft::any(vec![host.negated(), ConditionDraft::is("path", [*directory])])
             }
         }
     });
-    Some(Condition::any(conditions.collect()))
+    Some(ConditionDraft::any(conditions.collect()))
 }
 
 /// Returns a condition on hosts. A name that begins with a dot fits names below it only.
-fn hosts(source: &WgetSource, name: &str, report: &mut Report) -> Option<Condition> {
+fn hosts(source: &WgetSource, name: &str, report: &mut Report) -> Option<ConditionDraft> {
     let items = source.items(name);
     done(source, name, report, PartNeed::Host);
     let (below, domains): (Vec<&str>, Vec<&str>) =
         items.into_iter().partition(|item| item.starts_with('.'));
     let mut parts = Vec::new();
     if !domains.is_empty() {
-        parts.push(Condition::is("domain", domains));
+        parts.push(ConditionDraft::is("domain", domains));
     }
     if !below.is_empty() {
-        parts.push(Condition::test("host", "suffix", below));
+        parts.push(ConditionDraft::test("host", "suffix", below));
     }
-    (!parts.is_empty()).then(|| Condition::any(parts))
+    (!parts.is_empty()).then(|| ConditionDraft::any(parts))
 }
 
 /// Reports the commands of a name as part of the rule `links`.
@@ -207,7 +207,7 @@ fn done(source: &WgetSource, name: &str, report: &mut Report, need: PartNeed) {
 }
 
 /// Returns a condition on the directory of the path: the directory with those below, or a pattern for all of it.
-fn directories(source: &WgetSource, name: &str, report: &mut Report) -> Option<Condition> {
+fn directories(source: &WgetSource, name: &str, report: &mut Report) -> Option<ConditionDraft> {
     let items = source.items(name);
     done(source, name, report, PartNeed::Url);
     let mut below = Vec::new();
@@ -217,7 +217,7 @@ fn directories(source: &WgetSource, name: &str, report: &mut Report) -> Option<C
         if is_pattern(item) {
             patterns.push(format!("^/{}/[^/]*$", pattern_to_regex(item)));
         } else if item.is_empty() {
-            return Some(Condition::Always);
+            return Some(ConditionDraft::Always);
         } else {
             below.push(format!("/{}/", item.trim_end_matches('/')));
         }
@@ -225,12 +225,12 @@ fn directories(source: &WgetSource, name: &str, report: &mut Report) -> Option<C
     let ignore_case = source.is_on("ignorecase");
     let mut parts = Vec::new();
     if !below.is_empty() {
-        parts.push(Condition::test("path", "prefix", below).ignoring_case(ignore_case));
+        parts.push(ConditionDraft::test("path", "prefix", below).ignoring_case(ignore_case));
     }
     if !patterns.is_empty() {
-        parts.push(Condition::test("path", "regex", patterns).ignoring_case(ignore_case));
+        parts.push(ConditionDraft::test("path", "regex", patterns).ignoring_case(ignore_case));
     }
-    (!parts.is_empty()).then(|| Condition::any(parts))
+    (!parts.is_empty()).then(|| ConditionDraft::any(parts))
 }
 
 fn is_pattern(text: &str) -> bool {
@@ -268,7 +268,7 @@ fn pattern_to_regex(pattern: &str) -> String {
     regex
 }
 
-fn expression(source: &WgetSource, name: &str, report: &mut Report) -> Option<Condition> {
+fn expression(source: &WgetSource, name: &str, report: &mut Report) -> Option<ConditionDraft> {
     let command = source
         .commands
         .iter()
@@ -311,7 +311,7 @@ fn expression(source: &WgetSource, name: &str, report: &mut Report) -> Option<Co
 }
 
 /// Returns the condition of `-A` and `-R` on the name of the file. A URL that ends in a slash has none.
-fn names(source: &WgetSource, report: &mut Report) -> Option<Condition> {
+fn names(source: &WgetSource, report: &mut Report) -> Option<ConditionDraft> {
     let accept = name_condition(source, "accept");
     let reject = name_condition(source, "reject");
     for command in source
@@ -339,30 +339,30 @@ fn names(source: &WgetSource, report: &mut Report) -> Option<Condition> {
         (None, None) => return None,
         (Some(accept), None) => accept,
         (None, Some(reject)) => reject.negated(),
-        (Some(accept), Some(reject)) => Condition::all(vec![accept, reject.negated()]),
+        (Some(accept), Some(reject)) => ConditionDraft::all(vec![accept, reject.negated()]),
     };
-    Some(Condition::any(vec![
-        Condition::test("path", "suffix", ["/"]),
+    Some(ConditionDraft::any(vec![
+        ConditionDraft::test("path", "suffix", ["/"]),
         fits,
     ]))
 }
 
-fn name_condition(source: &WgetSource, name: &str) -> Option<Condition> {
+fn name_condition(source: &WgetSource, name: &str) -> Option<ConditionDraft> {
     let items = source.items(name);
     let ignore_case = source.is_on("ignorecase");
     let (patterns, suffixes): (Vec<&str>, Vec<&str>) =
         items.into_iter().partition(|item| is_pattern(item));
     let mut parts = Vec::new();
     if !suffixes.is_empty() {
-        parts.push(Condition::test("path", "suffix", suffixes).ignoring_case(ignore_case));
+        parts.push(ConditionDraft::test("path", "suffix", suffixes).ignoring_case(ignore_case));
     }
     if !patterns.is_empty() {
         let patterns = patterns
             .iter()
             .map(|pattern| format!("/{}$", pattern_to_regex(pattern)));
-        parts.push(Condition::test("path", "regex", patterns).ignoring_case(ignore_case));
+        parts.push(ConditionDraft::test("path", "regex", patterns).ignoring_case(ignore_case));
     }
-    (!parts.is_empty()).then(|| Condition::any(parts))
+    (!parts.is_empty()).then(|| ConditionDraft::any(parts))
 }
 
 fn convert_option(

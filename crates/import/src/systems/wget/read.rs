@@ -163,7 +163,7 @@ pub(super) fn read(
     input: &ImportInput<'_>,
     report: &mut Report,
 ) -> Result<WgetSource, ImportError> {
-    let mut reader = Reader {
+    let mut reader = WgetReader {
         input,
         report,
         source: WgetSource::default(),
@@ -197,21 +197,21 @@ pub(super) fn read(
     Ok(reader.source)
 }
 
-struct Reader<'a, 'i> {
+struct WgetReader<'a, 'i> {
     input: &'a ImportInput<'i>,
     report: &'a mut Report,
     source: WgetSource,
 }
 
 /// A word of a shell, with its place.
-struct Word {
+struct CommandWord {
     text: String,
     place: Place,
     /// It has a variable or a command in it.
     computed: bool,
 }
 
-impl Reader<'_, '_> {
+impl WgetReader<'_, '_> {
     fn push(&mut self, part: PartId, name: &str, value: &str) {
         let name: String = name
             .chars()
@@ -283,7 +283,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    fn long(&mut self, option: &str, place: &Place, words: &mut dyn Iterator<Item = Word>) {
+    fn long(&mut self, option: &str, place: &Place, words: &mut dyn Iterator<Item = CommandWord>) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (option, None),
@@ -322,7 +322,7 @@ impl Reader<'_, '_> {
     }
 
     /// Reads letters that may be joined, of which the last may have a value: `-rl 3`, `-np`.
-    fn short(&mut self, word: &Word, words: &mut dyn Iterator<Item = Word>) {
+    fn short(&mut self, word: &CommandWord, words: &mut dyn Iterator<Item = CommandWord>) {
         let mut rest = word.text.get(1..).unwrap_or_default();
         while let Some(letter) = rest.get(..1) {
             let after = rest.get(1..).unwrap_or_default();
@@ -422,9 +422,9 @@ fn without_password(url: &str) -> String {
 }
 
 /// Splits a command into words, with quotes and backslashes. It ends at `;`, `|`, `&`, `>` or a new line.
-fn shell_words(file: &str, text: &str) -> Result<Vec<Word>, ImportError> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut current: Option<Word> = None;
+fn shell_words(file: &str, text: &str) -> Result<Vec<CommandWord>, ImportError> {
+    let mut words: Vec<CommandWord> = Vec::new();
+    let mut current: Option<CommandWord> = None;
     let mut quote = None;
     let (mut line, mut column) = (1, 0);
     let mut chars = text.chars().peekable();
@@ -456,7 +456,7 @@ fn shell_words(file: &str, text: &str) -> Result<Vec<Word>, ImportError> {
             (line, column) = (line + 1, 0);
             continue;
         }
-        let word = current.get_or_insert_with(|| Word {
+        let word = current.get_or_insert_with(|| CommandWord {
             text: String::new(),
             place: place.clone(),
             computed: false,

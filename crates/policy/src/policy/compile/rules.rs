@@ -10,7 +10,7 @@ use crate::policy::rule::{
 use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, SourceRuleBody};
 
 use super::checks;
-use super::drafts::{RuleDraft, RuleDrafts, saturating_u32};
+use super::drafts::{IntermediateRule, RuleDrafts, saturating_u32};
 use super::options::OptionCompiler;
 use super::stages::RulePlacement;
 
@@ -37,7 +37,7 @@ fn rule_index(index: usize) -> RuleIndex {
 }
 
 fn compile_body(
-    draft: &mut RuleDraft<'_>,
+    draft: &mut IntermediateRule<'_>,
     placement: &RulePlacement,
     options: &mut OptionCompiler,
     problems: &mut Problems,
@@ -55,7 +55,7 @@ fn compile_body(
 }
 
 fn build_rule(
-    draft: &RuleDraft<'_>,
+    draft: &IntermediateRule<'_>,
     placement: &RulePlacement,
     class: RuleClass,
     body: RuleBody,
@@ -78,7 +78,7 @@ fn build_rule(
 }
 
 fn build_group(
-    draft: &mut RuleDraft<'_>,
+    draft: &mut IntermediateRule<'_>,
     group: &SourceGroup,
     placement: &RulePlacement,
     options: &mut OptionCompiler,
@@ -113,7 +113,7 @@ fn build_group(
     }
 }
 
-fn build_filter(draft: &mut RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
+fn build_filter(draft: &mut IntermediateRule<'_>, filter: &SourceFilter) -> FilterRule {
     FilterRule {
         kind: filter.sense,
         condition: draft.take_condition(),
@@ -126,7 +126,7 @@ fn build_filter(draft: &mut RuleDraft<'_>, filter: &SourceFilter) -> FilterRule 
 
 /// Returns the stages at which a rule is active: a group at the stages at which it may run, a
 /// filter from the first stage at which its condition may be decided.
-fn active_stages(draft: &RuleDraft<'_>, placement: &RulePlacement) -> StageSet {
+fn active_stages(draft: &IntermediateRule<'_>, placement: &RulePlacement) -> StageSet {
     let first = match &draft.source.body {
         SourceRuleBody::Group(_) => placement.with_headers.latest,
         SourceRuleBody::Filter(_) => placement.first_decidable,

@@ -1,0 +1,36 @@
+//! Compilation of drafts by the policy engine.
+
+use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
+
+use crate::draft::PolicyDraft;
+use crate::input::ImportError;
+
+/// Compiles a draft, which must be valid.
+pub(crate) fn compile_draft(draft: &PolicyDraft) -> Result<CompiledPolicy, ImportError> {
+    compile::load(&to_file_system(draft), "policy.yaml").map_err(|problems| {
+        let problems = problems.iter().map(ToString::to_string);
+        ImportError::Defect(problems.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+/// Returns the first reason why a draft is not a valid policy.
+pub(crate) fn check_draft(draft: &PolicyDraft) -> Result<(), String> {
+    let problems = match compile::load(&to_file_system(draft), "policy.yaml") {
+        Ok(_) => return Ok(()),
+        Err(problems) => problems,
+    };
+    let error = problems.into_iter().find(|problem| problem.is_error());
+    Err(error.map_or_else(
+        || "not a valid condition".to_owned(),
+        |problem| problem.message.to_string(),
+    ))
+}
+
+fn to_file_system(draft: &PolicyDraft) -> MemoryFileSystem {
+    let mut files = MemoryFileSystem::new();
+    for (path, text) in &draft.to_files() {
+        files = files.with_file(path, text.as_bytes());
+    }
+    files
+}
