@@ -26,7 +26,8 @@ pub(super) fn run(args: &ImportArgs) -> Exit {
 /// Translates the source. Returns the system, too.
 fn translate(args: &ImportArgs) -> Result<(Import, System), Exit> {
     let (named, words) = split_system(&args.words)?;
-    let (files, paths) = SourceFiles::new(words);
+    let (mut files, paths) = SourceFiles::new(words);
+    let global = args.global.as_deref().map(|path| files.add(path));
     let seeds = args.seeds.as_deref().map(read_text).transpose()?;
     let input = ImportInput {
         files: &files,
@@ -35,6 +36,7 @@ fn translate(args: &ImportArgs) -> Result<(Import, System), Exit> {
         seeds,
         variables: args.variables.clone(),
         escape: args.escape.map(|mode| mode == EscapeMode::On),
+        global,
     };
     let system = match named {
         Some(system) => system,

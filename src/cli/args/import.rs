@@ -8,7 +8,7 @@ use super::OutputFormat;
 
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
-    /// The system, unless the files tell it, and its files; `-` is standard input; CRAWLER=FILE where each crawler has its own file
+    /// The system, unless the files tell it, and its files; `-` is standard input; CRAWLER=FILE for a crawler's own file, HOST=FILE for a robots.txt
     #[arg(value_name = "[SYSTEM] FILE", required = true)]
     pub words: Vec<String>,
     /// Directory to write policy.yaml, lists, report.json and configuration.yaml into [default: the policy on standard output]
@@ -17,7 +17,7 @@ pub(crate) struct ImportArgs {
     /// Replace files that exist
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// Write a policy even if parts of the source are not converted; a comment stands in the place of each rule
+    /// Write a policy even if parts of the source are not converted; each rule that is missing is a comment in its place
     #[arg(long)]
     pub lenient: bool,
     /// File to write the report into [default: standard error]
@@ -35,6 +35,9 @@ pub(crate) struct ImportArgs {
     /// Value of a variable that the source uses; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     pub variables: Vec<(String, String)>,
+    /// OmniFind: the rules of all crawlers, unless one of the files is called global.rules
+    #[arg(long, value_name = "FILE")]
+    pub global: Option<PathBuf>,
     /// Exalead: expressions of atoms without `litteral` are escaped, or not [default: as the source says]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub escape: Option<EscapeMode>,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crawlgate_import::{FileSystem, MAX_RULE_FILE, SourcePath};
 
@@ -42,8 +42,11 @@ impl SourceFiles {
 
     /// Adds a file that was named, and returns its name for the importer: its path below the directory if it is there,
     /// else its file name.
-    fn add(&mut self, path: &Path) -> String {
+    pub(super) fn add(&mut self, path: &Path) -> String {
+        let is_below_here = self.directory == Path::new(".")
+            && path.components().all(|part| matches!(part, Component::Normal(_)));
         let below = path.strip_prefix(&self.directory).ok();
+        let below = below.or(is_below_here.then_some(path));
         let name = below.or_else(|| path.file_name().map(Path::new));
         let mut name = name.unwrap_or(path).to_string_lossy().into_owned();
         while self
@@ -74,11 +77,15 @@ impl SourceFiles {
 /// Splits `CRAWLER=FILE`. A file whose name contains `=` is written with a path: `./a=b`.
 fn split_crawler(word: &str) -> (Option<&str>, &str) {
     match word.split_once('=') {
-        Some((crawler, file)) if !crawler.contains('/') && !crawler.is_empty() => {
-            (Some(crawler), file)
-        }
+        Some((crawler, file)) if is_crawler(crawler) => (Some(crawler), file),
         Some(_) | None => (None, word),
     }
+}
+
+/// Returns `true` for a name, or the origin of a robots.txt: `https://www.example.com`.
+fn is_crawler(text: &str) -> bool {
+    let name = text.split_once("://").map_or(text, |(_, host)| host);
+    !name.contains('/') && !name.is_empty()
 }
 
 impl FileSystem for SourceFiles {
