@@ -42,7 +42,11 @@ fn a_directory_gets_the_policy_the_report_and_a_proposal() {
     assert_eq!(test.code, 0, "{}", test.stdout);
     let again = crawlgate(folder.path(), "import squid squid.conf -o policy", "");
     assert_eq!(again.code, 2, "{}", again.stderr);
-    let again = crawlgate(folder.path(), "import squid squid.conf -o policy --force", "");
+    let again = crawlgate(
+        folder.path(),
+        "import squid squid.conf -o policy --force",
+        "",
+    );
     assert_eq!(again.code, 0, "{}", again.stderr);
 }
 
@@ -78,7 +82,11 @@ fn urls_are_checked_against_the_rules_of_the_source() {
     let folder = TempDir::new();
     folder.write("squid.conf", SQUID);
     let urls = "http://www.bad.example/\nhttps://good.example/a\nnot a URL\n";
-    let output = crawlgate(folder.path(), "import squid squid.conf -o p --check -", urls);
+    let output = crawlgate(
+        folder.path(),
+        "import squid squid.conf -o p --check -",
+        urls,
+    );
     assert_eq!(output.code, 0, "{}", output.stderr);
     let summary =
         "3 URLs: 0 differ as the report announces, 0 differ otherwise, 1 cannot be evaluated\n";
@@ -89,7 +97,11 @@ fn urls_are_checked_against_the_rules_of_the_source() {
 fn options_of_single_systems_reach_their_importers() {
     let omnifind = source("omnifind", "traps");
     let words = fs::read_to_string(omnifind.join("command")).unwrap();
-    let output = crawlgate(&omnifind, &*format!("import omnifind {} --lenient", words.trim()), "");
+    let output = crawlgate(
+        &omnifind,
+        &*format!("import omnifind {} --lenient", words.trim()),
+        "",
+    );
     assert!(output.stdout.contains("global_space"), "{}", output.stderr);
     let robots = "User-agent: *\nDisallow: /private/\n";
     let folder = TempDir::new();
@@ -97,7 +109,11 @@ fn options_of_single_systems_reach_their_importers() {
     let command = "import robots https://www.example.com=robots.txt --var agent=GoodBot";
     let output = crawlgate(folder.path(), command, "");
     assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(output.stdout.contains("www.example.com"), "{}", output.stdout);
+    assert!(
+        output.stdout.contains("www.example.com"),
+        "{}",
+        output.stdout
+    );
 }
 
 #[test]
@@ -110,7 +126,11 @@ fn words_that_are_neither_a_system_nor_a_file_are_refused() {
     ] {
         let output = crawlgate(Path::new("."), command, "nothing of any system");
         assert_eq!(output.code, 2, "{command}: {}", output.stderr);
-        assert!(output.stderr.contains(message), "{command}: {}", output.stderr);
+        assert!(
+            output.stderr.contains(message),
+            "{command}: {}",
+            output.stderr
+        );
     }
 }
 
@@ -118,8 +138,19 @@ fn words_that_are_neither_a_system_nor_a_file_are_refused() {
 fn no_file_outside_of_the_directory_is_read() {
     let folder = TempDir::new();
     folder.write("secret.txt", ".secret.example\n");
-    folder.write("conf/squid.conf", "acl bad dstdomain \"../secret.txt\"\nhttp_access deny bad\n");
+    folder.write(
+        "conf/squid.conf",
+        "acl bad dstdomain \"../secret.txt\"\nhttp_access deny bad\n",
+    );
     let output = crawlgate(folder.path(), "import squid conf/squid.conf --lenient", "");
-    assert!(!output.stdout.contains("secret.example"), "{}", output.stdout);
-    assert!(!output.stderr.contains("secret.example"), "{}", output.stderr);
+    assert!(
+        !output.stdout.contains("secret.example"),
+        "{}",
+        output.stdout
+    );
+    assert!(
+        !output.stderr.contains("secret.example"),
+        "{}",
+        output.stderr
+    );
 }

@@ -35,7 +35,10 @@ pub(crate) fn add_cases(
         collection.add(&request)?;
     }
     let examples = std::mem::take(&mut draft.examples);
-    for request in examples.iter().filter(|(url, facts)| case_facts(url, facts).is_ok()) {
+    for request in examples
+        .iter()
+        .filter(|(url, facts)| case_facts(url, facts).is_ok())
+    {
         collection.add(request)?;
     }
     if !draft.search_skipped {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
-use crate::yaml::{YamlEntry, Item, YamlNode, insert, write_document};
+use crate::yaml::{Item, YamlEntry, YamlNode, insert, write_document};
 
 /// A URL, and the other facts of the request as in a case: `crawler`, `content_type`, `status` …
 pub type CaseRequest = (String, Map<String, Json>);
@@ -205,7 +205,10 @@ impl ConditionDraft {
 
     fn to_entries(&self) -> Vec<YamlEntry> {
         match self {
-            Self::Always => vec![YamlEntry::new("always", YamlNode::Literal("true".to_owned()))],
+            Self::Always => vec![YamlEntry::new(
+                "always",
+                YamlNode::Literal("true".to_owned()),
+            )],
             Self::All(parts) => merge_entries(parts).unwrap_or_else(|| {
                 vec![YamlEntry::new(
                     "all",
@@ -224,7 +227,10 @@ impl ConditionDraft {
     }
 }
 
-fn one_or(mut parts: Vec<ConditionDraft>, combine: fn(Vec<ConditionDraft>) -> ConditionDraft) -> ConditionDraft {
+fn one_or(
+    mut parts: Vec<ConditionDraft>,
+    combine: fn(Vec<ConditionDraft>) -> ConditionDraft,
+) -> ConditionDraft {
     if parts.len() == 1 {
         return parts.remove(0);
     }
@@ -380,7 +386,9 @@ impl GroupDraft {
     fn add_entries(&self, entries: &mut Vec<YamlEntry>) {
         match &self.guard {
             GuardDraft::Always => {}
-            GuardDraft::When(condition) => entries.push(YamlEntry::new("when", condition.to_node())),
+            GuardDraft::When(condition) => {
+                entries.push(YamlEntry::new("when", condition.to_node()))
+            }
             GuardDraft::Unless(condition) => {
                 entries.push(YamlEntry::new("unless", condition.to_node()));
             }

@@ -238,7 +238,9 @@ fn anchored(node: ExpressionNode, anchoring: Anchoring) -> ExpressionNode {
     };
     match anchoring {
         Anchoring::Search => node,
-        Anchoring::Start => ExpressionNode::Concat(vec![ExpressionNode::Anchor(Anchor::Start), group(node)]),
+        Anchoring::Start => {
+            ExpressionNode::Concat(vec![ExpressionNode::Anchor(Anchor::Start), group(node)])
+        }
         Anchoring::Whole => ExpressionNode::Concat(vec![
             ExpressionNode::Anchor(Anchor::Start),
             group(node),

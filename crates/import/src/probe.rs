@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::compile::compile_draft;
 use crate::draft::{
-    CaseRequest, ConditionDraft, GlobalSpaceDraft, GuardDraft, PolicyDraft, RuleDraft, RuleDraftBody,
-    RuleItem,
+    CaseRequest, ConditionDraft, GlobalSpaceDraft, GuardDraft, PolicyDraft, RuleDraft,
+    RuleDraftBody, RuleItem,
 };
 use crate::search::search_refused;
 
@@ -80,7 +80,9 @@ impl RuleReach {
             self.own.clone().negated()
         };
         let parts = self.before.iter().cloned().chain([own]);
-        let parts: Vec<ConditionDraft> = parts.filter(|part| *part != ConditionDraft::Always).collect();
+        let parts: Vec<ConditionDraft> = parts
+            .filter(|part| *part != ConditionDraft::Always)
+            .collect();
         if parts.is_empty() {
             ConditionDraft::Always
         } else {
@@ -90,9 +92,15 @@ impl RuleReach {
 }
 
 /// Searches a request that fits a condition, and that no rule of the policy refuses.
-fn find_among_others(reach: &RuleReach, draft: &PolicyDraft, condition: ConditionDraft) -> Option<CaseRequest> {
+fn find_among_others(
+    reach: &RuleReach,
+    draft: &PolicyDraft,
+    condition: ConditionDraft,
+) -> Option<CaseRequest> {
     let mut probed = draft.clone();
-    probed.rules.push(RuleDraft::forbid(PROBE, condition).into());
+    probed
+        .rules
+        .push(RuleDraft::forbid(PROBE, condition).into());
     find_refused(&probed, reach.crawler.as_deref())
 }
 
@@ -109,7 +117,9 @@ fn probes_of_urls(
         lists: draft.lists.clone(),
         ..PolicyDraft::default()
     };
-    alone.rules.push(RuleDraft::forbid(PROBE, condition.clone()).into());
+    alone
+        .rules
+        .push(RuleDraft::forbid(PROBE, condition.clone()).into());
     let by_itself = find_refused(&alone, None);
     let (url, mut details) =
         by_itself.map_or((None, Map::new()), |(url, details)| (Some(url), details));

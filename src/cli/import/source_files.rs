@@ -44,7 +44,9 @@ impl SourceFiles {
     /// else its file name.
     pub(super) fn add(&mut self, path: &Path) -> String {
         let is_below_here = self.directory == Path::new(".")
-            && path.components().all(|part| matches!(part, Component::Normal(_)));
+            && path
+                .components()
+                .all(|part| matches!(part, Component::Normal(_)));
         let below = path.strip_prefix(&self.directory).ok();
         let below = below.or(is_below_here.then_some(path));
         let name = below.or_else(|| path.file_name().map(Path::new));

@@ -5,7 +5,7 @@ use crate::report::AssumptionEffect;
 
 use super::{ExpressionAssumptions, TranslatedExpression, host};
 
-use super::node::{Class, ClassItem, LineBreaks, ExpressionNode, RepeatMode};
+use super::node::{Class, ClassItem, ExpressionNode, LineBreaks, RepeatMode};
 use super::parse::TextNature;
 use super::plain;
 
@@ -309,7 +309,7 @@ impl AutomatonParser {
         let mut text = Vec::new();
         loop {
             match self.next() {
-                Some('"') => return Ok(Node::concat(text)),
+                Some('"') => return Ok(ExpressionNode::concat(text)),
                 Some(c) => text.push(ExpressionNode::literal(c)),
                 None => return Err(self.error("a text that is not closed")),
             }

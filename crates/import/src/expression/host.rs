@@ -10,8 +10,7 @@ pub(super) const ASSUMPTION: &str =
 /// Writes the letters between `://` and the next slash in lower case. Returns `true` if that changes what fits.
 pub(super) fn lower_host(sequence: &mut [ExpressionNode]) -> bool {
     const SCHEME_END: [char; 3] = [':', '/', '/'];
-    let is_char =
-        |node: &ExpressionNode, c: &char| matches!(node, ExpressionNode::Literal { character, .. } if character == c);
+    let is_char = |node: &ExpressionNode, c: &char| matches!(node, ExpressionNode::Literal { character, .. } if character == c);
     let ends = |nodes: &[ExpressionNode]| {
         nodes
             .iter()

@@ -2,7 +2,7 @@
 
 use crate::draft::ConditionDraft;
 
-use super::node::{Anchor, Class, ClassItem, LookDirection, ExpressionNode};
+use super::node::{Anchor, Class, ClassItem, ExpressionNode, LookDirection};
 use super::parse::TextNature;
 use super::plain;
 use super::set::CharSet;
@@ -22,7 +22,10 @@ pub(super) struct LookTranslator<'a> {
 
 impl LookTranslator<'_> {
     /// Returns the condition that a field fits a sequence somewhere.
-    pub(super) fn condition(&mut self, sequence: Vec<ExpressionNode>) -> Result<ConditionDraft, String> {
+    pub(super) fn condition(
+        &mut self,
+        sequence: Vec<ExpressionNode>,
+    ) -> Result<ConditionDraft, String> {
         self.count += 1;
         if self.count > MAX_CONDITIONS {
             return Err("it has too much look-around".to_owned());
@@ -135,7 +138,9 @@ impl LookTranslator<'_> {
             match part {
                 ConditionDraft::Always => {}
                 ConditionDraft::All(inner) => parts.extend(inner),
-                other @ (ConditionDraft::Any(_) | ConditionDraft::Not(_) | ConditionDraft::Test(_)) => {
+                other @ (ConditionDraft::Any(_)
+                | ConditionDraft::Not(_)
+                | ConditionDraft::Test(_)) => {
                     parts.push(other);
                 }
             }
@@ -212,7 +217,9 @@ impl LookTranslator<'_> {
     fn is_start_anything(&self, before: &[ExpressionNode]) -> bool {
         match before {
             [start, parts @ ..] if start.is_start() => {
-                !parts.is_empty() && !self.nature.lines && parts.iter().all(ExpressionNode::is_anything)
+                !parts.is_empty()
+                    && !self.nature.lines
+                    && parts.iter().all(ExpressionNode::is_anything)
             }
             _ => false,
         }
@@ -320,7 +327,9 @@ fn ambiguous_part(sequence: &[ExpressionNode]) -> Option<(usize, Vec<ExpressionN
 pub(super) fn fixed_length(node: &ExpressionNode) -> Option<u32> {
     match node {
         ExpressionNode::Empty | ExpressionNode::Anchor(_) | ExpressionNode::Look { .. } => Some(0),
-        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => Some(1),
+        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => {
+            Some(1)
+        }
         ExpressionNode::Group { inner, .. } | ExpressionNode::Atomic(inner) => fixed_length(inner),
         ExpressionNode::Repeat {
             inner,
@@ -343,7 +352,10 @@ pub(super) fn fixed_length(node: &ExpressionNode) -> Option<u32> {
 /// Returns the length of the shortest text that a node fits.
 pub(super) fn min_length(node: &ExpressionNode) -> u32 {
     match node {
-        ExpressionNode::Empty | ExpressionNode::Anchor(_) | ExpressionNode::Look { .. } | ExpressionNode::BackReference(_) => 0,
+        ExpressionNode::Empty
+        | ExpressionNode::Anchor(_)
+        | ExpressionNode::Look { .. }
+        | ExpressionNode::BackReference(_) => 0,
         ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => 1,
         ExpressionNode::Group { inner, .. } | ExpressionNode::Atomic(inner) => min_length(inner),
         ExpressionNode::Repeat { inner, min, .. } => min_length(inner).saturating_mul(*min),
@@ -377,7 +389,9 @@ pub(super) fn words(sequence: &[ExpressionNode]) -> Option<Vec<Word>> {
 fn node_words(node: &ExpressionNode) -> Option<Vec<Word>> {
     match node {
         ExpressionNode::Empty => Some(vec![Word::new()]),
-        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => Some(vec![vec![node.clone()]]),
+        ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => {
+            Some(vec![vec![node.clone()]])
+        }
         ExpressionNode::Anchor(Anchor::Start | Anchor::End) => Some(vec![vec![node.clone()]]),
         ExpressionNode::Group { inner, .. } => node_words(inner),
         ExpressionNode::Concat(parts) => words(parts),
@@ -422,7 +436,8 @@ fn other_texts(inner: &[ExpressionNode], direction: LookDirection) -> Option<Exp
     let is_letter = |node: &ExpressionNode| !matches!(node, ExpressionNode::Anchor(_));
     let valid = |word: &Word| match word.split_last() {
         Some((last, rest)) => {
-            rest.iter().all(is_letter) && (is_letter(last) || *last == ExpressionNode::Anchor(border))
+            rest.iter().all(is_letter)
+                && (is_letter(last) || *last == ExpressionNode::Anchor(border))
         }
         None => false,
     };

@@ -178,7 +178,10 @@ impl ExpressionNode {
 
     /// Replaces the nodes directly in this one.
     #[must_use]
-    pub(super) fn map_children(self, change: &mut dyn FnMut(ExpressionNode) -> ExpressionNode) -> Self {
+    pub(super) fn map_children(
+        self,
+        change: &mut dyn FnMut(ExpressionNode) -> ExpressionNode,
+    ) -> Self {
         match self {
             Self::Empty
             | Self::Literal { .. }

@@ -5,7 +5,7 @@ mod escape;
 mod group;
 
 use super::Dialect;
-use super::node::{Anchor, LineBreaks, ExpressionNode, RepeatMode, Shorthand};
+use super::node::{Anchor, ExpressionNode, LineBreaks, RepeatMode, Shorthand};
 
 /// The maximum depth of groups. The policy's limit is 64.
 const MAX_DEPTH: usize = 48;
@@ -221,7 +221,9 @@ impl Parser {
                 None => return Ok(()),
             },
             '.' => ExpressionNode::Any(self.line_breaks(flags)),
-            '^' => ExpressionNode::Anchor(self.line_anchor(flags, Anchor::Start, Anchor::LineStart)),
+            '^' => {
+                ExpressionNode::Anchor(self.line_anchor(flags, Anchor::Start, Anchor::LineStart))
+            }
             '$' => ExpressionNode::Anchor(self.dollar(flags)),
             '*' | '+' | '?' => {
                 self.at -= 1;

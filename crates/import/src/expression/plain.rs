@@ -227,9 +227,11 @@ fn domain(sequence: &[ExpressionNode], field: &str) -> Option<ConditionDraft> {
     let ExpressionNode::Alternate(parts) = &**inner else {
         return None;
     };
-    let is_dot = |node: &ExpressionNode| matches!(node, ExpressionNode::Literal { character: '.', .. });
+    let is_dot =
+        |node: &ExpressionNode| matches!(node, ExpressionNode::Literal { character: '.', .. });
     let is_boundary = match parts.as_slice() {
-        [ExpressionNode::Anchor(Anchor::Start), dot] | [dot, ExpressionNode::Anchor(Anchor::Start)] => is_dot(dot),
+        [ExpressionNode::Anchor(Anchor::Start), dot]
+        | [dot, ExpressionNode::Anchor(Anchor::Start)] => is_dot(dot),
         _ => false,
     };
     if field != "host" || !is_boundary || !end.is_end() {

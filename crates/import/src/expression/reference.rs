@@ -24,7 +24,13 @@ pub(super) fn write_out(sequence: &[ExpressionNode]) -> Option<ExpressionNode> {
                 }
             }
         }
-        if written.iter().flatten().map(ExpressionNode::size).sum::<usize>() > MAX_SIZE {
+        if written
+            .iter()
+            .flatten()
+            .map(ExpressionNode::size)
+            .sum::<usize>()
+            > MAX_SIZE
+        {
             return None;
         }
         forms = written;
@@ -43,8 +49,7 @@ fn write_out_first(sequence: &[ExpressionNode]) -> Option<Option<Vec<Vec<Express
     let Some(number) = sequence.iter().find_map(first_reference) else {
         return Some(None);
     };
-    let is_group =
-        |node: &ExpressionNode| matches!(node, ExpressionNode::Group { capture: Some(it), .. } if *it == number);
+    let is_group = |node: &ExpressionNode| matches!(node, ExpressionNode::Group { capture: Some(it), .. } if *it == number);
     let group = sequence.iter().position(is_group)?;
     let nested = |node: &ExpressionNode| node.contains(&is_reference) && !is_reference(node);
     // Which text a reference repeats is only fixed if neither is repeated or optional.
@@ -56,7 +61,8 @@ fn write_out_first(sequence: &[ExpressionNode]) -> Option<Option<Vec<Vec<Express
         return None;
     }
     let texts = words(sequence.get(group..=group)?)?;
-    let single = |node: &ExpressionNode| matches!(node, ExpressionNode::Literal { folds: false, .. });
+    let single =
+        |node: &ExpressionNode| matches!(node, ExpressionNode::Literal { folds: false, .. });
     if !texts.iter().flatten().all(single) {
         return None;
     }
@@ -146,21 +152,31 @@ impl SegmentGroup {
     /// Returns `true` for the group and for what repeats it.
     fn is_in(&self, node: &ExpressionNode) -> bool {
         node.contains(&|node| {
-            matches!(node, ExpressionNode::BackReference(_)) || group_of(node, self.number).is_some()
+            matches!(node, ExpressionNode::BackReference(_))
+                || group_of(node, self.number).is_some()
         })
     }
 
     /// Writes repetitions with a back-reference as that many copies as they have at least, and some more.
-    fn unfold<'n>(&self, sequence: &'n [ExpressionNode], more: u32, nodes: &mut Vec<&'n ExpressionNode>) -> Option<()> {
+    fn unfold<'n>(
+        &self,
+        sequence: &'n [ExpressionNode],
+        more: u32,
+        nodes: &mut Vec<&'n ExpressionNode>,
+    ) -> Option<()> {
         for node in sequence {
             let is_group = group_of(node, self.number).is_some();
-            if is_group || *node == ExpressionNode::BackReference(self.number) || !self.is_in(node) {
+            if is_group || *node == ExpressionNode::BackReference(self.number) || !self.is_in(node)
+            {
                 nodes.push(node);
                 continue;
             }
             let copies = if let ExpressionNode::Repeat { min, max, .. } = node {
                 max.unwrap_or(u32::MAX).min(min.saturating_add(more))
-            } else if matches!(node, ExpressionNode::Group { .. } | ExpressionNode::Concat(_)) {
+            } else if matches!(
+                node,
+                ExpressionNode::Group { .. } | ExpressionNode::Concat(_)
+            ) {
                 1
             } else {
                 return None;
@@ -187,8 +203,9 @@ impl SegmentGroup {
             let begins = self.parts.first().is_some_and(is_slash)
                 || before.is_some_and(|node| self.has_slash_at(node, <[ExpressionNode]>::last));
             let ends = self.parts.last().is_some_and(is_slash)
-                || after
-                    .is_some_and(|node| node.is_end() || self.has_slash_at(node, <[ExpressionNode]>::first));
+                || after.is_some_and(|node| {
+                    node.is_end() || self.has_slash_at(node, <[ExpressionNode]>::first)
+                });
             if !(begins && ends) {
                 return None;
             }
@@ -197,7 +214,11 @@ impl SegmentGroup {
         Some(count)
     }
 
-    fn has_slash_at(&self, node: &ExpressionNode, edge: fn(&[ExpressionNode]) -> Option<&ExpressionNode>) -> bool {
+    fn has_slash_at(
+        &self,
+        node: &ExpressionNode,
+        edge: fn(&[ExpressionNode]) -> Option<&ExpressionNode>,
+    ) -> bool {
         is_slash(node) || self.is_in(node) && edge(&self.parts).is_some_and(is_slash)
     }
 }
@@ -224,7 +245,10 @@ fn is_generic(node: &ExpressionNode) -> bool {
 }
 
 /// Replaces back-references by what their group fits.
-pub(super) fn without_references(node: ExpressionNode, sequence: &[ExpressionNode]) -> ExpressionNode {
+pub(super) fn without_references(
+    node: ExpressionNode,
+    sequence: &[ExpressionNode],
+) -> ExpressionNode {
     if let ExpressionNode::BackReference(number) = node {
         let group = sequence.iter().find_map(|node| group_of(node, number));
         return ExpressionNode::Group {
@@ -237,7 +261,10 @@ pub(super) fn without_references(node: ExpressionNode, sequence: &[ExpressionNod
 
 /// Replaces atomic groups and possessive repetitions by ordinary ones. The second value is `true` if that
 /// changes nothing; otherwise the expression may fit more. `is_tail`: nothing follows the sequence.
-pub(super) fn without_atomic(sequence: Vec<ExpressionNode>, is_tail: bool) -> (Vec<ExpressionNode>, bool) {
+pub(super) fn without_atomic(
+    sequence: Vec<ExpressionNode>,
+    is_tail: bool,
+) -> (Vec<ExpressionNode>, bool) {
     let mut same = true;
     let mut changed = Vec::new();
     for (at, node) in sequence.iter().enumerate() {

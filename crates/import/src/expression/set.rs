@@ -27,7 +27,9 @@ impl CharSet {
     /// Returns the characters that a node fits; `None` if it does not always fit exactly one.
     pub(super) fn of(node: &ExpressionNode) -> Option<Self> {
         match node {
-            ExpressionNode::Literal { character, folds } => Some(Self::char(*character).folded(*folds)),
+            ExpressionNode::Literal { character, folds } => {
+                Some(Self::char(*character).folded(*folds))
+            }
             ExpressionNode::Any(_) => Some(Self::ALL),
             ExpressionNode::Class { class, folds } => Some(Self::class(class, *folds)),
             ExpressionNode::Group { inner, .. } => Self::of(inner),

@@ -1,6 +1,6 @@
 //! Writing of expressions as a policy has them.
 
-use super::node::{Anchor, Class, ClassItem, LineBreaks, ExpressionNode, RepeatMode, Shorthand};
+use super::node::{Anchor, Class, ClassItem, ExpressionNode, LineBreaks, RepeatMode, Shorthand};
 use super::parse::TextNature;
 use super::set::CharSet;
 
@@ -105,7 +105,9 @@ impl Writer {
             return;
         }
         match node {
-            ExpressionNode::Empty | ExpressionNode::BackReference(_) | ExpressionNode::Look { .. } => {}
+            ExpressionNode::Empty
+            | ExpressionNode::BackReference(_)
+            | ExpressionNode::Look { .. } => {}
             ExpressionNode::Literal { character, .. } => self.literal(*character),
             ExpressionNode::Any(breaks) => self.any(*breaks),
             ExpressionNode::Class { class, .. } => self.class(class),
@@ -199,7 +201,9 @@ impl Writer {
                 self.out.push_str("{1}");
                 return;
             }
-            ('+', ExpressionNode::Repeat { .. }) if letters >= 2 && self.out.contains('/') => "{1,}",
+            ('+', ExpressionNode::Repeat { .. }) if letters >= 2 && self.out.contains('/') => {
+                "{1,}"
+            }
             ('?', ExpressionNode::Repeat { .. }) if letters >= 1 => "{0,1}",
             _ => return,
         };
@@ -424,8 +428,9 @@ fn ignoring_run(parts: &[ExpressionNode]) -> usize {
     if parts.first().map(letter_case) != Some(LetterCase::Ignored) {
         return 0;
     }
-    let fits =
-        |node: &&ExpressionNode| matches!(letter_case(node), LetterCase::Ignored | LetterCase::Neutral);
+    let fits = |node: &&ExpressionNode| {
+        matches!(letter_case(node), LetterCase::Ignored | LetterCase::Neutral)
+    };
     let count = parts.iter().take_while(fits).count();
     let run = parts.get(..count).unwrap_or_default();
     let last = run

@@ -3,7 +3,7 @@
 use fancy_regex::Regex;
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
-use crate::systems::heritrix::scope::{ScopeDecision, PatternSet, ScopeRule, ScopeTest};
+use crate::systems::heritrix::scope::{PatternSet, ScopeDecision, ScopeRule, ScopeTest};
 use crate::systems::heritrix::surts::SurtLine;
 
 /// A `DecideRuleSequence` and the block lists of `Preselector`.
@@ -67,8 +67,12 @@ fn prepare(rule: &ScopeRule) -> Option<DecideRule> {
         ScopeTest::Embedded => DecideRuleTest::Embedded,
         ScopeTest::Via => DecideRuleTest::Via,
         ScopeTest::Urls(urls) => DecideRuleTest::Urls(urls.clone()),
-        ScopeTest::SchemeNotIn(schemes) => DecideRuleTest::Not(Box::new(DecideRuleTest::Scheme(schemes.clone()))),
-        ScopeTest::Sequence(rules) => DecideRuleTest::Sequence(rules.iter().filter_map(prepare).collect()),
+        ScopeTest::SchemeNotIn(schemes) => {
+            DecideRuleTest::Not(Box::new(DecideRuleTest::Scheme(schemes.clone())))
+        }
+        ScopeTest::Sequence(rules) => {
+            DecideRuleTest::Sequence(rules.iter().filter_map(prepare).collect())
+        }
         ScopeTest::Unknown { .. } => return None,
     };
     let test = if rule.negated {

@@ -179,7 +179,11 @@ fn segments_fit(count: u32, duplicate: bool, path: &str) -> bool {
     u32::try_from(reached).is_ok_and(|reached| reached >= count)
 }
 
-fn metadata_fits(field: &TextMatcher, value: &TextMatcher, page: &NorconexPage<'_>) -> Option<bool> {
+fn metadata_fits(
+    field: &TextMatcher,
+    value: &TextMatcher,
+    page: &NorconexPage<'_>,
+) -> Option<bool> {
     if field.pattern.trim().is_empty() || value.pattern.trim().is_empty() {
         return Some(true);
     }

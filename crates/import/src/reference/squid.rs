@@ -157,8 +157,7 @@ impl SquidEvaluator {
         let Some(addresses) = self.clients.get(crawler).filter(|found| !found.is_empty()) else {
             return false;
         };
-        let within =
-            |address: &SquidRange| acl.ranges.iter().any(|range| range.contains(*address));
+        let within = |address: &SquidRange| acl.ranges.iter().any(|range| range.contains(*address));
         addresses.iter().all(within)
     }
 }

@@ -84,9 +84,9 @@ fn prepare(nodes: Vec<VelocityNode>, report: &Report) -> Vec<ConditionNode> {
             max,
             counts_slashes,
         }),
-        VelocityNode::Seeds { part, hosts } => {
-            report.is_converted(part).then_some(ConditionNode::Seeds(hosts))
-        }
+        VelocityNode::Seeds { part, hosts } => report
+            .is_converted(part)
+            .then_some(ConditionNode::Seeds(hosts)),
     });
     nodes.collect()
 }
@@ -109,7 +109,11 @@ impl SourceEvaluator for VelocityEvaluator {
 }
 
 /// Processes a list of rules; `None` if a pattern cannot be evaluated.
-fn process(nodes: &[ConditionNode], url: &RequestedUrl<'_>, progress: &mut CrawlProgress) -> Option<()> {
+fn process(
+    nodes: &[ConditionNode],
+    url: &RequestedUrl<'_>,
+    progress: &mut CrawlProgress,
+) -> Option<()> {
     for node in nodes {
         match node {
             ConditionNode::Condition {

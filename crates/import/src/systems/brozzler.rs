@@ -4,12 +4,12 @@ mod condition;
 mod convert;
 mod read;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, to_slug};
 use crate::input::{ImportError, ImportInput};
 use crate::reference::brozzler::BrozzlerEvaluator;
 use crate::report::{PartId, Report};
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 /// A job with its seeds.
 #[derive(Clone, Debug, Default)]

@@ -9,12 +9,12 @@ pub mod pattern;
 mod reading;
 pub mod source;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, SpaceDraft, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::reference::exalead::CloudViewEvaluator;
 use crate::report::Report;
 use crate::settings::{CrawlerProposal, SettingsDraft};
-use crate::conversion::Conversion;
 use crate::xml::XmlSource;
 
 use crawler::{ConvertedCrawler, CrawlerConversion};

@@ -245,7 +245,12 @@ impl HeritrixImport<'_> {
         (block, allow)
     }
 
-    fn add_block_list(&mut self, bean: &Bean, name: &str, decision: ScopeDecision) -> Option<String> {
+    fn add_block_list(
+        &mut self,
+        bean: &Bean,
+        name: &str,
+        decision: ScopeDecision,
+    ) -> Option<String> {
         let (text, parts) = self.beans.text(bean, name)?;
         if text.is_empty() {
             return None;

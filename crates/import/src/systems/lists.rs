@@ -12,12 +12,12 @@ mod plain;
 
 use serde_json::Map;
 
+use crate::conversion::Conversion;
 use crate::draft::{ConditionDraft, ListDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, Place, SourceText};
-use crate::reference::lists::{ListEvaluator, EvaluatedList};
+use crate::reference::lists::{EvaluatedList, ListEvaluator};
 use crate::report::Report;
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 pub use format::ListFormat;
 
@@ -147,7 +147,12 @@ impl ListImport {
     }
 
     /// Adds the rule of a file that has one condition.
-    pub(crate) fn add_rule(&mut self, id: String, condition: ConditionDraft, about: Option<String>) {
+    pub(crate) fn add_rule(
+        &mut self,
+        id: String,
+        condition: ConditionDraft,
+        about: Option<String>,
+    ) {
         let rule = match self.action {
             ListAction::Forbid => RuleDraft::forbid(id, condition),
             ListAction::Allow => RuleDraft::when(id, condition, "allow"),

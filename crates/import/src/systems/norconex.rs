@@ -18,10 +18,10 @@ mod tree;
 mod variables;
 mod velocity;
 
+use crate::conversion::Conversion;
 use crate::input::{ImportError, ImportInput, Place};
 use crate::reference::norconex::NorconexEvaluator;
 use crate::report::Report;
-use crate::conversion::Conversion;
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
     let text = String::from_utf8_lossy(beginning);

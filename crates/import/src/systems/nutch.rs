@@ -5,12 +5,12 @@ pub(crate) mod normalize;
 mod site;
 pub mod source;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, RuleIds, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, MAX_RULE_FILE, SourceText};
 use crate::reference::nutch::NutchEvaluator;
 use crate::report::Report;
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 use filters::FilterConverter;
 use site::{SiteConverter, SiteProperty};

@@ -6,12 +6,12 @@ mod rules;
 pub mod source;
 mod union;
 
+use crate::conversion::Conversion;
 use crate::draft::{GlobalSpaceDraft, PolicyDraft, RuleIds, RuleItem, SpaceDraft, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, SourcePath};
 use crate::reference::omnifind::OmniFindEvaluator;
 use crate::report::{MissingPart, PartId, Report};
 use crate::settings::{CrawlerProposal, SettingsDraft};
-use crate::conversion::Conversion;
 
 use source::{OmniFindRules, OmniFindTarget};
 

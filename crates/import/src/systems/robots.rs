@@ -4,6 +4,7 @@
 
 use crawlgate_policy::UrlTarget;
 
+use crate::conversion::Conversion;
 use crate::draft::{
     ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug,
 };
@@ -11,7 +12,6 @@ use crate::input::{ImportError, ImportInput, Place};
 use crate::reference::robots::RobotsEvaluator;
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 /// The maximum size of a robots.txt, in bytes.
 const MAX_ROBOTS: usize = 512 << 10;
@@ -137,7 +137,9 @@ impl RobotsSite {
     fn condition(&self) -> ConditionDraft {
         let host = ConditionDraft::is("authority", [self.authority.as_str()]);
         match &self.scheme {
-            Some(scheme) => ConditionDraft::all(vec![ConditionDraft::is("scheme", [scheme.as_str()]), host]),
+            Some(scheme) => {
+                ConditionDraft::all(vec![ConditionDraft::is("scheme", [scheme.as_str()]), host])
+            }
             None => host,
         }
     }

@@ -7,12 +7,12 @@ mod read;
 mod settings;
 mod token;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, to_slug};
 use crate::input::{ImportError, ImportInput};
 use crate::reference::scrapy::ScrapyEvaluator;
 use crate::report::{PartId, Report};
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 /// The spiders of a project, and its settings.
 #[derive(Clone, Debug, Default)]

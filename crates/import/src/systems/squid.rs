@@ -6,11 +6,11 @@ pub mod network;
 mod read;
 mod sample;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, to_slug};
 use crate::input::{ImportError, ImportInput};
 use crate::reference::squid::SquidEvaluator;
 use crate::report::{PartId, Report};
-use crate::conversion::Conversion;
 
 pub(crate) use read::recognize;
 

@@ -4,12 +4,12 @@ mod filters;
 mod json;
 pub mod source;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, RuleIds, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT};
 use crate::reference::stormcrawler::StormEvaluator;
 use crate::report::Report;
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 use filters::StormConverter;
 use source::StormFilter;

@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 
 use roxmltree::Node;
 
+use crate::conversion::Conversion;
 use crate::draft::{OptionDrafts, PolicyDraft, RuleIds, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::reference::velocity::VelocityEvaluator;
 use crate::report::{PartId, PartNeed, Report};
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 use crate::xml::XmlSource;
 
 use conversion::{ConvertedNodes, VelocityConversion};

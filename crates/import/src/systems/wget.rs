@@ -3,12 +3,12 @@
 mod convert;
 mod read;
 
+use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, to_slug};
 use crate::input::{ImportError, ImportInput};
 use crate::reference::wget::WgetEvaluator;
 use crate::report::{PartId, Report};
 use crate::settings::SettingsDraft;
-use crate::conversion::Conversion;
 
 pub(crate) use read::recognize;
 

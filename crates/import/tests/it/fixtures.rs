@@ -116,7 +116,9 @@ fn source_texts(source: &Path) -> Vec<String> {
     let files = fs::read_dir(source)
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    files.filter_map(|path| fs::read_to_string(path).ok()).collect()
+    files
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .collect()
 }
 
 /// Examples of fewer lines are not of a source.

@@ -13,7 +13,11 @@ pub(super) enum SharedEscape {
 
 impl Parser {
     /// Reads an escape after its backslash, outside of a class.
-    pub(super) fn escape(&mut self, flags: &Flags, parts: &mut Vec<ExpressionNode>) -> Result<(), String> {
+    pub(super) fn escape(
+        &mut self,
+        flags: &Flags,
+        parts: &mut Vec<ExpressionNode>,
+    ) -> Result<(), String> {
         let Some(c) = self.peek() else {
             return Err(self.error("a backslash at the end"));
         };
@@ -376,7 +380,10 @@ impl Parser {
 
 /// Returns `\R`.
 fn line_break() -> ExpressionNode {
-    let pair = ExpressionNode::Concat(vec![ExpressionNode::literal('\r'), ExpressionNode::literal('\n')]);
+    let pair = ExpressionNode::Concat(vec![
+        ExpressionNode::literal('\r'),
+        ExpressionNode::literal('\n'),
+    ]);
     let class = ExpressionNode::Class {
         class: Class::of(vec![ClassItem::Shorthand {
             kind: Shorthand::Vertical,

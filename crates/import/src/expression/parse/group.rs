@@ -1,7 +1,7 @@
 //! Groups, look-around and directives of flags.
 
 use crate::expression::Dialect;
-use crate::expression::node::{LookDirection, ExpressionNode};
+use crate::expression::node::{ExpressionNode, LookDirection};
 
 use super::{Flags, MAX_DEPTH, Parser};
 

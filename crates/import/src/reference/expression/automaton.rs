@@ -48,7 +48,12 @@ impl Automaton {
 }
 
 /// Returns the places at which a part that begins at a place can end.
-fn ends(part: &ReferencePart, text: &[char], from: usize, steps: &mut usize) -> Option<BTreeSet<usize>> {
+fn ends(
+    part: &ReferencePart,
+    text: &[char],
+    from: usize,
+    steps: &mut usize,
+) -> Option<BTreeSet<usize>> {
     *steps += 1;
     if *steps > MAX_STEPS {
         return None;
@@ -92,7 +97,9 @@ fn ends(part: &ReferencePart, text: &[char], from: usize, steps: &mut usize) -> 
                 .filter(|place| !found.contains(place))
                 .collect()
         }
-        ReferencePart::Repeat(part, min, max) => repeat_ends(part, (*min, *max), text, from, steps)?,
+        ReferencePart::Repeat(part, min, max) => {
+            repeat_ends(part, (*min, *max), text, from, steps)?
+        }
         ReferencePart::Interval(low, high, digits) => {
             let number: String = text.iter().skip(from).take(*digits).collect();
             let is_number = number.len() == *digits && number.bytes().all(|b| b.is_ascii_digit());
@@ -243,7 +250,9 @@ impl ReferenceReader {
             '.' => ReferencePart::Any,
             '#' => ReferencePart::Nothing,
             '@' => ReferencePart::Anything,
-            '"' => Part::Sequence(self.until('"')?.chars().map(ReferencePart::Char).collect()),
+            '"' => {
+                ReferencePart::Sequence(self.until('"')?.chars().map(ReferencePart::Char).collect())
+            }
             '(' if self.take_if(')') => ReferencePart::Empty,
             '(' => {
                 let part = self.or()?;

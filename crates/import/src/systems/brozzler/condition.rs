@@ -9,7 +9,8 @@ pub(super) fn of_rule(rule: &MatchRule) -> Result<ConditionDraft, String> {
     if let Some(problem) = &rule.problem {
         return Err(problem.clone());
     }
-    let parts: Result<Vec<ConditionDraft>, String> = rule.conditions.iter().map(of_condition).collect();
+    let parts: Result<Vec<ConditionDraft>, String> =
+        rule.conditions.iter().map(of_condition).collect();
     let parts = parts?;
     if parts.is_empty() {
         return Err("it has no condition".to_owned());
@@ -97,9 +98,11 @@ fn default_port(scheme: &str) -> ConditionDraft {
 fn path_condition(path: &str) -> Result<Option<ConditionDraft>, String> {
     match path {
         "" | "/" => Ok(None),
-        path if path.starts_with('/') => {
-            Ok(Some(ConditionDraft::test("path_and_query", "prefix", [path])))
-        }
+        path if path.starts_with('/') => Ok(Some(ConditionDraft::test(
+            "path_and_query",
+            "prefix",
+            [path],
+        ))),
         _ => Err("the path does not begin with a slash".to_owned()),
     }
 }

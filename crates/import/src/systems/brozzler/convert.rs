@@ -1,7 +1,9 @@
 //! Conversion: blocks refuse, then what one of the seeds accepts is allowed. The scope is about pages, and not
 //! about what belongs to them.
 
-use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{
+    ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem,
+};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::systems::brozzler::{BrozzlerJob, BrozzlerScope, MatchRule, condition};
 
@@ -150,7 +152,12 @@ fn accept(
     })
 }
 
-fn group(id: &str, condition: ConditionDraft, hops: Option<i64>, blocked: &[ConditionDraft]) -> RuleItem {
+fn group(
+    id: &str,
+    condition: ConditionDraft,
+    hops: Option<i64>,
+    blocked: &[ConditionDraft],
+) -> RuleItem {
     let mut parts = vec![condition];
     if !blocked.is_empty() {
         parts.push(ConditionDraft::any(blocked.to_vec()).negated());

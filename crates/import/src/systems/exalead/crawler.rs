@@ -2,7 +2,9 @@
 
 use roxmltree::Node;
 
-use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem,
+};
 use crate::duration::{from_millis, from_seconds};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 use crate::systems::comments::comment_before;

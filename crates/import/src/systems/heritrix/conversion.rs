@@ -6,7 +6,7 @@ use crate::draft::{
 use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 
-use super::scope::{ScopeDecision, PatternSet, ScopeRule, ScopeTest, failure_of};
+use super::scope::{PatternSet, ScopeDecision, ScopeRule, ScopeTest, failure_of};
 use super::surts::{self, SurtCondition, SurtLine};
 
 /// More prefixes or expressions than this are written as a list.

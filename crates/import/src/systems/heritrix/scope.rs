@@ -8,7 +8,7 @@ use crate::input::{ImportError, ImportInput, MAX_RULE_FILE};
 use crate::report::{MissingPart, PartId, Report};
 use crate::xml::MAX_DEPTH;
 
-use super::beans::{Bean, Beans, TextValue, Value, ValueKind};
+use super::beans::{Bean, BeanValue, Beans, TextValue, ValueKind};
 use super::seeds::Seeds;
 
 /// A decision of a rule.
@@ -312,7 +312,7 @@ impl ScopeReader<'_> {
     /// Returns the lines of a `ReadSource`, each a part.
     fn read_lines(
         &mut self,
-        value: &Value,
+        value: &BeanValue,
         rule: &mut ScopeRule,
     ) -> Result<Option<Vec<String>>, ImportError> {
         let lines = read_source_lines(self.beans, value, self.input, self.report, &mut rule.parts)?;
@@ -397,7 +397,7 @@ impl ScopeReader<'_> {
         let ValueKind::List(items) = &value.kind else {
             return unknown("the schemes are not a list");
         };
-        let schemes = items.iter().filter_map(Value::text);
+        let schemes = items.iter().filter_map(BeanValue::text);
         let schemes: Vec<String> = schemes.map(|text| text.text.trim().to_owned()).collect();
         if ["http", "https"]
             .iter()
@@ -464,7 +464,7 @@ impl ScopeReader<'_> {
 /// Reads the lines of a `ConfigString` or `ConfigFile`; `None` if its text is not known.
 pub(super) fn read_source_lines(
     beans: &Beans,
-    value: &Value,
+    value: &BeanValue,
     input: &ImportInput<'_>,
     report: &mut Report,
     parts: &mut Vec<PartId>,
@@ -498,7 +498,7 @@ pub(super) fn read_source_lines(
         let lines = lines.map(|(place, line)| (report.add(place, line), line.to_owned()));
         return Ok(Some(lines.collect()));
     }
-    match beans.property(bean, "path").and_then(Value::text) {
+    match beans.property(bean, "path").and_then(BeanValue::text) {
         Some(path) => read_file_lines(path, input, report),
         None => Ok(None),
     }

@@ -167,7 +167,9 @@ impl HeritrixImport<'_> {
             }
             let condition = self.single(rule)?;
             accepted = match (rule.decision, accepted) {
-                (ScopeDecision::Accept, Some(before)) => Some(ConditionDraft::any(vec![before, condition])),
+                (ScopeDecision::Accept, Some(before)) => {
+                    Some(ConditionDraft::any(vec![before, condition]))
+                }
                 (ScopeDecision::Accept, None) => Some(condition),
                 (ScopeDecision::Reject, Some(_)) if condition == ConditionDraft::Always => None,
                 (ScopeDecision::Reject, Some(before)) => {

@@ -154,7 +154,9 @@ fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> F
         }
         "document" | "doc" if !is_exception => {}
         "document" | "doc" => {
-            return FilterOptionOutcome::Unsupported("an exception for everything that a page requests");
+            return FilterOptionOutcome::Unsupported(
+                "an exception for everything that a page requests",
+            );
         }
         "generichide" | "ghide" | "elemhide" | "ehide" | "specifichide" | "shide"
         | "genericblock" | "jsinject" | "content" | "extension" | "stealth" | "urlblock" => {
@@ -177,7 +179,9 @@ fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> F
             return FilterOptionOutcome::Unsupported("only for requests of a site to itself");
         }
         name if name.starts_with('~') => return FilterOptionOutcome::Type,
-        _ => return FilterOptionOutcome::Unsupported("an option that is not known to this importer"),
+        _ => {
+            return FilterOptionOutcome::Unsupported("an option that is not known to this importer");
+        }
     }
     FilterOptionOutcome::Known
 }

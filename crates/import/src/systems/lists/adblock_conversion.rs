@@ -64,7 +64,9 @@ impl ListImport {
     pub(super) fn add_filters(&mut self, name: &str, source: &SourceText) {
         let mut counted: BTreeMap<&'static str, CountedLines> = BTreeMap::new();
         let mut count = |reason: &'static str, place: Place| {
-            let entry = counted.entry(reason).or_insert(CountedLines { place, lines: 0 });
+            let entry = counted
+                .entry(reason)
+                .or_insert(CountedLines { place, lines: 0 });
             entry.lines += 1;
         };
         let mut filters = Vec::new();
@@ -207,7 +209,8 @@ impl ListImport {
             }
             let mut condition = self.class_condition(&format!("{name}{suffix}"), items);
             if class.embeds_only {
-                condition = ConditionDraft::all(vec![ConditionDraft::is("dest", ["embed"]), condition]);
+                condition =
+                    ConditionDraft::all(vec![ConditionDraft::is("dest", ["embed"]), condition]);
             }
             let id = self.ids.next(&format!("{name}{suffix}"));
             let rule = match (has_exceptions, class.is_exception) {
@@ -330,7 +333,9 @@ fn item_of(filter: &AdblockFilter) -> Result<FilterItem, RefusedFilter> {
         return expression_item(expression, !filter.match_case);
     }
     if pattern.contains([' ', '\t', '#']) {
-        return Err(RefusedFilter::Dead("no URL that is requested has a space or a #"));
+        return Err(RefusedFilter::Dead(
+            "no URL that is requested has a space or a #",
+        ));
     }
     let (pattern, is_host) = match pattern.strip_prefix("||") {
         Some(rest) => (rest, true),
@@ -356,7 +361,9 @@ fn item_of(filter: &AdblockFilter) -> Result<FilterItem, RefusedFilter> {
     let literal = body.split('*').next().unwrap_or_default();
     let is_http = literal.len() < 4 && "http".starts_with(literal) || literal.starts_with("http");
     if at_start && !is_http {
-        return Err(RefusedFilter::Dead("only URLs of http and https are requested"));
+        return Err(RefusedFilter::Dead(
+            "only URLs of http and https are requested",
+        ));
     }
     // A glob that begins with `*` takes longer to load than an expression.
     if body.contains(['^', '\\']) || body.contains('*') && !at_start {

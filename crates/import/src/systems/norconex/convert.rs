@@ -1,8 +1,8 @@
 //! The conversion of a configuration: what all crawlers share is of the document, the rest of their spaces.
 
 use crate::draft::{
-    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds, RuleItem,
-    SpaceDraft, to_slug,
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, PolicyDraft, RuleDraft, RuleIds,
+    RuleItem, SpaceDraft, to_slug,
 };
 use crate::input::ImportInput;
 use crate::report::{MissingPart, PartNeed, Report};

@@ -104,13 +104,19 @@ pub(super) fn unresolved_variable(text: &str) -> Option<&str> {
 /// were meant literally.
 fn with_guarded_dots(condition: ConditionDraft) -> ConditionDraft {
     match condition {
-        ConditionDraft::All(parts) => ConditionDraft::All(parts.into_iter().map(with_guarded_dots).collect()),
-        ConditionDraft::Any(parts) => ConditionDraft::Any(parts.into_iter().map(with_guarded_dots).collect()),
+        ConditionDraft::All(parts) => {
+            ConditionDraft::All(parts.into_iter().map(with_guarded_dots).collect())
+        }
+        ConditionDraft::Any(parts) => {
+            ConditionDraft::Any(parts.into_iter().map(with_guarded_dots).collect())
+        }
         ConditionDraft::Not(part) => ConditionDraft::Not(Box::new(with_guarded_dots(*part))),
-        ConditionDraft::Test(test) if test.kind == Some("regex") => ConditionDraft::Test(TestDraft {
-            values: test.values.iter().map(|text| guard_dots(text)).collect(),
-            ..test
-        }),
+        ConditionDraft::Test(test) if test.kind == Some("regex") => {
+            ConditionDraft::Test(TestDraft {
+                values: test.values.iter().map(|text| guard_dots(text)).collect(),
+                ..test
+            })
+        }
         other @ (ConditionDraft::Always | ConditionDraft::Test(_)) => other,
     }
 }

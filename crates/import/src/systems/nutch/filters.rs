@@ -389,7 +389,9 @@ impl FilterConverter<'_> {
             let id = self.ids.next(&format!("line-{}-{name}", block.line));
             let condition = match &block.scope {
                 FastScope::Host(name) => Some(ConditionDraft::is("host", [name.to_lowercase()])),
-                FastScope::Domain(name) => Some(ConditionDraft::is("domain", [name.to_lowercase()])),
+                FastScope::Domain(name) => {
+                    Some(ConditionDraft::is("domain", [name.to_lowercase()]))
+                }
                 FastScope::All => None,
             };
             let is_name = is_host_name(&name.to_lowercase());

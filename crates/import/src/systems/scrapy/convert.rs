@@ -289,7 +289,11 @@ fn convert_rule(
     }
 }
 
-fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<ConditionDraft, String> {
+fn rule_condition(
+    rule: &SpiderRule,
+    id: &str,
+    report: &mut Report,
+) -> Result<ConditionDraft, String> {
     if let Some(problem) = &rule.problem {
         return Err(problem.clone());
     }
@@ -299,7 +303,10 @@ fn rule_condition(rule: &SpiderRule, id: &str, report: &mut Report) -> Result<Co
         report.converted(*part, id, PartNeed::Url);
     }
     if let Some((part, domains)) = &rule.allow_domains {
-        parts.push(ConditionDraft::is("domain", domains.iter().map(String::as_str)));
+        parts.push(ConditionDraft::is(
+            "domain",
+            domains.iter().map(String::as_str),
+        ));
         report.converted(*part, id, PartNeed::Host);
     }
     if let Some((part, expressions)) = &rule.deny {

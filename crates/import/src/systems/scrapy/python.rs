@@ -370,8 +370,12 @@ impl<'t> PythonParser<'t> {
         while self.eat('+') {
             let right = self.product(names, depth);
             value = match (value, right) {
-                (PythonValue::Text(left), PythonValue::Text(right)) => PythonValue::Text(left + &right),
-                (PythonValue::Number(left), PythonValue::Number(right)) => PythonValue::Number(left + right),
+                (PythonValue::Text(left), PythonValue::Text(right)) => {
+                    PythonValue::Text(left + &right)
+                }
+                (PythonValue::Number(left), PythonValue::Number(right)) => {
+                    PythonValue::Number(left + right)
+                }
                 (PythonValue::List(mut left), PythonValue::List(right)) => {
                     left.extend(right);
                     PythonValue::List(left)
@@ -390,7 +394,9 @@ impl<'t> PythonParser<'t> {
             self.at += 1;
             let right = self.primary(names, depth);
             value = match (value, right) {
-                (PythonValue::Number(left), PythonValue::Number(right)) => PythonValue::Number(left * right),
+                (PythonValue::Number(left), PythonValue::Number(right)) => {
+                    PythonValue::Number(left * right)
+                }
                 _ => PythonValue::Computed,
             };
         }
@@ -447,7 +453,9 @@ impl<'t> PythonParser<'t> {
             Some(TokenKind::Text(_) | TokenKind::Computed) => self.texts(),
             Some(TokenKind::Number(number)) => {
                 self.at += 1;
-                number.parse().map_or(PythonValue::Computed, PythonValue::Number)
+                number
+                    .parse()
+                    .map_or(PythonValue::Computed, PythonValue::Number)
             }
             Some(TokenKind::Operator('-')) => {
                 self.at += 1;
@@ -557,7 +565,13 @@ impl<'t> PythonParser<'t> {
         }
     }
 
-    fn name_or_call(&mut self, names: &PythonNames, depth: usize, line: u32, column: u32) -> PythonValue {
+    fn name_or_call(
+        &mut self,
+        names: &PythonNames,
+        depth: usize,
+        line: u32,
+        column: u32,
+    ) -> PythonValue {
         let Some(mut name) = self.name() else {
             return PythonValue::Computed;
         };

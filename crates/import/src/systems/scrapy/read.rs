@@ -2,7 +2,9 @@
 
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, Place};
 use crate::report::{MissingPart, PartId, Report};
-use crate::systems::scrapy::python::{self, Argument, Call, PythonNames, StatementKind, PythonValue};
+use crate::systems::scrapy::python::{
+    self, Argument, Call, PythonNames, PythonValue, StatementKind,
+};
 use crate::systems::scrapy::token::tokenize;
 use crate::systems::scrapy::{LinkExpression, ScrapySetting, ScrapySource, Spider, SpiderRule};
 
@@ -300,7 +302,9 @@ impl ScrapyReader<'_> {
                         .not_converted(part, why, MissingPart::KeepsOut, None);
                     rule.problem = Some(why.to_owned());
                 }
-                (key @ ("process_links" | "process_request"), value) if value != PythonValue::None => {
+                (key @ ("process_links" | "process_request"), value)
+                    if value != PythonValue::None =>
+                {
                     let part = self.add(argument.line, argument.column, format!("{key} = …"));
                     let why = "a function of the spider can drop links";
                     self.report
@@ -341,8 +345,8 @@ impl ScrapyReader<'_> {
         part: PartId,
         rule: &mut SpiderRule,
     ) {
-        let is_empty =
-            matches!(value, PythonValue::None) || matches!(value, PythonValue::List(list) if list.is_empty());
+        let is_empty = matches!(value, PythonValue::None)
+            || matches!(value, PythonValue::List(list) if list.is_empty());
         match key {
             "deny_extensions" if *value == PythonValue::None => {
                 self.report.unrelated(part, "the default");

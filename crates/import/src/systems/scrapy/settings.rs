@@ -142,14 +142,20 @@ fn option(
         ("RANDOMIZE_DOWNLOAD_DELAY", PythonValue::Bool(true)) => {
             ("politeness.jitter", json!("1.0..1.5"), None)
         }
-        ("CONCURRENT_REQUESTS_PER_DOMAIN", PythonValue::Number(count)) if (1.0..1e6).contains(count) => {
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", PythonValue::Number(count))
+            if (1.0..1e6).contains(count) =>
+        {
             ("politeness.concurrency", json!(count.trunc() as u64), None)
         }
-        ("CONCURRENT_REQUESTS_PER_IP", PythonValue::Number(count)) if (1.0..1e6).contains(count) => (
-            "politeness.per_address.concurrency",
-            json!(count.trunc() as u64),
-            None,
-        ),
+        ("CONCURRENT_REQUESTS_PER_IP", PythonValue::Number(count))
+            if (1.0..1e6).contains(count) =>
+        {
+            (
+                "politeness.per_address.concurrency",
+                json!(count.trunc() as u64),
+                None,
+            )
+        }
         ("AUTOTHROTTLE_ENABLED", PythonValue::Bool(true)) => {
             let target = number("AUTOTHROTTLE_TARGET_CONCURRENCY").filter(|target| *target > 0.0);
             let factor = 1.0 / target.unwrap_or(1.0);
@@ -164,7 +170,9 @@ fn option(
             json!((1000.0 / target).round() / 1000.0),
             None,
         ),
-        ("AUTOTHROTTLE_MAX_DELAY", PythonValue::Number(seconds)) if (0.001..1e6).contains(seconds) => {
+        ("AUTOTHROTTLE_MAX_DELAY", PythonValue::Number(seconds))
+            if (0.001..1e6).contains(seconds) =>
+        {
             ("politeness.adaptive.max", json!(duration(*seconds)), None)
         }
         ("ROBOTSTXT_OBEY", PythonValue::Bool(obey)) => ("robots.obey", json!(obey), None),

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use crate::draft::{ConditionDraft, GroupDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug};
+use crate::draft::{
+    ConditionDraft, GroupDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem, to_slug,
+};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::systems::squid::acl::{AclConverter, ConvertedAcl, Term, is_everyone};
@@ -354,7 +356,9 @@ impl<'a> AccessConverter<'a> {
             }
         }
         if self.source.bumps && result.connect && !line.allows {
-            result.request.insert(0, ConditionDraft::is("scheme", ["https"]));
+            result
+                .request
+                .insert(0, ConditionDraft::is("scheme", ["https"]));
         }
         let target = self.report_line(&result, &converted, reply);
         self.remember(line, &converted, Ok(target));

@@ -373,7 +373,10 @@ fn schemes(values: &[&str]) -> ConvertedAcl {
     match schemes.as_slice() {
         [] if managed => term(Term::Manager, PartNeed::Url),
         [] => term(Term::Never, PartNeed::Host),
-        _ => term(Term::Test(ConditionDraft::is("scheme", schemes)), PartNeed::Host),
+        _ => term(
+            Term::Test(ConditionDraft::is("scheme", schemes)),
+            PartNeed::Host,
+        ),
     }
 }
 

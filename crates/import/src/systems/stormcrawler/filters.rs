@@ -2,7 +2,9 @@
 
 use serde_json::Map;
 
-use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem};
+use crate::draft::{
+    ConditionDraft, GroupDraft, GuardDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem,
+};
 use crate::expression::{Anchoring, Dialect, SourceExpression, TranslatedExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 
@@ -94,7 +96,8 @@ impl StormConverter<'_> {
     }
 
     fn add_sample(&mut self, condition: &ConditionDraft) {
-        let is_repeats = matches!(condition, ConditionDraft::Test(test) if test.kind == Some("repeats"));
+        let is_repeats =
+            matches!(condition, ConditionDraft::Test(test) if test.kind == Some("repeats"));
         if is_repeats {
             let url = "http://host.example/a/b/a/b/a/b/".to_owned();
             self.policy.examples.push((url, Map::new()));

@@ -3,7 +3,8 @@
 use roxmltree::Node;
 
 use crate::draft::{
-    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleDraftBody, RuleIds, RuleItem,
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleDraftBody, RuleIds,
+    RuleItem,
 };
 use crate::input::ImportError;
 use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};

@@ -170,10 +170,13 @@ fn scope(source: &WgetSource, starts: &[String], report: &mut Report) -> Option<
         match (spans, is_root) {
             (false, true) => host,
             (true, true) => ConditionDraft::Always,
-            (false, false) => ConditionDraft::all(vec![host, ConditionDraft::is("path", [*directory])]),
-            (true, false) => {
-                ConditionDraft::any(vec![host.negated(), ConditionDraft::is("path", [*directory])])
+            (false, false) => {
+                ConditionDraft::all(vec![host, ConditionDraft::is("path", [*directory])])
             }
+            (true, false) => ConditionDraft::any(vec![
+                host.negated(),
+                ConditionDraft::is("path", [*directory]),
+            ]),
         }
     });
     Some(ConditionDraft::any(conditions.collect()))
