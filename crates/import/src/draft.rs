@@ -286,6 +286,11 @@ impl OptionDrafts {
         self.0.is_empty()
     }
 
+    /// Returns the options with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(path, value, _)| (path.as_str(), value))
+    }
+
     fn to_node(&self) -> YamlNode {
         let mut entries = Vec::new();
         for (path, value, note) in &self.0 {
@@ -380,7 +385,9 @@ impl RuleDraft {
 impl GroupDraft {
     /// Returns `true` if the group does something besides its rules.
     fn has_effect(&self) -> bool {
-        self.then.is_some() || !self.set.is_empty() || self.stop
+        // A condition alone has an effect in `match: first`: it ends the list.
+        let ends_a_list = self.rules.is_empty() && !matches!(self.guard, GuardDraft::Always);
+        self.then.is_some() || !self.set.is_empty() || self.stop || ends_a_list
     }
 
     fn add_entries(&self, entries: &mut Vec<YamlEntry>) {

@@ -49,7 +49,7 @@ pub mod internal {
 // Modules name each other by these short paths.
 use internal::{
     case, comparison, compile, conversion, dead, draft, duration, expression, input, probe,
-    reference, report, search, settings, system, systems, xml, yaml,
+    reference, report, search, settings, systems, xml, yaml,
 };
 
 /// A translated source.
