@@ -90,13 +90,19 @@ fn each_source_becomes_the_expected_policy() {
             texts.push(imported.report.to_text());
             count += 1;
         }
-        check_page(system_name, &texts);
+        if !updates() {
+            check_page(system_name, &texts);
+        }
     }
     println!("{count} sources imported");
 }
 
+fn updates() -> bool {
+    std::env::var_os("UPDATE_EXPECT").is_some()
+}
+
 fn compare(expected: &Path, written: &BTreeMap<String, String>) {
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
+    if updates() {
         let _ = fs::remove_dir_all(expected);
         for (path, text) in written {
             let path = expected.join(path);
