@@ -89,7 +89,8 @@ impl Comparison<'_> {
             facts: details,
         });
         let differs = match source {
-            SourceVerdict::Allow => refuses,
+            // What a lax server may read as another URL, which is refused, is refused by every policy.
+            SourceVerdict::Allow => refuses && decision.reading.is_none(),
             SourceVerdict::Refuse => !refuses,
             SourceVerdict::Unknown => false,
         };

@@ -117,8 +117,8 @@ fn what_is_not_converted_is_reported_and_secrets_are_not_written() {
     for line in [
         "time_limit: 5",
         "scope: { max_hops_off: 2 }",
-        "scope: { accepts: [ { regex: '(a)\\1' } ] }",
-        "scope: { blocks: [ { regex: '(a)\\1' } ] }",
+        "scope: { accepts: [ { regex: 'http://[a-z.]*(?<!not)spam.*' } ] }",
+        "scope: { blocks: [ { regex: 'http://[a-z.]*(?<!not)spam.*' } ] }",
         "scope: { blocks: [ { unheard: of } ] }",
         "scope: { accepts: [ { surt: 'http://(com,exam' } ] }",
         "scope: { accepts: [ { ssurt: 'com,example,//ht' } ] }",

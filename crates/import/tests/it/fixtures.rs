@@ -135,24 +135,21 @@ fn trimmed_lines(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
 }
 
-/// The examples in the page on a system are those of its sources; lines that are left out are `…`.
+/// The policies in the page on a system are those of its sources; lines that are left out are `…`.
 fn check_page(system: System, texts: &[String]) {
     let path = format!("../../docs/import/{}.md", system.name());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let page = fs::read_to_string(&path).unwrap();
     let texts: Vec<String> = texts.iter().map(|text| trimmed_lines(text)).collect();
-    let mut examples = 0;
     for block in page.split("\n```").skip(1).step_by(2) {
-        let (_, example) = block.split_once('\n').unwrap();
-        if example.lines().count() < MIN_EXAMPLE {
+        let (language, example) = block.split_once('\n').unwrap();
+        if language != "yaml" || example.lines().count() < MIN_EXAMPLE {
             continue;
         }
-        examples += 1;
         for shown in trimmed_lines(example).split("\n…\n") {
             let shown = shown.trim_end_matches('…').trim();
             let is_shown = texts.iter().any(|text| text.contains(shown));
             assert!(is_shown, "{}: no source gives\n{shown}", path.display());
         }
     }
-    assert!(examples > 0, "{}", path.display());
 }

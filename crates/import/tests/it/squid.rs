@@ -325,7 +325,7 @@ fn what_is_not_converted_says_which_way_it_fails() {
         "acl x dst intranet.example.com",
         "acl x dstdomain \"/etc/passwd\"",
         "acl x dstdomain \"missing.txt\"",
-        "acl x url_regex (a)\\1",
+        "acl x url_regex (a|b)*c\\1",
         "acl x method CONNECT GET",
         "acl x req_header User-Agent a",
         "acl x random 0.5",
