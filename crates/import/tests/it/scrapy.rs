@@ -145,14 +145,20 @@ fn what_is_not_converted_says_which_way_it_fails() {
         ("start_urls = [x for x in y]", KeepsOut),
         ("rules = build()", KeepsOut),
         ("rules = [Rule(LinkExtractor(allow=load()))]", KeepsOut),
-        ("rules = [Rule(LinkExtractor(allow=r'x+(?<!not)spam'))]", KeepsOut),
+        (
+            "rules = [Rule(LinkExtractor(allow=r'x+(?<!not)spam'))]",
+            KeepsOut,
+        ),
         (
             "rules = [Rule(LinkExtractor(allow_domains=load()))]",
             KeepsOut,
         ),
         ("rules = [Rule(Own(allow='a'))]", KeepsOut),
         ("rules = [Rule(LinkExtractor(deny=load()))]", LetsThrough),
-        ("rules = [Rule(LinkExtractor(deny=r'x+(?<!not)spam'))]", LetsThrough),
+        (
+            "rules = [Rule(LinkExtractor(deny=r'x+(?<!not)spam'))]",
+            LetsThrough,
+        ),
         (
             "rules = [Rule(LinkExtractor(deny_domains=load()))]",
             LetsThrough,

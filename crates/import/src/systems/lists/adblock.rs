@@ -180,7 +180,9 @@ fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> F
         }
         name if name.starts_with('~') => return FilterOptionOutcome::Type,
         _ => {
-            return FilterOptionOutcome::Unsupported("an option that is not known to this importer");
+            return FilterOptionOutcome::Unsupported(
+                "an option that is not known to this importer",
+            );
         }
     }
     FilterOptionOutcome::Known
