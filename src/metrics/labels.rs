@@ -68,31 +68,11 @@ pub(super) use label_set;
 
 /// Declares enums whose variants are the values of a label.
 macro_rules! label_values {
-    ($(
-        $(#[$about:meta])*
-        $vis:vis enum $name:ident { $($(#[$variant_about:meta])* $variant:ident = $text:literal,)+ }
-    )+) => {
-        $(
-            $(#[$about])*
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-            $vis enum $name {
-                $($(#[$variant_about])* $variant,)+
-            }
-
-            impl $name {
-                /// Every value, in the order of the declaration.
-                $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
-
-                /// Returns the label value.
-                $vis fn as_str(self) -> &'static str {
-                    match self {
-                        $(Self::$variant => $text,)+
-                    }
-                }
-            }
-
-            $crate::metrics::labels::label_set!($name);
-        )+
+    ($($(#[$about:meta])* $vis:vis enum $name:ident { $($variants:tt)+ })+) => {
+        $crate::model::words::words! {
+            $($(#[$about])* $vis enum $name { $($variants)+ })+
+        }
+        $($crate::metrics::labels::label_set!($name);)+
     };
 }
 pub(super) use label_values;

@@ -15,3 +15,4 @@ pub mod stage;
 pub mod units;
 pub mod upstream_fault;
 pub mod week;
+pub mod words;
