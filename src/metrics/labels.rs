@@ -11,7 +11,7 @@ use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
 use crate::robots::agent::RobotsTokenSource;
-use crate::robots::fetch_outcome::{OUTCOMES, RobotsFetchOutcome};
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 pub use decision::CLIENT_LEFT;
 pub(super) use decision::{
@@ -94,18 +94,7 @@ impl LabelSet for OmnifindCode {
 }
 
 label_set!(RobotsTokenSource);
-
-impl LabelSet for RobotsFetchOutcome {
-    const COUNT: usize = OUTCOMES.len();
-
-    fn all() -> Vec<Vec<&'static str>> {
-        OUTCOMES.iter().map(|row| vec![row.name]).collect()
-    }
-
-    fn index(self) -> usize {
-        self as usize
-    }
-}
+label_set!(RobotsFetchOutcome);
 
 /// The amount of metrics: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,20 +388,6 @@ mod tests {
                 let index = (target, result).index();
                 assert_eq!(all[index], [target.as_str(), result.as_str()]);
             }
-        }
-    }
-
-    #[test]
-    fn types_of_the_policy_crate_are_listed_in_their_order() {
-        for (index, kind) in LedgerEventKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index);
-        }
-        for (index, kind) in RemovalCauseKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index);
-        }
-        for (index, row) in OUTCOMES.iter().enumerate() {
-            assert_eq!(RobotsFetchOutcome::all()[index], [row.name]);
-            assert_eq!(row.outcome.index(), index);
         }
     }
 }
