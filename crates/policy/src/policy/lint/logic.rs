@@ -71,7 +71,7 @@ impl<'p> Assumptions<'p> {
             is_absurd: false,
         };
         for assertion in assertions {
-            assumptions.add(assertion);
+            assumptions.add(assertion.condition, assertion.polarity);
         }
         assumptions
     }
@@ -80,7 +80,7 @@ impl<'p> Assumptions<'p> {
     pub(super) fn with(&self, assertions: impl IntoIterator<Item = Assertion<'p>>) -> Self {
         let mut more = self.clone();
         for assertion in assertions {
-            more.add(assertion);
+            more.add(assertion.condition, assertion.polarity);
         }
         more
     }
@@ -117,91 +117,49 @@ impl<'p> Assumptions<'p> {
         })
     }
 
-    fn add(
-        &mut self,
-        Assertion {
-            condition,
-            polarity,
-        }: Assertion<'p>,
-    ) {
+    fn add(&mut self, condition: &'p Condition, polarity: Polarity) {
         match (condition, polarity) {
             (Condition::Always, Polarity::Yes) => {}
             (Condition::Always, Polarity::No) => self.is_absurd = true,
             (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
-                for condition in parts {
-                    self.add(Assertion {
-                        condition,
-                        polarity,
-                    });
+                for part in parts {
+                    self.add(part, polarity);
                 }
             }
             (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
                 match &**parts {
-                    [condition] => self.add(Assertion {
-                        condition,
-                        polarity,
-                    }),
+                    [part] => self.add(part, polarity),
                     parts => self.alternatives.push((parts, polarity)),
                 }
             }
-            (Condition::Not(part), polarity) => self.add(Assertion {
-                condition: part,
-                polarity: polarity.negate(),
-            }),
+            (Condition::Not(part), polarity) => self.add(part, polarity.negate()),
             (Condition::Atom(atom), polarity) => self.atoms.push((atom, polarity)),
         }
     }
 
     /// Returns `true` if the assertion follows from the assumptions.
     pub(super) fn entail(&self, assertion: Assertion<'_>) -> bool {
-        self.entail_within(assertion, MAX_BRANCH_DEPTH)
+        self.entail_within(assertion.condition, assertion.polarity, MAX_BRANCH_DEPTH)
     }
 
-    fn entail_within(&self, assertion: Assertion<'_>, depth: u8) -> bool {
-        self.entail_directly(assertion, depth)
-            || self.in_every_branch(depth, |more, depth| more.entail_within(assertion, depth))
+    fn entail_within(&self, condition: &Condition, polarity: Polarity, depth: u8) -> bool {
+        self.entail_directly(condition, polarity, depth)
+            || self.in_every_branch(depth, |more, depth| {
+                more.entail_within(condition, polarity, depth)
+            })
     }
 
-    fn entail_directly(
-        &self,
-        Assertion {
-            condition,
-            polarity,
-        }: Assertion<'_>,
-        depth: u8,
-    ) -> bool {
+    fn entail_directly(&self, condition: &Condition, polarity: Polarity, depth: u8) -> bool {
         match (condition, polarity) {
             (Condition::Always, Polarity::Yes) => true,
             (Condition::Always, Polarity::No) => false,
-            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
-                parts.iter().all(|condition| {
-                    self.entail_within(
-                        Assertion {
-                            condition,
-                            polarity,
-                        },
-                        depth,
-                    )
-                })
-            }
-            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
-                parts.iter().any(|condition| {
-                    self.entail_within(
-                        Assertion {
-                            condition,
-                            polarity,
-                        },
-                        depth,
-                    )
-                })
-            }
-            (Condition::Not(condition), polarity) => self.entail_within(
-                Assertion {
-                    condition,
-                    polarity: polarity.negate(),
-                },
-                depth,
-            ),
+            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => parts
+                .iter()
+                .all(|part| self.entail_within(part, polarity, depth)),
+            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => parts
+                .iter()
+                .any(|part| self.entail_within(part, polarity, depth)),
+            (Condition::Not(part), polarity) => self.entail_within(part, polarity.negate(), depth),
             (Condition::Atom(atom), Polarity::Yes) => {
                 always_holds(atom)
                     || self
@@ -262,13 +220,10 @@ impl<'p> Assumptions<'p> {
             .enumerate()
             .filter(|(_, (parts, _))| parts.len() <= MAX_BRANCHES);
         small.into_iter().any(|(at, (parts, polarity))| {
-            parts.iter().all(|condition| {
+            parts.iter().all(|part| {
                 let mut more = self.clone();
                 more.alternatives.swap_remove(at);
-                more.add(Assertion {
-                    condition,
-                    polarity: *polarity,
-                });
+                more.add(part, *polarity);
                 more.contradict_within(depth) || holds(&more, depth)
             })
         })
