@@ -44,6 +44,46 @@ impl From<Fact<bool>> for Truth {
     }
 }
 
+/// The asserted value of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polarity {
+    Yes,
+    No,
+}
+
+impl Polarity {
+    pub(crate) fn negate(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+        }
+    }
+
+    pub(crate) fn to_truth(self) -> Truth {
+        match self {
+            Self::Yes => Truth::Yes,
+            Self::No => Truth::No,
+        }
+    }
+}
+
+/// The assertion that a condition has a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assertion<'p> {
+    pub(crate) condition: &'p Condition,
+    pub(crate) polarity: Polarity,
+}
+
+impl Assertion<'_> {
+    pub(crate) fn evaluate(self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
+        let value = self.condition.evaluate(facts, lists);
+        match self.polarity {
+            Polarity::Yes => value,
+            Polarity::No => value.negate(),
+        }
+    }
+}
+
 /// A compiled condition.
 #[derive(Clone, Debug)]
 pub enum Condition {

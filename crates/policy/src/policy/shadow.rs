@@ -15,9 +15,7 @@ use super::condition::Truth;
 use super::decide::{Cause, Decision, Verdict};
 use super::fact::{EvaluationTarget, Fact, Facts};
 use super::index::FoundRules;
-use super::rule::{
-    EnforcementMode, FilterKind, GroupGuard, PolicyStage, Rule, RuleBody, RuleIndex,
-};
+use super::rule::{EnforcementMode, PolicyStage, Rule, RuleIndex};
 use super::trail::Trail;
 
 /// The decision before the stage at which a rule makes a difference.
@@ -294,19 +292,8 @@ impl Policy {
 
     /// Evaluates a rule's own condition, regardless of the groups around it.
     pub(crate) fn evaluate_rule(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
-        match &rule.body {
-            RuleBody::Group(group) => match &group.guard {
-                GroupGuard::Always => Truth::Yes,
-                GroupGuard::When(guard) => guard.evaluate(facts, &self.lists),
-                GroupGuard::Unless(guard) => guard.evaluate(facts, &self.lists).negate(),
-            },
-            RuleBody::Filter(filter) => {
-                let holds = filter.condition.evaluate(facts, &self.lists);
-                match filter.kind {
-                    FilterKind::Forbid => holds,
-                    FilterKind::Require => holds.negate(),
-                }
-            }
-        }
+        rule.assertion().map_or(Truth::Yes, |assertion| {
+            assertion.evaluate(facts, &self.lists)
+        })
     }
 }

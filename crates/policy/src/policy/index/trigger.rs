@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::policy::condition::{Atom, AtomTest, Condition};
+use crate::policy::condition::{Atom, AtomTest, Condition, Polarity};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::{ListItems, ListKind, PolicyList};
 use crate::policy::literals::{self, RequiredLiterals};
@@ -23,55 +23,35 @@ pub(super) enum IndexKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trigger(pub(super) Vec<IndexKey>);
 
-/// The value of a condition that a trigger is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TriggerOutcome {
-    True,
-    False,
-}
-
-impl TriggerOutcome {
-    fn negate(self) -> Self {
-        match self {
-            Self::True => Self::False,
-            Self::False => Self::True,
-        }
-    }
-}
-
 /// The largest number of keys in a trigger. A test with more values looks them up itself.
 const MAX_KEYS: usize = 64;
 
-/// Returns triggers, each of which suffices: whenever the condition has the outcome, or may have it
-/// because facts are unknown, one key of each trigger fits. Without any, the condition may have the
-/// outcome for every request.
+/// Returns triggers, each of which suffices: whenever the condition has the value, or may have it because
+/// facts are unknown, one key of each trigger fits. Without any, the condition may have the value
+/// for every request.
 pub(super) fn triggers(
     condition: &Condition,
-    outcome: TriggerOutcome,
+    polarity: Polarity,
     lists: &[PolicyList],
 ) -> Vec<Trigger> {
-    match (condition, outcome) {
-        (Condition::Always, TriggerOutcome::True) => Vec::new(),
-        (Condition::Always, TriggerOutcome::False) => vec![Trigger::default()],
-        (Condition::Not(part), _) => triggers(part, outcome.negate(), lists),
-        // Each part must have the outcome, so the triggers of any part will do.
-        (Condition::All(parts), TriggerOutcome::True)
-        | (Condition::Any(parts), TriggerOutcome::False) => parts
+    match (condition, polarity) {
+        (Condition::Always, Polarity::Yes) => Vec::new(),
+        (Condition::Always, Polarity::No) => vec![Trigger::default()],
+        (Condition::Not(part), _) => triggers(part, polarity.negate(), lists),
+        // Each part must have the value, so the triggers of any part will do.
+        (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => parts
             .iter()
-            .flat_map(|part| triggers(part, outcome, lists))
+            .flat_map(|part| triggers(part, polarity, lists))
             .collect(),
         // One part suffices, so a trigger needs the keys of all.
-        (Condition::Any(parts), TriggerOutcome::True)
-        | (Condition::All(parts), TriggerOutcome::False) => {
+        (Condition::Any(parts), Polarity::Yes) | (Condition::All(parts), Polarity::No) => {
             let of_parts = parts
                 .iter()
-                .map(|part| best(triggers(part, outcome, lists)));
+                .map(|part| best(triggers(part, polarity, lists)));
             union(of_parts).into_iter().collect()
         }
-        (Condition::Atom(atom), TriggerOutcome::True) => {
-            atom_trigger(atom, lists).into_iter().collect()
-        }
-        (Condition::Atom(_), TriggerOutcome::False) => Vec::new(),
+        (Condition::Atom(atom), Polarity::Yes) => atom_trigger(atom, lists).into_iter().collect(),
+        (Condition::Atom(_), Polarity::No) => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
+use crate::policy::condition::{Assertion, Atom, AtomTest, Condition, Polarity, Truth};
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
 use crate::policy::list::{ListKind, PolicyList};
@@ -22,29 +22,6 @@ use super::text_logic;
 const MAX_BRANCH_DEPTH: u8 = 2;
 /// The maximum number of cases in each of them.
 const MAX_BRANCHES: usize = 8;
-
-/// The asserted value of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Polarity {
-    Yes,
-    No,
-}
-
-impl Polarity {
-    fn negate(self) -> Self {
-        match self {
-            Self::Yes => Self::No,
-            Self::No => Self::Yes,
-        }
-    }
-}
-
-/// The assertion that a condition has a value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Assertion<'p> {
-    pub(crate) condition: &'p Condition,
-    pub(crate) polarity: Polarity,
-}
 
 /// Assertions that hold together.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::policy::pattern::TextKind;
 use crate::urls::target::UrlTarget;
 
 use super::lint_view::LintView;
-use super::logic::{Assumptions, Polarity};
+use super::logic::Assumptions;
 
 /// Returns a URL that a rule and the groups around it match, for a GET by an anonymous crawler, if
 /// one was found.
@@ -19,13 +19,7 @@ pub(super) fn find_url(view: &LintView<'_>, at: usize) -> Option<String> {
         .path(at)
         .iter()
         .filter_map(|at| view.assertion(*at))
-        .all(|assertion| {
-            let expected = match assertion.polarity {
-                Polarity::Yes => Truth::Yes,
-                Polarity::No => Truth::No,
-            };
-            assertion.condition.evaluate(&facts, view.lists()) == expected
-        });
+        .all(|assertion| assertion.evaluate(&facts, view.lists()) == Truth::Yes);
     matches.then(|| target.as_str().to_owned())
 }
 
