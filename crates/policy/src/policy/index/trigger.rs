@@ -6,7 +6,7 @@ use crate::policy::condition::{Atom, AtomTest, Condition, Polarity};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::{ListItems, ListKind, PolicyList};
 use crate::policy::literals::{self, RequiredLiterals};
-use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{CaseSensitivity, LiteralTestKind, TextForm, TextKind, TextTest};
 
 /// A fact that the index can look up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,7 +112,7 @@ fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
     }
     if *field == Field::Crawler {
         return match (&test.kind, test.case) {
-            (TextKind::Exact(values), CaseSensitivity::Sensitive) => {
+            (TextKind::Literal(LiteralTestKind::Exact, values), CaseSensitivity::Sensitive) => {
                 keys(values, |name| Some(IndexKey::Crawler(name.into())))
             }
             _ => None,
@@ -122,23 +122,19 @@ fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
         return None;
     }
     match &test.kind {
-        TextKind::Exact(values) if *field == Field::Host => keys(values, host),
-        TextKind::Domain(values) => keys(values, host),
-        TextKind::Surt(values) => keys(values, |surt| surt_host(surt).and_then(|h| host(&h))),
-        TextKind::Exact(values) | TextKind::Prefix(values) if *field == Field::Url => {
+        TextKind::Literal(LiteralTestKind::Exact, values) if *field == Field::Host => {
+            keys(values, host)
+        }
+        TextKind::Literal(LiteralTestKind::Domain, values) => keys(values, host),
+        TextKind::Literal(LiteralTestKind::Surt, values) => {
+            keys(values, |surt| surt_host(surt).and_then(|h| host(&h)))
+        }
+        TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Prefix, values)
+            if *field == Field::Url =>
+        {
             keys(values, url_key)
         }
-        TextKind::Exact(_)
-        | TextKind::Prefix(_)
-        | TextKind::Suffix(_)
-        | TextKind::Contains(_)
-        | TextKind::Under(_)
-        | TextKind::Ext(_)
-        | TextKind::Regex(_)
-        | TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => {
+        TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..) => {
             let literals = RequiredLiterals::of_test(test)?;
             Some(
                 literals

@@ -12,7 +12,9 @@ use crate::policy::condition::{Assertion, Atom, AtomTest, Condition, Polarity, T
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
 use crate::policy::list::{ListKind, PolicyList};
-use crate::policy::pattern::{CaseSensitivity, Networks, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{
+    CaseSensitivity, LiteralTestKind, Networks, TextForm, TextKind, TextTest,
+};
 use crate::policy::rule::PolicyStage;
 use crate::urls::target::UrlTarget;
 
@@ -78,16 +80,17 @@ impl<'p> Assumptions<'p> {
                 return None;
             };
             let hosts = match (&atom.field, &test.kind) {
-                (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
-                    hosts.iter().map(|host| Cow::Borrowed(&**host)).collect()
-                }
-                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls))
-                    if is_verbatim(test) =>
-                {
-                    urls.iter()
-                        .map(|url| host_of(url).map(Cow::Owned))
-                        .collect::<Option<Vec<_>>>()?
-                }
+                (
+                    Field::Host,
+                    TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Domain, hosts),
+                ) => hosts.iter().map(|host| Cow::Borrowed(&**host)).collect(),
+                (
+                    Field::Url,
+                    TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Prefix, urls),
+                ) if is_verbatim(test) => urls
+                    .iter()
+                    .map(|url| host_of(url).map(Cow::Owned))
+                    .collect::<Option<Vec<_>>>()?,
                 _ => return None,
             };
             Some(hosts)
@@ -282,11 +285,11 @@ fn list_contains_all(field: &Field, test: &TextTest, list: &PolicyList) -> bool 
         return false;
     }
     match (&test.kind, list.kind, field) {
-        (TextKind::Domain(values), ListKind::Domains, Field::Host) => {
+        (TextKind::Literal(LiteralTestKind::Domain, values), ListKind::Domains, Field::Host) => {
             values.iter().all(|value| list.items.has_parent_of(value))
         }
-        (TextKind::Prefix(values), ListKind::UrlPrefixes, Field::Url)
-        | (TextKind::Surt(values), ListKind::Surts, Field::Url) => {
+        (TextKind::Literal(LiteralTestKind::Prefix, values), ListKind::UrlPrefixes, Field::Url)
+        | (TextKind::Literal(LiteralTestKind::Surt, values), ListKind::Surts, Field::Url) => {
             values.iter().all(|value| list.items.has_prefix_of(value))
         }
         _ => false,
@@ -308,23 +311,13 @@ fn url_test_decides(a: &Atom, b: &Atom, lists: &[PolicyList], value: Polarity) -
         return false;
     }
     match &test.kind {
-        TextKind::Exact(urls) => urls
+        TextKind::Literal(LiteralTestKind::Exact, urls) => urls
             .iter()
             .all(|url| evaluate_for_url(url, b, lists) == Some(value)),
-        TextKind::Prefix(urls) => urls
+        TextKind::Literal(LiteralTestKind::Prefix, urls) => urls
             .iter()
             .all(|url| holds_for_url_prefix(url, b, lists, value)),
-        TextKind::Suffix(_)
-        | TextKind::Contains(_)
-        | TextKind::Regex(_)
-        | TextKind::Domain(_)
-        | TextKind::Ext(_)
-        | TextKind::Under(_)
-        | TextKind::Surt(_)
-        | TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => false,
+        TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..) => false,
     }
 }
 
@@ -356,8 +349,8 @@ fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Pol
         return false;
     }
     let kind = match path.split_once('?') {
-        Some((path, _)) => TextKind::Exact([path.into()].into()),
-        None => TextKind::Prefix([path.into()].into()),
+        Some((path, _)) => TextKind::Literal(LiteralTestKind::Exact, [path.into()].into()),
+        None => TextKind::Literal(LiteralTestKind::Prefix, [path.into()].into()),
     };
     let test = TextTest::new(kind, CaseSensitivity::Sensitive, TextForm::Canonical);
     let prefix = Atom {

@@ -10,7 +10,7 @@ use crate::policy::cases::{Case, CaseAssertion};
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
 use crate::policy::options::OptionValue;
-use crate::policy::pattern::{CaseSensitivity as LetterCase, TextForm};
+use crate::policy::pattern::{CaseSensitivity as LetterCase, CountTestKind, TextForm};
 use crate::policy::rule::{FilterKind, PolicyStage};
 
 /// A value and its location.
@@ -269,16 +269,6 @@ words! {
         /// The SURT form of the URL begins with the value.
         Surt = "surt",
     }
-}
-
-/// The quantities that a test can count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountTestKind {
-    Length,
-    Segments,
-    /// Occurrences of the most frequent path segment.
-    Repeats,
-    Params,
 }
 
 /// A number or a range of numbers as written.
