@@ -10,6 +10,7 @@ use crate::ledger::event::LedgerEventKind;
 use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
+use crate::model::words::words;
 use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
@@ -96,12 +97,13 @@ impl LabelSet for OmnifindCode {
 label_set!(RobotsTokenSource);
 label_set!(RobotsFetchOutcome);
 
-/// The amount of metrics: the setting `telemetry.metrics`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricsMode {
-    All,
-    /// Only the families with `essential`, which do not count requests, connections and hosts.
-    EssentialOnly,
+words! {
+    /// The amount of metrics: the setting `telemetry.metrics`.
+    pub enum MetricsMode {
+        All = "full",
+        /// Only the families with `essential`, which do not count requests, connections and hosts.
+        EssentialOnly = "none",
+    }
 }
 
 label_values! {

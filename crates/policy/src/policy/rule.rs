@@ -3,42 +3,26 @@
 use crate::model::intent::Intent;
 use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
+use crate::model::words::words;
 
 use super::condition::{Assertion, Condition, Polarity, Truth};
 use super::options::Assignment;
 
-/// The stages at which a policy is evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PolicyStage {
-    /// The URL, method, crawler, depth, referer and destination are known.
-    Request,
-    /// The origin's address is known.
-    Destination,
-    /// The response head is known.
-    Response,
-    /// The beginning of the document is known: for a GET answered with 2xx, in HTML or text.
-    Document,
+words! {
+    /// The stages at which a policy is evaluated.
+    pub enum PolicyStage {
+        /// The URL, method, crawler, depth, referer and destination are known.
+        Request = "request",
+        /// The origin's address is known.
+        Destination = "destination",
+        /// The response head is known.
+        Response = "response",
+        /// The beginning of the document is known: for a GET answered with 2xx, in HTML or text.
+        Document = "document",
+    }
 }
 
 impl PolicyStage {
-    /// All stages, in order.
-    pub const ALL: [Self; 4] = [
-        Self::Request,
-        Self::Destination,
-        Self::Response,
-        Self::Document,
-    ];
-
-    /// The word in a policy.
-    pub fn as_str(self) -> &'static str {
-        self.to_stage().as_str()
-    }
-
-    /// Parses the word in a policy.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.as_str() == word)
-    }
-
     /// The corresponding stage in the path of a request.
     pub fn to_stage(self) -> Stage {
         match self {
