@@ -5,6 +5,7 @@ pub mod certificate_verification;
 pub mod crawl_status;
 pub mod crawler;
 pub mod disposition;
+pub mod glob;
 pub mod intent;
 pub mod media_type;
 pub mod profile;
