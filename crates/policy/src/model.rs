@@ -8,6 +8,7 @@ pub mod disposition;
 pub mod glob;
 pub mod intent;
 pub mod media_type;
+pub mod number;
 pub mod profile;
 pub mod reason;
 pub mod removal;

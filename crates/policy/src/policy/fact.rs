@@ -226,6 +226,15 @@ impl<'a> Facts<'a> {
         Self::new(EvaluationTarget::Tunnel(target))
     }
 
+    /// Returns the facts with this address of the origin.
+    #[must_use]
+    pub fn with_address(self, address: IpAddr) -> Self {
+        Self {
+            address: Fact::Known(Some(address)),
+            ..self
+        }
+    }
+
     /// Returns the target whose characters, segments and parameters are counted.
     pub(crate) fn counted_target(&self) -> EvaluationTarget<'a> {
         self.read_from.map_or(self.target, EvaluationTarget::Url)

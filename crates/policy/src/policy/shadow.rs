@@ -13,7 +13,7 @@ use crate::model::stage::Stage;
 use super::Policy;
 use super::condition::Truth;
 use super::decide::{Cause, Decision, Verdict};
-use super::fact::{EvaluationTarget, Fact, Facts};
+use super::fact::{EvaluationTarget, Facts};
 use super::index::FoundRules;
 use super::rule::{EnforcementMode, PolicyStage, Rule, RuleIndex};
 use super::trail::Trail;
@@ -145,9 +145,9 @@ impl ShadowDecisions {
         for root in self.roots(policy, facts) {
             let holds = || {
                 ambiguous
-                    || addresses.iter().any(|address| {
-                        policy.may_apply(root, stage, &with_address(facts, *address))
-                    })
+                    || addresses
+                        .iter()
+                        .any(|address| policy.may_apply(root, stage, &facts.with_address(*address)))
             };
             let Some(shadow) = self.take(root, before, holds) else {
                 continue;
@@ -157,7 +157,7 @@ impl ShadowDecisions {
                 continue;
             }
             let decisions = addresses.iter().map(|address| {
-                let facts = with_address(facts, *address);
+                let facts = facts.with_address(*address);
                 let mut trail = shadow.trail.clone();
                 let decision = policy.decide_all_readings(Some(root), &mut trail, stage, &facts);
                 ShadowDecision {
@@ -214,13 +214,6 @@ impl ShadowDecisions {
 /// readings only.
 fn has_readings(facts: &Facts<'_>) -> bool {
     matches!(facts.target, EvaluationTarget::Url(target) if target.has_readings())
-}
-
-fn with_address<'a>(facts: &Facts<'a>, address: IpAddr) -> Facts<'a> {
-    Facts {
-        address: Fact::Known(Some(address)),
-        ..*facts
-    }
 }
 
 /// Returns the first item that is not rejected, else the first item: the decision on a host with

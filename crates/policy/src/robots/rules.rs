@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use crate::model::number::saturating_u32;
+
 use super::agent::RobotsAgent;
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
@@ -554,10 +556,6 @@ impl TableLayout<'_> {
             .prefix
             .slice(self.patterns)
     }
-}
-
-fn saturating_u32(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 fn lowercase_bytes(token: &[u8]) -> impl Iterator<Item = u8> {
