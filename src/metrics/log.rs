@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::model::words::words;
 
 use super::Metrics;
 use file::{LogFile, RotationFailure};
@@ -58,22 +59,24 @@ impl fmt::Debug for LogDestination {
     }
 }
 
-/// The action taken when lines arrive faster than they can be written, or cannot be written at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFullAction {
-    /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
-    Drop,
-    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is
-    /// lost while the proxy runs.
-    Wait,
+words! {
+    /// The action taken when lines arrive faster than they can be written, or cannot be written at all.
+    pub enum LogFullAction {
+        /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
+        Drop = "drop",
+        /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing
+        /// is lost while the proxy runs.
+        Wait = "wait",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLineFormat {
-    /// A JSON object.
-    Json,
-    /// The format of Squid's `access.log`.
-    Squid,
+words! {
+    pub enum LogLineFormat {
+        /// A JSON object.
+        Json = "json",
+        /// The format of Squid's `access.log`.
+        Squid = "squid",
+    }
 }
 
 /// When a file is rotated, and how many older files are kept.

@@ -22,8 +22,8 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema};
 use super::key::{
-    ConfigKey, ConfigWord, CustomValue, ParsedValue, UnsupportedValue, object_schema, parse_scalar,
-    read_keys, read_word, set_if_some,
+    ConfigKey, CustomValue, ParsedValue, UnsupportedValue, object_schema, parse_scalar, read_keys,
+    read_word, set_if_some,
 };
 use super::values;
 
@@ -45,12 +45,8 @@ pub(super) struct ClaimedIdentities {
     networks: Vec<IpNet>,
 }
 
-impl ConfigWord for AnonymousAccess {
-    const WORDS: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("deny", Self::Deny)];
-}
-
 pub(super) fn read_anonymous(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
-    let anonymous = read_word(node, AnonymousAccess::WORDS, context.problems);
+    let anonymous = read::enum_word(node, context.problems);
     if anonymous == Some(AnonymousAccess::Deny) && settings.crawlers.is_empty() {
         context.problems.push(Problem::warning(
             &node.place,
@@ -229,8 +225,7 @@ const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
         "How refusals are expressed to it.",
         &CustomValue {
             read: |node, draft: &mut CrawlerDraft, context| {
-                let words = Profile::ALL.map(|profile| (profile.as_str(), profile));
-                draft.profile = read_word(node, &words, context.problems);
+                draft.profile = read::enum_word(node, context.problems);
             },
             schema: |_| json!({ "enum": Profile::ALL.map(Profile::as_str) }),
         },

@@ -12,6 +12,7 @@ use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::metrics::log::SampleRate;
 use crate::model::units::{format_duration, format_size};
+use crate::model::words::Word;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue};
 
@@ -207,28 +208,17 @@ impl<T, V: Copy + PartialEq + Sync> ConfigValue<T> for SwitchValue<T, V> {
     }
 }
 
-/// A setting that is written as one of a fixed set of words.
-pub(super) trait ConfigWord: Copy + PartialEq + 'static {
-    /// Every word with its value, in the order of the documentation.
-    const WORDS: &'static [(&'static str, Self)];
-}
-
 /// One of a fixed set of words.
 pub(super) struct WordValue<T, V>(pub(super) fn(&mut T) -> &mut V);
 
-impl<T, V: ConfigWord> ConfigValue<T> for WordValue<T, V> {
+impl<T, V: Word> ConfigValue<T> for WordValue<T, V> {
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>) {
-        set_if_some(
-            (self.0)(target),
-            read_word(node, V::WORDS, context.problems),
-        );
+        set_if_some((self.0)(target), read::enum_word(node, context.problems));
     }
 
     fn schema(&self, defaults: &mut T) -> Json {
-        let default = *(self.0)(defaults);
-        let words: Vec<&str> = V::WORDS.iter().map(|(word, _)| *word).collect();
-        let default = V::WORDS.iter().find(|(_, value)| *value == default);
-        enum_schema(&words, default.map_or("", |(word, _)| word))
+        let words: Vec<&str> = V::ALL.iter().map(|value| value.as_str()).collect();
+        enum_schema(&words, (self.0)(defaults).as_str())
     }
 }
 

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::config::settings::{LedgerMode, Settings};
+use crate::config::settings::Settings;
 use crate::model::units::{self, format_duration};
-use crate::store::ledger::LedgerFullAction;
 use crate::urls::target::UrlTarget;
 use crate::yaml::Node;
 
 use super::ReadContext;
 use super::json_schema::text_schema;
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue,
-    SizeValue, TimeValue, WordValue, parse_scalar,
+    ConfigKey, CountValue, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue, SizeValue,
+    TimeValue, WordValue, parse_scalar,
 };
 
 /// Less than the minimum is no cache; the file grows independently of it.
@@ -155,18 +154,6 @@ const EVENT_KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
 ];
-
-impl ConfigWord for LedgerMode {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("always", Self::Always),
-        ("never", Self::Never),
-    ];
-}
-
-impl ConfigWord for LedgerFullAction {
-    const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
-}
 
 fn parse_hold(text: &str) -> Result<Option<u8>, String> {
     if text == OFF {

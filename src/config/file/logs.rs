@@ -7,9 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::settings::Settings;
 use crate::diagnostics::problem::Problem;
-use crate::metrics::log::{
-    LogDestination, LogFileRotation, LogFullAction, LogLineFormat, QueryVisibility,
-};
+use crate::metrics::log::{LogDestination, LogFileRotation, QueryVisibility};
 use crate::model::units::format_size;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
@@ -17,8 +15,8 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{duration_schema, size_schema, text_schema, variable_schema};
 use super::key::{
-    ConfigKey, ConfigValue as _, ConfigWord, CountValue, CustomValue, ShareValue, TimeValue,
-    WordValue, object_schema, read_keys, read_size,
+    ConfigKey, ConfigValue as _, CountValue, CustomValue, ShareValue, TimeValue, WordValue,
+    object_schema, read_keys, read_size,
 };
 
 /// The size at which a file is rotated. A smaller file would hold only a handful of lines.
@@ -75,22 +73,6 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
 ];
-
-impl ConfigWord for LogLineFormat {
-    const WORDS: &'static [(&'static str, Self)] = &[("json", Self::Json), ("squid", Self::Squid)];
-}
-
-impl ConfigWord for LogFullAction {
-    const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
-}
-
-impl ConfigWord for QueryVisibility {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("full", Self::Shown),
-        ("names", Self::NamesOnly),
-        ("none", Self::Redacted),
-    ];
-}
 
 fn read_redact_query(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
     let Some(redact) = read::boolean(node, context.problems) else {

@@ -9,7 +9,6 @@ use serde_json::{Value as Json, json};
 use crate::config::settings::{OtlpConfig, Settings, SpanExportConfig};
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
-use crate::metrics::labels::MetricsMode;
 use crate::urls::target::UrlTarget;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue};
@@ -17,7 +16,7 @@ use crate::yaml::{Node, YamlValue};
 use super::ReadContext;
 use super::json_schema::text_schema;
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, ParsedValue, ShareValue, TimeValue, WordValue,
+    ConfigKey, CountValue, CustomValue, ParsedValue, ShareValue, TimeValue, WordValue,
     object_schema, read_keys,
 };
 
@@ -56,11 +55,6 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
 ];
-
-impl ConfigWord for MetricsMode {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("full", Self::All), ("none", Self::EssentialOnly)];
-}
 
 #[derive(Default)]
 struct OtlpDraft {

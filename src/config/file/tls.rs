@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
 
-use crate::config::settings::{AuthorityFiles, Settings, TrustRoots};
+use crate::config::settings::{AuthorityFiles, Settings};
 use crate::model::certificate_verification::CertificateVerification;
 use crate::proxy::intercept::RefusalDelivery;
 use crate::yaml::Node;
@@ -13,7 +13,7 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{one_or_many_schema, text_schema};
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, ParsedValue, PathValue, SwitchValue, WordValue,
+    ConfigKey, CountValue, CustomValue, ParsedValue, PathValue, SwitchValue, WordValue,
     object_schema, read_keys,
 };
 
@@ -94,11 +94,6 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
 ];
-
-impl ConfigWord for TrustRoots {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("native", Self::Native), ("webpki", Self::Webpki)];
-}
 
 struct AuthorityDraft {
     cert: Option<PathBuf>,

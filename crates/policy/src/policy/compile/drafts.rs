@@ -2,6 +2,7 @@
 
 use crate::diagnostics::problem::{Problem, Severity};
 use crate::diagnostics::problems::Problems;
+use crate::model::number::saturating_u32;
 use crate::policy::condition::Condition;
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::rule::{EnforcementMode, PolicyStage};
@@ -134,11 +135,6 @@ impl<'s> RuleDrafts<'s> {
             Some((here, draft))
         })
     }
-}
-
-/// Converts an index of a rule.
-pub(super) fn saturating_u32(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 impl RuleDraft<'_> {
