@@ -31,15 +31,14 @@ use source::{LedgerSource, LedgerSourceError};
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
 
-pub(super) fn run(command: &LedgerCommand) -> Exit {
-    let result = match command {
+pub(super) fn run(command: &LedgerCommand) -> Result<Exit, Exit> {
+    match command {
         LedgerCommand::List(args) => list(args),
         LedgerCommand::Stats(args) => show_stats(args),
         LedgerCommand::Export(args) => export(args),
         LedgerCommand::Sweep(args) => sweep::run(args),
         LedgerCommand::Forget(args) => forget::run(args),
-    };
-    result.unwrap_or_else(|exit| exit)
+    }
 }
 
 fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
@@ -51,7 +50,7 @@ fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
         LedgerListFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
     };
     let (source, filter) = open_source(&args.source, &args.filter)?;
-    Ok(write_records(&source, &filter, args.limit.0, rows, None))
+    write_records(&source, &filter, args.limit.0, rows, None)
 }
 
 fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
@@ -79,8 +78,7 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
         .stats()
         .ok()
         .and_then(|stats| stats.get("urls").and_then(Json::as_u64));
-    let exit = write_records(&source, &filter, usize::MAX, rows, total);
-    Ok(exit)
+    write_records(&source, &filter, usize::MAX, rows, total)
 }
 
 /// Parses the filters, then opens the ledger.
@@ -113,19 +111,19 @@ fn write_records<W: Write>(
     limit: usize,
     mut rows: LedgerRowWriter<W>,
     total: Option<u64>,
-) -> Exit {
+) -> Result<Exit, Exit> {
     let mut remaining = limit;
     let mut after = None;
     let mut progress = ProgressBar::new("URLs");
     loop {
-        let page = match source.read_page(filter, after.as_deref(), remaining) {
-            Ok(page) => page,
-            Err(error) => return report_error(&error),
-        };
+        let page = source
+            .read_page(filter, after.as_deref(), remaining)
+            .map_err(|error| report_error(&error))?;
         remaining = remaining.saturating_sub(page.urls.len());
-        if let Err(error) = page.urls.iter().try_for_each(|url| rows.write_row(url)) {
-            return console::report_io_error(&error);
-        }
+        page.urls
+            .iter()
+            .try_for_each(|url| rows.write_row(url))
+            .map_err(|error| console::report_io_error(&error))?;
         after = page.next;
         if after.is_none() || remaining == 0 {
             break;
@@ -135,10 +133,9 @@ fn write_records<W: Write>(
         }
     }
     drop(progress);
-    match rows.finish() {
-        Ok(()) => Exit::Success,
-        Err(error) => console::report_io_error(&error),
-    }
+    rows.finish()
+        .map(|()| Exit::Success)
+        .map_err(|error| console::report_io_error(&error))
 }
 
 fn show_stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
@@ -236,11 +233,11 @@ mod tests {
             let exit = write_records(&source, &filter, usize::MAX, rows, None);
             (exit, String::from_utf8(output).unwrap())
         };
-        assert_eq!(write(), (Exit::Success, "[]\n".to_owned()));
+        assert_eq!(write(), (Ok(Exit::Success), "[]\n".to_owned()));
         ledger.close();
         assert_eq!(
             write(),
-            (Exit::CannotRun, String::new()),
+            (Err(Exit::CannotRun), String::new()),
             "no complete list"
         );
         let Err(LedgerSourceError::Other(message)) = source.read_page(&filter, None, 1) else {

@@ -25,7 +25,7 @@ const SHADOW_POLICY_PATH: &str = "/api/v1/shadow/policy";
 /// The maximum number of examples for each change.
 const MAX_EXAMPLES: usize = 5;
 
-pub(super) fn run(args: &ShadowArgs) -> Exit {
+pub(super) fn run(args: &ShadowArgs) -> Result<Exit, Exit> {
     match &args.command {
         None => show(args),
         Some(ShadowCommand::Set(args)) => set(args),
@@ -35,17 +35,15 @@ pub(super) fn run(args: &ShadowArgs) -> Exit {
 }
 
 /// Checks a policy, and sends it with its lists.
-fn set(args: &ShadowSetArgs) -> Exit {
-    let (compiled, files) = match policy::open_and_capture(&args.path) {
-        Ok(opened) => opened,
-        Err(OpenAndCaptureError::Problems(problems)) => return report_errors(&problems),
-        Err(OpenAndCaptureError::Files(error)) => {
-            let path = args.path.display();
-            return report_invalid(&format!(
-                "{path}: {error}. Copy it to the proxy's machine, and name it in policy.shadow"
-            ));
-        }
-    };
+fn set(args: &ShadowSetArgs) -> Result<Exit, Exit> {
+    let opened = policy::open_and_capture(&args.path);
+    let (compiled, files) = opened.map_err(|error| match error {
+        OpenAndCaptureError::Problems(problems) => report_errors(&problems),
+        OpenAndCaptureError::Files(error) => report_invalid(&format!(
+            "{}: {error}. Copy it to the proxy's machine, and name it in policy.shadow",
+            args.path.display()
+        )),
+    })?;
     print_problems(&compiled.problems);
     let body = json!({
         "policy": files.entry(),
@@ -78,13 +76,13 @@ fn file_content(bytes: &[u8]) -> Json {
     }
 }
 
-fn promote(args: &ShadowPromoteArgs) -> Exit {
+fn promote(args: &ShadowPromoteArgs) -> Result<Exit, Exit> {
     let body = json!({ "reason": args.reason, "revision": args.revision });
     let request = AdminClientRequest::post("/api/v1/shadow/promote", Some(body.to_string()));
     rollout::change(&args.proxy, args.format, request, rollout::activation_text)
 }
 
-fn clear(args: &ShadowClearArgs) -> Exit {
+fn clear(args: &ShadowClearArgs) -> Result<Exit, Exit> {
     let path = match &args.reason {
         Some(reason) => {
             let mut query = form_urlencoded::Serializer::new(String::new());
@@ -104,20 +102,16 @@ fn clear(args: &ShadowClearArgs) -> Exit {
     })
 }
 
-fn show(args: &ShadowArgs) -> Exit {
-    let proxy = match RunningProxy::find(&args.proxy) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
-    let document = match proxy.get("/api/v1/shadow") {
-        Ok(document) => document,
-        Err(error) => return report_cannot_run(&error),
-    };
+fn show(args: &ShadowArgs) -> Result<Exit, Exit> {
+    let proxy = RunningProxy::find(&args.proxy)?;
+    let document = proxy
+        .get("/api/v1/shadow")
+        .map_err(|error| report_cannot_run(&error))?;
     let text = match args.format {
         OutputFormat::Json => format!("{document:#}\n"),
         OutputFormat::Text => report_text(&document, ConsoleColors::for_stdout()),
     };
-    console::print(&text, Exit::Success)
+    Ok(console::print(&text, Exit::Success))
 }
 
 fn report_text(document: &Json, colors: ConsoleColors) -> String {
