@@ -20,12 +20,12 @@ use super::Exit;
 use super::admin_client::{get_array, get_u64};
 use super::args::{
     LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs, LedgerListArgs,
-    LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
+    LedgerRowFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
 };
 use super::console::{self, report_cannot_run, report_invalid};
 use super::progress::ProgressBar;
 use super::text::sanitize_text;
-use rows::{LedgerRowFormat, LedgerRowWriter, text_cell};
+use rows::{LedgerRowWriter, text_cell};
 use source::{LedgerSource, LedgerSourceError};
 
 /// The size of the output buffer.
@@ -43,12 +43,7 @@ pub(super) fn run(command: &LedgerCommand) -> Result<Exit, Exit> {
 
 fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-    let rows = match args.format {
-        LedgerListFormat::Text => LedgerRowWriter::new(output, LedgerRowFormat::Text),
-        LedgerListFormat::Json => LedgerRowWriter::new(output, LedgerRowFormat::JsonArray),
-        LedgerListFormat::Ndjson => LedgerRowWriter::new(output, LedgerRowFormat::Ndjson),
-        LedgerListFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
-    };
+    let rows = LedgerRowWriter::new(output, args.format);
     let (source, filter) = open_source(&args.source, &args.filter)?;
     write_records(&source, &filter, args.limit.0, rows, None)
 }
@@ -70,10 +65,11 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
         }
     };
     let output = BufWriter::with_capacity(BUFFER, output);
-    let rows = match args.format {
-        LedgerExportFormat::Ndjson => LedgerRowWriter::new(output, LedgerRowFormat::Ndjson),
-        LedgerExportFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
+    let format = match args.format {
+        LedgerExportFormat::Ndjson => LedgerRowFormat::Ndjson,
+        LedgerExportFormat::Csv => LedgerRowFormat::Csv,
     };
+    let rows = LedgerRowWriter::new(output, format);
     let total = source
         .stats()
         .ok()
@@ -229,7 +225,7 @@ mod tests {
         };
         let write = || {
             let mut output = vec![];
-            let rows = LedgerRowWriter::new(&mut output, LedgerRowFormat::JsonArray);
+            let rows = LedgerRowWriter::new(&mut output, LedgerRowFormat::Json);
             let exit = write_records(&source, &filter, usize::MAX, rows, None);
             (exit, String::from_utf8(output).unwrap())
         };

@@ -12,13 +12,13 @@ use super::Exit;
 use super::admin_client::{
     AdminClientError, AdminClientRequest, AdminResponse, get_array, get_or_null, get_str, get_u64,
 };
-use super::args::{OutputFormat, ReloadArgs};
+use super::args::{OutputFormat, ProxyReportArgs};
 use super::console::{self, print_problems, report_cannot_run};
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
 /// Runs the command. Exits with 2 if the policy has errors, as `check` does.
-pub(super) fn run(args: &ReloadArgs) -> Result<Exit, Exit> {
+pub(super) fn run(args: &ProxyReportArgs) -> Result<Exit, Exit> {
     let proxy = RunningProxy::find(&args.proxy)?;
     let result = proxy
         .exchange(&AdminClientRequest::post("/api/v1/reload", None))

@@ -8,12 +8,12 @@ use crate::console::{ConsoleColors, Tone};
 
 use super::Exit;
 use super::admin_client::{get_array, get_or_null, get_str, get_u64};
-use super::args::{OutputFormat, StatusArgs};
+use super::args::{OutputFormat, ProxyReportArgs};
 use super::console::{self, report_cannot_run};
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
-pub(super) fn run(args: &StatusArgs) -> Result<Exit, Exit> {
+pub(super) fn run(args: &ProxyReportArgs) -> Result<Exit, Exit> {
     let proxy = RunningProxy::find(&args.proxy)?;
     let status = proxy
         .get("/api/v1/status")
