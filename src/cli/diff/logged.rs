@@ -231,8 +231,4 @@ impl DecisionConsumer for LogRequests {
         }
         Ok(())
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
