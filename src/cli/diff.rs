@@ -87,12 +87,6 @@ struct DiffSide<'a> {
     path: &'a PathBuf,
 }
 
-impl DiffSide<'_> {
-    fn name(&self) -> String {
-        format!("{}@{}", self.policy.name(), self.policy.revision())
-    }
-}
-
 /// The policies whose decisions are compared.
 struct ComparedPolicies<'p> {
     old: &'p Policy,

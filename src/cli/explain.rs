@@ -74,7 +74,7 @@ impl RequestExplanation {
         };
         let in_force = get_str(get_or_null(&document, "decision"), "policy");
         let request = ExplainedRequest::load_quietly(args, facts, crawler)
-            .filter(|request| request.policy_name() == in_force)
+            .filter(|request| request.policy.name_and_revision() == in_force)
             .map(Box::new);
         Ok(Self::Running { document, request })
     }
@@ -210,10 +210,6 @@ impl ExplainedRequest {
             crawler: crawler.unwrap_or(Crawler::anonymous()),
             profile,
         }
-    }
-
-    fn policy_name(&self) -> String {
-        format!("{}@{}", self.policy.name(), self.policy.revision())
     }
 
     fn evaluate(&self, args: &ExplainArgs) -> OfflineEvaluation<'_> {

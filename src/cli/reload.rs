@@ -81,7 +81,8 @@ fn print_report(proxy: &RunningProxy, document: &Json, exit: Exit) -> Exit {
     console::print(&text, exit)
 }
 
-fn policy_name(document: &Json) -> String {
+/// Returns `name@revision` of the policy in a report.
+pub(super) fn policy_name(document: &Json) -> String {
     format!(
         "{}@{}",
         get_str(document, "policy"),

@@ -8,7 +8,7 @@ use super::Exit;
 use super::admin_client::{AdminClientRequest, get_array, get_or_null, get_str};
 use super::args::{OutputFormat, ProxyArgs};
 use super::console::{self, print_problems, report_cannot_run, report_invalid};
-use super::reload::problems;
+use super::reload::{policy_name, problems};
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
@@ -57,9 +57,8 @@ pub(super) fn change(
 pub(super) fn activation_text(document: &Json) -> String {
     let before = get_str(document, "before");
     let mut text = format!(
-        "policy {}@{} is active, in place of revision {before}\n",
-        get_str(document, "policy"),
-        get_str(document, "revision")
+        "policy {} is active, in place of revision {before}\n",
+        policy_name(document)
     );
     let written = get_array(document, "written")
         .iter()

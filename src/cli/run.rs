@@ -144,11 +144,7 @@ async fn serve(
     signals: mpsc::Receiver<ProcessSignal>,
     flush: &FinalFlush,
 ) -> Exit {
-    let policy = format!(
-        "policy {}@{} is active",
-        loaded.policy.name(),
-        loaded.policy.revision()
-    );
+    let policy = format!("policy {} is active", loaded.policy.name_and_revision());
     let server = match start_server(settings, loaded) {
         Ok(server) => server,
         Err(error) => return report_cannot_run(&error),

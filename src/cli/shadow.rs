@@ -17,6 +17,7 @@ use super::args::{
 };
 use super::console::{self, print_problems, report_cannot_run, report_invalid};
 use super::inputs::report_errors;
+use super::reload::policy_name;
 use super::rollout;
 use super::running_proxy::RunningProxy;
 use crate::console::{ConsoleColors, Tone};
@@ -60,7 +61,7 @@ fn set(args: &ShadowSetArgs) -> Result<Exit, Exit> {
             format!(", in place of revision {revision}")
         });
         format!(
-            "{} is the shadow policy{before}\nits effects: crawlgate shadow\nto make it active: crawlgate shadow promote \
+            "policy {} is the shadow policy{before}\nits effects: crawlgate shadow\nto make it active: crawlgate shadow promote \
              --revision {} --reason TEXT\n",
             policy_name(document),
             get_str(document, "revision")
@@ -98,7 +99,10 @@ fn clear(args: &ShadowClearArgs) -> Result<Exit, Exit> {
         ..AdminClientRequest::get(&path)
     };
     rollout::change(&args.proxy, args.format, request, |document| {
-        format!("{} is no longer the shadow policy\n", policy_name(document))
+        format!(
+            "policy {} is no longer the shadow policy\n",
+            policy_name(document)
+        )
     })
 }
 
@@ -117,7 +121,7 @@ fn show(args: &ShadowArgs) -> Result<Exit, Exit> {
 fn report_text(document: &Json, colors: ConsoleColors) -> String {
     let rules = get_array(document, "rules");
     let shadow = Some(get_or_null(document, "shadow_policy")).filter(|shadow| !shadow.is_null());
-    let active = policy_name(document);
+    let active = format!("policy {}", policy_name(document));
     if rules.is_empty() && shadow.is_none() {
         return format!(
             "{active}: no rule has `mode: shadow`, and there is no shadow policy (crawlgate shadow set PATH)\n"
@@ -130,7 +134,8 @@ fn report_text(document: &Json, colors: ConsoleColors) -> String {
         rows.push(ShadowTableRow::from_entry(name, rule));
     }
     if let Some(shadow) = shadow {
-        rows.push(ShadowTableRow::from_entry(policy_name(shadow), shadow));
+        let name = format!("policy {}", policy_name(shadow));
+        rows.push(ShadowTableRow::from_entry(name, shadow));
     }
     let widths: Vec<usize> = (0..COLUMNS)
         .map(|column| rows.iter().map(|row| row.width(column)).max().unwrap_or(0))
@@ -156,14 +161,6 @@ fn report_text(document: &Json, colors: ConsoleColors) -> String {
         write_examples(&mut text, get_str(shadow, "policy"), shadow, colors);
     }
     text
-}
-
-fn policy_name(entry: &Json) -> String {
-    format!(
-        "policy {}@{}",
-        get_str(entry, "policy"),
-        get_str(entry, "revision")
-    )
 }
 
 const COLUMNS: usize = 5;

@@ -151,10 +151,6 @@ impl PolicyTestRun {
         self.failed_count() == 0 && !(strict && self.undecided_count() > 0)
     }
 
-    fn name(&self) -> String {
-        format!("{}@{}", self.policy.name(), self.policy.revision())
-    }
-
     fn branch_coverage(&self) -> CoverageRatio {
         self.coverage.branch_ratio(&self.policy)
     }
