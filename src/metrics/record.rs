@@ -303,9 +303,8 @@ impl RequestRecord {
     pub fn mark_tunnel_open(&mut self) {
         if self.count_mode == CountMode::Counted {
             self.count_mode = CountMode::Tunnel;
-            if let Some(families) = self.recorder.metrics.enabled_families() {
-                families.inflight.dec();
-            }
+            let metrics = &self.recorder.metrics;
+            metrics.update(|families| families.inflight.dec());
         }
     }
 
