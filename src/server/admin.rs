@@ -79,16 +79,13 @@ impl AdminParts {
         let ledger = Arc::clone(&self.exchange.ledger);
         let recorder = &self.exchange.recorder;
         let log = recorder.log().clone();
-        let tap = log
-            .tap()
-            .ok_or_else(|| StartError::Other("the decision log is closed".into()))?;
         let apis = AdminApis {
             metrics: recorder.metrics().clone(),
             process: ProcessInfo::new(recorder.instance(), recorder.clock().clone())
                 .with_settings(process_settings(settings, &self.proxy_addresses)),
             authorities: (!self.certificates.is_empty())
                 .then(|| ca_bundle::join_pem(&self.certificates)),
-            decisions: DecisionsApi::new(tap),
+            decisions: DecisionsApi::new(log.tap()),
             ledger: LedgerApi::new(
                 Arc::clone(&ledger),
                 self.sweeper,
