@@ -46,6 +46,16 @@ pub enum LogDestination {
     Path(PathBuf),
 }
 
+impl LogDestination {
+    /// Returns the path of a file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Auto | Self::None | Self::Stderr | Self::Stdout => None,
+        }
+    }
+}
+
 impl fmt::Debug for LogDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -153,16 +163,9 @@ impl LogSettings {
 
     /// Returns the path of a log that commands can read: a file whose lines have all fields. It may not exist yet.
     pub fn readable_file(&self) -> Option<&Path> {
-        match (&self.destination, self.format) {
-            (LogDestination::Path(path), LogLineFormat::Json) => Some(path),
-            (
-                LogDestination::Path(_)
-                | LogDestination::Auto
-                | LogDestination::Stderr
-                | LogDestination::Stdout
-                | LogDestination::None,
-                LogLineFormat::Json | LogLineFormat::Squid,
-            ) => None,
+        match self.format {
+            LogLineFormat::Json => self.destination.file(),
+            LogLineFormat::Squid => None,
         }
     }
 }
