@@ -44,34 +44,24 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "queue",
         "Changes that may wait to be written.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.ledger.store.queue,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.ledger.store.queue),
     ),
     ConfigKey::new(
         "temporary_errors",
         "The number of temporary errors of a URL in a row that count as a permanent one.",
-        &CountValue {
-            range: 1..=1_000,
-            place: |s: &mut Settings| &mut s.ledger.store.tolerance.temporary_errors,
-        },
+        &CountValue(1..=1_000, |s: &mut Settings| {
+            &mut s.ledger.store.tolerance.temporary_errors
+        }),
     ),
     ConfigKey::new(
         "cache",
         "Memory for records and tables, approximately, besides a few bytes per URL.",
-        &SizeValue {
-            range: CACHE_RANGE,
-            place: |s: &mut Settings| &mut s.ledger.store.cache,
-        },
+        &SizeValue(CACHE_RANGE, |s: &mut Settings| &mut s.ledger.store.cache),
     ),
     ConfigKey::new(
         "sweep_rate",
         "URLs per second that a sweep checks, at most.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.ledger.sweep_rate,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.ledger.sweep_rate),
     ),
     ConfigKey::new(
         "removal_guard",
@@ -140,18 +130,14 @@ const EVENT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "webhook",
         "A URL to which events are posted, or none.",
-        &CustomValue {
-            read: read_webhook,
-            schema: |_| text_schema(),
-        },
+        &CustomValue(read_webhook, |_| text_schema()),
     ),
     ConfigKey::new(
         "keep",
         "How long events are kept for their readers.",
-        &TimeValue {
-            range: KEEP_RANGE,
-            places: |s: &mut Settings| vec![&mut s.ledger.events.keep],
-        },
+        &TimeValue(KEEP_RANGE, |s: &mut Settings| {
+            vec![&mut s.ledger.events.keep]
+        }),
     ),
 ];
 

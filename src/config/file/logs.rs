@@ -30,10 +30,7 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "decisions",
         "auto (text for people on a terminal, else JSON, on standard error), stderr, stdout, none, or the path of a file.",
-        &CustomValue {
-            read: read_destination,
-            schema: |_| text_schema(),
-        },
+        &CustomValue(read_destination, |_| text_schema()),
     ),
     ConfigKey::new(
         "format",
@@ -54,10 +51,10 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "redact_query",
         "Deprecated: true is `query: none`, false is `query: full`.",
-        &CustomValue {
-            read: read_redact_query,
-            schema: |_| json!({ "type": "boolean", "deprecated": true }),
-        },
+        &CustomValue(
+            read_redact_query,
+            |_| json!({ "type": "boolean", "deprecated": true }),
+        ),
     ),
     ConfigKey::new(
         "query",
@@ -67,10 +64,9 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "rotate",
         "When the log's file is rotated.",
-        &CustomValue {
-            read: read_rotation,
-            schema: |s: &mut Settings| object_schema("", ROTATION_KEYS, &mut RotationDraft::new(s)),
-        },
+        &CustomValue(read_rotation, |s: &mut Settings| {
+            object_schema("", ROTATION_KEYS, &mut RotationDraft::new(s))
+        }),
     ),
 ];
 
@@ -114,26 +110,20 @@ const ROTATION_KEYS: &[ConfigKey<RotationDraft>] = &[
     ConfigKey::new(
         "size",
         "The size at which a file is rotated; none: it only grows.",
-        &CustomValue {
-            read: read_rotation_size,
-            schema: rotation_size_schema,
-        },
+        &CustomValue(read_rotation_size, rotation_size_schema),
     ),
     ConfigKey::new(
         "keep",
         "The number of older files that are kept; PATH.1 is the latest.",
-        &CountValue {
-            range: 0..=1_000,
-            place: |r: &mut RotationDraft| &mut r.keep,
-        },
+        &CountValue(0..=1_000, |r: &mut RotationDraft| &mut r.keep),
     ),
     ConfigKey::new(
         "max_age",
         "A file is also rotated each day (UTC), and older files are removed after this time; none: only by size and number.",
-        &CustomValue {
-            read: read_max_age,
-            schema: |_| json!({ "anyOf": [{ "const": "none" }, duration_schema(), variable_schema()], "default": "none" }),
-        },
+        &CustomValue(
+            read_max_age,
+            |_| json!({ "anyOf": [{ "const": "none" }, duration_schema(), variable_schema()], "default": "none" }),
+        ),
     ),
 ];
 
@@ -178,10 +168,7 @@ fn read_max_age(node: &Node, draft: &mut RotationDraft, context: &mut ReadContex
         return;
     }
     let mut age = Duration::ZERO;
-    let value = TimeValue {
-        range: MAX_AGE_RANGE,
-        places: |age: &mut Duration| vec![age],
-    };
+    let value = TimeValue(MAX_AGE_RANGE, |age: &mut Duration| vec![age]);
     value.read(node, &mut age, context);
     draft.max_age = (!age.is_zero()).then_some(age);
 }
