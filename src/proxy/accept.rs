@@ -38,9 +38,6 @@ pub use connection_limiter::ConnectionLimiter;
 use connection_limiter::ConnectionSlot;
 pub use proxy_listener::ProxyListener;
 
-/// The number of connections that are accepted before other tasks run: each takes some ten
-/// microseconds.
-const MAX_ACCEPTS: u64 = 32;
 /// The first pause after `accept` failed, for example because no file descriptor is left. It
 /// doubles with every further failure.
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -128,10 +125,7 @@ pub async fn serve<O: ConnectionHandler>(
     mut drain: DrainWatch,
 ) {
     let mut pause = MIN_RETRY_PAUSE;
-    for accepts in 1_u64.. {
-        if accepts.is_multiple_of(MAX_ACCEPTS) {
-            tokio::task::yield_now().await;
-        }
+    loop {
         let accepted = tokio::select! {
             biased;
             () = drain.wait_begun() => return,
