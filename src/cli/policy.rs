@@ -27,7 +27,9 @@ fn show_history(args: &PolicyHistoryArgs) -> Result<Exit, Exit> {
             report_invalid(&message);
             Exit::Negative
         }
-        error => report_cannot_run(&error),
+        error @ (AdminClientError::Status(..) | AdminClientError::Unavailable(_)) => {
+            report_cannot_run(&error)
+        }
     })?;
     let text = match args.format {
         OutputFormat::Json => format!("{document:#}\n"),
