@@ -322,7 +322,7 @@ impl AdmissionQueue {
         }
     }
 
-    /// Remembers the ticket of a refused request for the next one for the same URL.
+    /// Stores the ticket of a refused request for the next one for the same URL.
     fn keep_ticket(&self, crawler: &Crawler, url: &str, ticket: QueueTicket) {
         self.returning_tickets
             .insert(crawler, url, ticket, self.clock.now());

@@ -5,9 +5,9 @@
 //! allowance is spent, the connection pretends that nothing is readable, and is polled again after
 //! all other tasks. Its timers are polled in between.
 //!
-//! What hyper finds between the data of a body (chunk sizes with leading zeros, spaces after them)
-//! it reads byte by byte, which takes it milliseconds for as many bytes as a poll may read of data.
-//! So the allowance of an origin begins small, and grows with the data that the origin sends.
+//! hyper parses chunk framing (sizes with leading zeros, spaces after them) byte by byte. 64 KiB of
+//! it take milliseconds. So the allowance of an origin begins small, and grows with the data that
+//! the origin sends. An origin that alternates data and zeros still gets the whole allowance.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 /// The maximum size of one read, and of what one poll reads before it is interrupted.
 pub(crate) const MAX_READ: usize = 64 * 1024;
 
-/// The maximum size of what one poll reads while it may be no data.
+/// The maximum number of bytes that one poll reads if they may be chunk framing.
 pub(crate) const MAX_PARSED: usize = MAX_READ / 4;
 
 /// The allowance of a connection. All users run in the task of the connection.
@@ -43,9 +43,8 @@ impl ReadAllowance {
         }
     }
 
-    /// Creates the allowance of a connection to an origin, which grows with the data in what it
-    /// sends.
-    pub(crate) fn by_data() -> Self {
+    /// Creates the allowance of a connection to an origin, which grows with the data that it sends.
+    pub(crate) fn for_origin() -> Self {
         Self::new(MAX_PARSED)
     }
 
@@ -55,8 +54,8 @@ impl ReadAllowance {
         self.limit.store(limit.max(MAX_PARSED), Relaxed);
     }
 
-    /// Raises the limit of later polls by twice these bytes: so it grows if most of what arrives is
-    /// data.
+    /// Raises the limit of later polls by twice these bytes, which grows it if most of what arrives
+    /// is data.
     pub(crate) fn record_data(&self, bytes: usize) {
         let limit = self.limit.load(Relaxed).saturating_add(2 * bytes);
         self.limit.store(limit.min(MAX_READ), Relaxed);
@@ -79,7 +78,7 @@ impl ReadAllowance {
         Poll::Pending
     }
 
-    /// The number of bytes that may still be read in this poll.
+    /// Returns the number of bytes that may still be read in this poll.
     pub(crate) fn remaining(&self) -> usize {
         self.remaining.load(Relaxed)
     }
@@ -112,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_allowance_of_an_origin_grows_with_its_data() {
-        let allowance = ReadAllowance::by_data();
+        let allowance = ReadAllowance::for_origin();
         let sizes: Vec<_> = (0..4).map(|_| poll_origin(&allowance, 1.0)).collect();
         assert_eq!(sizes, [16_384, 49_152, 65_536, 65_536]);
         // A poll without data, and those after it.

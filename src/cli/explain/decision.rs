@@ -117,10 +117,12 @@ fn decision_text(line: &Json, colors: ConsoleColors) -> String {
         field("stage")
     );
     let url = field("url");
-    let subject = [url, field("host"), "(not recorded)".to_owned()]
-        .into_iter()
-        .find(|subject| !subject.is_empty())
-        .unwrap_or_default();
+    let host = field("host");
+    let subject = match (url.is_empty(), host.is_empty()) {
+        (false, _) => url,
+        (true, false) => host,
+        (true, true) => "(not recorded)".to_owned(),
+    };
     let _ = writeln!(text, "  {} {subject}", field("method"));
     for (key, label) in [
         ("crawler", "crawler"),

@@ -62,7 +62,8 @@ impl AdmissionQueue {
                 // The request keeps its ticket, so the next request for the same URL must not get it.
                 Err(_) => {
                     let now = self.clock.now();
-                    let _ = (self.returning_tickets).take(address.crawler, address.resource, now);
+                    let tickets = &self.returning_tickets;
+                    let _ = tickets.take(address.crawler, address.resource, now);
                 }
             }
             // Other requests for the host go before it now.

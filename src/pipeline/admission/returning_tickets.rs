@@ -13,7 +13,7 @@ use super::recent_map::{RecentKey, RecentMap};
 pub(super) struct ReturningTickets(RecentMap<QueueTicket>);
 
 impl ReturningTickets {
-    /// Remembers the ticket of a refused request.
+    /// Stores the ticket of a refused request.
     pub(super) fn insert(&self, crawler: &Crawler, url: &str, ticket: QueueTicket, now: Instant) {
         self.0.insert(self.key(crawler, url), ticket, now);
     }

@@ -271,7 +271,7 @@ impl HostEntryState {
         }
     }
 
-    /// Remembers the pace of pages, and applies the adaptive delay.
+    /// Stores the pace of pages, or that of the first request, and applies the adaptive delay.
     fn try_acquire_adapted(
         &mut self,
         kind: RequestKind,
@@ -385,7 +385,7 @@ impl HostEntryState {
         }
     }
 
-    /// Ends the probe, if this grant is the one: its outcome is known, or there is none.
+    /// Ends the probe if this grant is the probe.
     fn end_probe(&mut self, kind: RequestKind, grant: Grant) {
         if self.probe == Some((kind, grant.id)) {
             self.probe = None;

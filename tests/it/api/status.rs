@@ -217,8 +217,12 @@ async fn crawlers_are_reported_with_their_refusals_and_their_trust() {
         let (_, output) = bench.ask("GET /api/v1/history", b"").await;
         !output["samples"].as_array().unwrap().is_empty()
     };
-    while !has_sample().await {
-        tokio::task::yield_now().await;
+    for attempt in 0.. {
+        if has_sample().await {
+            break;
+        }
+        assert!(attempt < 1_000, "the first sample is never taken");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let news = bench.metrics.crawler_index("news");
     for reason in [Some(Reason::RobotsTxt), Some(Reason::RobotsTxt), None] {

@@ -2,7 +2,7 @@
 
 /// An enum with a word for each value.
 pub trait Word: Copy + 'static {
-    /// All values, in the order of the documentation.
+    /// All values, in the order of the declaration.
     const ALL: &'static [Self];
 
     /// Returns the word of the value.
