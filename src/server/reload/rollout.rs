@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::config::policy;
 use crate::config::policy_replacement::{PolicyOnDisk, ReplacedPolicies};
 use crate::config::settings::PolicyOrigin;
-use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::heap;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcome, ReloadTrigger};
 use crate::pipeline::rollout::{
@@ -382,15 +382,21 @@ impl PolicyFileReloader {
         let active = self.active_policy.load();
         let active = active.policy.revision();
         if active == report.revision {
-            // The policy is in force, whatever the store says.
+            // The policy is in force, so what fails from here on is a warning.
+            let mut report = report;
             if let Err(error) = store.end_replacement() {
-                tracing::error!(%error, "policy {active} is active, but its activation cannot be completed in store.path");
+                report.warnings.push(store_warning(&error.to_string()));
             }
-            if clears_shadow && let Err(error) = self.drop_assignment(&store) {
-                tracing::error!(
-                    ?error,
-                    "policy {active} is active, but the shadow policy could not be cleared"
-                );
+            if clears_shadow {
+                match self.drop_assignment(&store) {
+                    Ok(problems) | Err(PolicyChangeError::Invalid(problems)) => {
+                        report.warnings.extend(problems);
+                    }
+                    Err(PolicyChangeError::Refused(error)) => {
+                        let message = format!("the shadow policy is not cleared: {error}");
+                        report.warnings.push(store_warning(&message));
+                    }
+                }
             }
             return Ok(report);
         }
@@ -480,6 +486,12 @@ fn new_report(policy: &Policy, before: Option<&str>, warnings: Vec<Problem>) -> 
         warnings,
         written_files: Vec::new(),
     }
+}
+
+/// Returns a warning about the store, after a change that was made.
+fn store_warning(message: &str) -> Problem {
+    tracing::warn!("store.path: {message}");
+    Problem::warning(&SourceLocation::for_file(&"store.path".into()), message)
 }
 
 fn refused(message: impl Into<String>) -> PolicyChangeError {
