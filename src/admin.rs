@@ -35,6 +35,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -179,8 +182,9 @@ async fn serve_until_evicted(
 async fn serve_connection(admin: &AdminServer, stream: TcpStream, connection: &AdminConnection) {
     // Set if the connection's one response is a stream.
     let stream_end: Mutex<Option<StreamEnd>> = Mutex::default();
-    let service = service_fn(async |request| {
+    let service = service_fn(async |request: Request<Incoming>| {
         connection.begin_response();
+        let request = request.map(Incoming::boxed_unsync);
         let mut response = admin.handle(request, connection).await;
         *stream_end.lock() = response.body_mut().take_stream_end();
         Ok::<_, Infallible>(response)

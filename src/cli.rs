@@ -68,18 +68,19 @@ impl Termination for Exit {
 /// Parses the arguments, of which the first is the program's name, and runs the command.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => dispatch(arguments.command),
+        Ok(arguments) => dispatch(arguments.command).unwrap_or_else(|exit| exit),
         Err(error) => print_usage(&error),
     }
 }
 
-fn dispatch(command: Command) -> Exit {
+/// Runs a command. The error is the exit code of a command that ended early; its cause is reported.
+fn dispatch(command: Command) -> Result<Exit, Exit> {
     match command {
-        Command::Init(args) => init::run(&args),
-        Command::Import(args) => import::run(&args),
+        Command::Init(args) => Ok(init::run(&args)),
+        Command::Import(args) => Ok(import::run(&args)),
         Command::Run(args) => run::run(&args),
         Command::Demo => demo::run(),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => Ok(check::run(&args)),
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
         Command::Decisions(args) => decisions::run(&args),
@@ -87,12 +88,12 @@ fn dispatch(command: Command) -> Exit {
         Command::Diff(args) => diff::run(&args),
         Command::Find(args) => find::run(&args),
         Command::Robots(args) => robots::run(&args),
-        Command::Target(args) => target::run(&args),
+        Command::Target(args) => Ok(target::run(&args)),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
-        Command::Schema(args) => generate::print_schema(&args),
-        Command::Completions(args) => generate::print_completions(&args),
-        Command::Man(args) => generate::write_manual(&args),
+        Command::Schema(args) => Ok(generate::print_schema(&args)),
+        Command::Completions(args) => Ok(generate::print_completions(&args)),
+        Command::Man(args) => Ok(generate::write_manual(&args)),
         Command::Password => password::run(),
         Command::Status(args) => status::run(&args),
         Command::Health(args) => health::run(&args),

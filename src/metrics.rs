@@ -166,44 +166,36 @@ impl Metrics {
     }
 
     /// Counts a client connection as open until the value is dropped.
-    pub fn track_connection(&self) -> OpenConnection {
-        OpenConnection(
+    pub fn track_connection(&self) -> GaugeGuard {
+        GaugeGuard::new(
             self.enabled_families()
-                .map(|f| GaugeGuard::new(&f.connections)),
+                .map(|families| &families.connections),
         )
     }
 
     /// Sets the maximum number of client connections.
     pub fn set_connections_limit(&self, limit: usize) {
-        if let Some(families) = self.enabled_families() {
-            families.connections_limit.set(gauge_value(limit));
-        }
+        self.update(|families| families.connections_limit.set(gauge_value(limit)));
     }
 
     /// Counts a tunnel as open until the value is dropped.
-    pub fn track_tunnel(&self) -> OpenTunnel {
-        OpenTunnel(self.enabled_families().map(|f| GaugeGuard::new(&f.tunnels)))
+    pub fn track_tunnel(&self) -> GaugeGuard {
+        GaugeGuard::new(self.enabled_families().map(|families| &families.tunnels))
     }
 
     /// Counts a CONNECT by its verdict.
     pub fn record_tunnel_verdict(&self, verdict: TunnelVerdictLabel) {
-        if let Some(families) = self.enabled_families() {
-            families.tunnel_verdicts.increment(verdict);
-        }
+        self.update(|families| families.tunnel_verdicts.increment(verdict));
     }
 
     /// Counts a response body that was inspected before it was sent on.
     pub fn record_document(&self, outcome: DocumentOutcome) {
-        if let Some(families) = self.enabled_families() {
-            families.documents.increment(outcome);
-        }
+        self.update(|families| families.documents.increment(outcome));
     }
 
     /// Counts a tunnel by its ClientHello.
     pub fn record_sni_check(&self, check: SniCheck) {
-        if let Some(families) = self.enabled_families() {
-            families.sni_checks.increment(check);
-        }
+        self.update(|families| families.sni_checks.increment(check));
     }
 
     /// Counts a head that was rejected before it became a request.
@@ -216,9 +208,7 @@ impl Metrics {
 
     /// Counts a connection that was closed because its first bytes belong to another protocol.
     pub fn record_foreign_bytes(&self, kind: ForeignBytesKind) {
-        if let Some(families) = self.enabled_families() {
-            families.foreign_bytes.increment(kind);
-        }
+        self.update(|families| families.foreign_bytes.increment(kind));
     }
 
     /// Counts an address that was not connected to; a range that was not passed to [`Self::new`] is `other`.
@@ -232,16 +222,12 @@ impl Metrics {
 
     /// Increments the number of held requests.
     pub fn inc_held(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.held.inc();
-        }
+        self.update(|families| families.held.inc());
     }
 
     /// Decrements the number of held requests.
     pub fn dec_held(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.held.dec();
-        }
+        self.update(|families| families.held.dec());
     }
 
     /// Counts a client that left while its request was held.
@@ -257,60 +243,46 @@ impl Metrics {
 
     /// Counts a request that is sent sooner than its host's robots.txt allows, because of the policy's cap.
     pub fn record_capped_crawl_delay(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.crawl_delay_capped.inc();
-        }
+        self.update(|families| families.crawl_delay_capped.inc());
     }
 
     /// Sets the number of active stops.
     pub fn set_stops(&self, count: usize) {
-        if let Some(families) = self.enabled_families() {
-            families.stops.set(gauge_value(count));
-        }
+        self.update(|families| families.stops.set(gauge_value(count)));
     }
 
     /// Sets the number of tracked hosts, of those that are backing off, and of slots in use.
     pub fn set_hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
-        if let Some(families) = self.enabled_families() {
+        self.update(|families| {
             families.hosts_tracked.set(gauge_value(tracked));
             families.hosts_backing_off.set(gauge_value(backing_off));
             families.leases.set(gauge_value(leases));
-        }
+        });
     }
 
     /// Counts a host that seems to have banned this proxy.
     pub fn record_ban_suspicion(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.ban_suspicions.inc();
-        }
+        self.update(|families| families.ban_suspicions.inc());
     }
 
     /// Counts a TLS handshake with an origin whose certificate was not verified.
     pub fn record_unverified_upstream(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.upstream_unverified.inc();
-        }
+        self.update(|families| families.upstream_unverified.inc());
     }
 
     /// Counts a fetch of a robots.txt.
     pub fn record_robots_fetch(&self, outcome: RobotsFetchOutcome) {
-        if let Some(families) = self.enabled_families() {
-            families.robots_fetches.increment(outcome);
-        }
+        self.update(|families| families.robots_fetches.increment(outcome));
     }
 
     /// Counts a request for which robots.txt is obeyed.
     pub fn record_robots_token(&self, source: RobotsTokenSource) {
-        if let Some(families) = self.enabled_families() {
-            families.robots_tokens.increment(source);
-        }
+        self.update(|families| families.robots_tokens.increment(source));
     }
 
     /// Sets the number of hosts whose robots.txt is cached.
     pub fn set_robots_cache_entries(&self, hosts: u64) {
-        if let Some(families) = self.enabled_families() {
-            families.robots_cache_entries.set(gauge_value(hosts));
-        }
+        self.update(|families| families.robots_cache_entries.set(gauge_value(hosts)));
     }
 
     /// Counts spans that a collector has accepted.
@@ -342,6 +314,13 @@ impl Metrics {
         (self.0.mode == MetricsMode::All).then_some(&self.0.families)
     }
 
+    /// Changes the families, if requests, connections and hosts are counted.
+    fn update(&self, change: impl FnOnce(&MetricFamilies)) {
+        if let Some(families) = self.enabled_families() {
+            change(families);
+        }
+    }
+
     fn crawler_series(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {
         self.0.crawlers.get(usize::from(index.0))
     }
@@ -353,32 +332,25 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// An open client connection; see [`Metrics::track_connection`].
+/// Increments a gauge until it is dropped; without a gauge, it does nothing.
 #[must_use]
 #[derive(Debug)]
-pub struct OpenConnection(
-    #[expect(dead_code, reason = "held until it is dropped")] Option<GaugeGuard>,
-);
-
-/// An open tunnel; see [`Metrics::track_tunnel`].
-#[must_use]
-#[derive(Debug)]
-pub struct OpenTunnel(#[expect(dead_code, reason = "held until it is dropped")] Option<GaugeGuard>);
-
-/// Increments a gauge until it is dropped.
-#[derive(Debug)]
-struct GaugeGuard(IntGauge);
+pub struct GaugeGuard(Option<IntGauge>);
 
 impl GaugeGuard {
-    fn new(gauge: &IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
+    fn new(gauge: Option<&IntGauge>) -> Self {
+        if let Some(gauge) = gauge {
+            gauge.inc();
+        }
+        Self(gauge.cloned())
     }
 }
 
 impl Drop for GaugeGuard {
     fn drop(&mut self) {
-        self.0.dec();
+        if let Some(gauge) = &self.0 {
+            gauge.dec();
+        }
     }
 }
 

@@ -1,30 +1,38 @@
 //! Request bodies of bounded length, errors in requests, and work on blocking threads.
 
-use std::error::Error;
-use std::future::Future;
-
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body::Body;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::response::{problem, problem_with};
+use super::response::{internal_error, problem, problem_with};
 
 /// The longest error message that is repeated, in characters.
 const MAX_MESSAGE_CHARS: usize = 200;
 
-pub(super) enum ApiRequestError {
+/// The body of a request.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, hyper::Error>;
+
+/// The response of a handler.
+pub(super) type ApiResult = Result<Response<Full<Bytes>>, ApiError>;
+
+/// An error that a request is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ApiError {
     /// The body is longer than this limit, in bytes.
     TooLarge(usize),
     /// The body is truncated.
     Incomplete,
-    /// Any other error, in words.
+    /// Any other error in the request, in words.
     Invalid(String),
+    /// A bug in this program.
+    Internal,
 }
 
-impl ApiRequestError {
-    /// Returns a 400 or 413 response.
+impl ApiError {
+    /// Returns a 400, 413 or 500 response.
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         match self {
             Self::TooLarge(limit) => {
@@ -38,6 +46,7 @@ impl ApiRequestError {
             Self::Invalid(detail) => {
                 problem_with(StatusCode::BAD_REQUEST, &json!({ "detail": detail }))
             }
+            Self::Internal => internal_error(),
         }
     }
 }
@@ -52,23 +61,35 @@ pub(super) fn shorten_message(message: &impl ToString) -> String {
 }
 
 /// Reads a whole body of at most `limit` bytes.
-pub(super) async fn read_body<B>(body: B, limit: usize) -> Result<Bytes, ApiRequestError>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+pub(super) async fn read_body(body: RequestBody, limit: usize) -> Result<Bytes, ApiError> {
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ApiRequestError::TooLarge(limit)),
-        Err(_) => Err(ApiRequestError::Incomplete),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::TooLarge(limit)),
+        Err(_) => Err(ApiError::Incomplete),
     }
 }
 
-/// Runs work that blocks on the disk or computes for long on a thread of its own. Returns `None` if it panics; answer
-/// with [`super::response::internal_error`] then.
+/// Reads a body that is a JSON object; `content` describes it in the error ("with `reason`").
+pub(super) async fn read_object<T: DeserializeOwned>(
+    body: RequestBody,
+    limit: usize,
+    content: &str,
+) -> Result<T, ApiError> {
+    parse_object(&read_body(body, limit).await?, content)
+}
+
+/// Parses a JSON object; `content` describes it in the error.
+pub(super) fn parse_object<T: DeserializeOwned>(body: &[u8], content: &str) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| {
+        let error = shorten_message(&error);
+        ApiError::Invalid(format!("the body is not a JSON object {content}: {error}"))
+    })
+}
+
+/// Runs work that blocks on the disk or computes for long on a thread of its own. A panic is an internal error.
 pub(super) fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> impl Future<Output = Option<T>> {
+) -> impl Future<Output = Result<T, ApiError>> {
     let task = tokio::task::spawn_blocking(work);
-    async { task.await.ok() }
+    async { task.await.map_err(|_| ApiError::Internal) }
 }

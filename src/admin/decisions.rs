@@ -15,9 +15,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::metrics::log::tap::{LogTap, RecentLines};
 
-use super::api_request::run_blocking;
+use super::api_request::{ApiError, ApiResult, run_blocking};
 use super::body::{AdminBody, StreamPermit};
-use super::response::{self, problem_with};
+use super::response::problem_with;
 use query::{DecisionStreamMode, DecisionStreamQuery};
 
 /// The most concurrent streams.
@@ -50,7 +50,7 @@ impl DecisionsApi {
     pub(super) async fn list(&self, method: &Method, query: Option<&str>) -> Response<AdminBody> {
         let query = match DecisionStreamQuery::parse(query) {
             Ok(query) => query,
-            Err(error) => return error.to_response().map(AdminBody::from),
+            Err(error) => return error.into_response().map(AdminBody::from),
         };
         if *method == Method::HEAD {
             return ndjson_response(AdminBody::from(Full::default()));
@@ -62,15 +62,15 @@ impl DecisionsApi {
     }
 
     /// `GET /api/v1/decisions/{id}`: one decision, or the latest of a trace.
-    pub(super) async fn show(&self, id: &str) -> Response<Full<Bytes>> {
+    pub(super) async fn show(&self, id: &str) -> ApiResult {
         let Some(id) = lookup::DecisionLookupKey::parse(id) else {
-            return lookup::invalid_id();
+            return Ok(lookup::invalid_id());
         };
         let lines = self.tap.recent_lines();
-        let response = search_blocking(&self.search_permits, move || {
+        search_blocking(&self.search_permits, move || {
             lookup::find_decision(&lines, &id)
-        });
-        response.await.unwrap_or_else(response::internal_error)
+        })
+        .await
     }
 
     fn stream(&self, query: DecisionStreamQuery, permit: StreamPermit) -> AdminBody {
@@ -116,12 +116,13 @@ async fn read_recent(
     }
 }
 
-/// Searches the ring on a thread that may block, once there is a permit. Returns `None` if the search panics.
+/// Searches the ring on a thread that may block, once there is a permit.
 async fn search_blocking<T: Send + 'static>(
     search_permits: &Arc<Semaphore>,
     search: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let permit = Arc::clone(search_permits).acquire_owned().await.ok()?;
+) -> Result<T, ApiError> {
+    let permit = Arc::clone(search_permits).acquire_owned().await;
+    let permit = permit.map_err(|_| ApiError::Internal)?;
     run_blocking(move || {
         let _permit = permit;
         search()

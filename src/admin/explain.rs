@@ -1,11 +1,6 @@
 //! `POST /api/v1/explain`: the reason why the active policy allows or refuses a request with the given facts.
 
-use std::error::Error;
-
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body::Body;
-use http_body_util::Full;
+use http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::{Clock, utc_year};
@@ -20,7 +15,9 @@ use crate::policy::cases::CaseFacts;
 use crate::report::response::ProfileResponses;
 use crate::report::{case, dry_run, explanation};
 
-use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
+use super::api_request::{
+    ApiError, ApiResult, RequestBody, read_object, run_blocking, shorten_message,
+};
 use super::policy_api::PolicyApi;
 use super::response;
 
@@ -42,18 +39,9 @@ impl PolicyApi {
     /// Returns the explanation that `crawlgate explain` prints, the response for each profile (`answers`), the facts
     /// and decision as a test case (`case`), and what the proxy would do with the request now (`wire`); or 400 for invalid
     /// facts. Nothing is counted, and nothing is sent but what `fetch` allows.
-    pub(super) async fn explain<B>(&self, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let request = match read_body(body, MAX_BODY_BYTES)
-            .await
-            .and_then(|bytes| ExplainRequest::parse(&bytes))
-        {
-            Ok(request) => request,
-            Err(error) => return error.into_response(),
-        };
+    pub(super) async fn explain(&self, body: RequestBody) -> ApiResult {
+        let given = read_object(body, MAX_BODY_BYTES, "of facts").await?;
+        let request = ExplainRequest::new(given)?;
         let snapshot = self.active_policy.load();
         let crawler = self.find_crawler(request.crawler());
         let profile = request
@@ -66,13 +54,9 @@ impl PolicyApi {
         };
         // Thousands of rules take milliseconds, which would delay other requests of this thread.
         let document = move || explanation_document(&snapshot.policy, &request, &crawler, profile);
-        match run_blocking(document).await {
-            Some(mut document) => {
-                response::extend(&mut document, &json!({ "wire": wire }));
-                response::json(StatusCode::OK, &document)
-            }
-            None => response::internal_error(),
-        }
+        let mut document = run_blocking(document).await?;
+        response::extend(&mut document, &json!({ "wire": wire }));
+        Ok(response::json(StatusCode::OK, &document))
     }
 
     /// Returns the crawler of a name: with its settings, if the configuration has it.
@@ -86,13 +70,7 @@ impl PolicyApi {
 }
 
 impl ExplainRequest {
-    fn parse(body: &[u8]) -> Result<Self, ApiRequestError> {
-        let mut given: Map<String, Json> = serde_json::from_slice(body).map_err(|error| {
-            ApiRequestError::Invalid(format!(
-                "the body is not a JSON object of facts: {}",
-                shorten_message(&error)
-            ))
-        })?;
+    fn new(mut given: Map<String, Json>) -> Result<Self, ApiError> {
         let profile = match given.shift_remove("profile") {
             None | Some(Json::Null) => None,
             Some(word) => Some(parse_profile(&word)?),
@@ -109,7 +87,7 @@ impl ExplainRequest {
         };
         let user_agent = take_text(&mut given, "user_agent")?;
         let facts = CaseFacts::from_json(&given).map_err(|error| {
-            ApiRequestError::Invalid(format!(
+            ApiError::Invalid(format!(
                 "the facts are invalid: {}",
                 shorten_message(&error)
             ))
@@ -139,26 +117,24 @@ impl ExplainRequest {
 }
 
 /// Removes a member that is `true` or `false`; `false` if it is missing.
-fn take_flag(given: &mut Map<String, Json>, key: &str) -> Result<bool, ApiRequestError> {
+fn take_flag(given: &mut Map<String, Json>, key: &str) -> Result<bool, ApiError> {
     match given.shift_remove(key) {
         None | Some(Json::Null) => Ok(false),
         Some(Json::Bool(value)) => Ok(value),
-        Some(_) => Err(ApiRequestError::Invalid(format!(
-            "`{key}` must be true or false"
-        ))),
+        Some(_) => Err(ApiError::Invalid(format!("`{key}` must be true or false"))),
     }
 }
 
 /// Removes a member that is text.
-fn take_text(given: &mut Map<String, Json>, key: &str) -> Result<Option<String>, ApiRequestError> {
+fn take_text(given: &mut Map<String, Json>, key: &str) -> Result<Option<String>, ApiError> {
     match given.shift_remove(key) {
         None | Some(Json::Null) => Ok(None),
         Some(Json::String(text)) => Ok(Some(text)),
-        Some(_) => Err(ApiRequestError::Invalid(format!("`{key}` must be text"))),
+        Some(_) => Err(ApiError::Invalid(format!("`{key}` must be text"))),
     }
 }
 
-fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
+fn parse_profile(word: &Json) -> Result<Profile, ApiError> {
     let profile = word.as_str().and_then(Profile::from_word);
     profile.ok_or_else(|| {
         let names = Profile::ALL.map(Profile::as_str);
@@ -166,7 +142,7 @@ fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
             Some(near) => format!(" (did you mean `{near}`?)"),
             None => String::new(),
         };
-        ApiRequestError::Invalid(format!(
+        ApiError::Invalid(format!(
             "`profile` must be one of {}{hint}",
             names.join(", ")
         ))

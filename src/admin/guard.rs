@@ -6,7 +6,7 @@
 //!   and one of the configured names.
 //! - All paths but those for probes require the token, if one is configured; those that change the policy require that one
 //!   is. A listener that is not on loopback must have
-//!   one ([`check_exposure`]). It is sent as a Bearer token, or as the password of Basic credentials. A browser asks its
+//!   one (`Settings::safety_errors`). It is sent as a Bearer token, or as the password of Basic credentials. A browser asks its
 //!   user for these once, when a page is opened, and not for each of its polls.
 
 use std::fmt;
@@ -370,29 +370,6 @@ impl fmt::Debug for AdminToken {
     }
 }
 
-/// The listener is reachable from other hosts and requires no token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "admin.listen {0} is not loopback: set admin.token_file, or listen on 127.0.0.1:{port}",
-    port = .0.port()
-)]
-pub struct ExposedListenerError(pub SocketAddr);
-
-/// Checks that a listener that is not on loopback has a token.
-///
-/// # Errors
-/// [`ExposedListenerError`] if it has none.
-pub fn check_exposure(
-    listen: SocketAddr,
-    token: Option<&AdminToken>,
-) -> Result<(), ExposedListenerError> {
-    if listen.ip().to_canonical().is_loopback() || token.is_some() {
-        Ok(())
-    } else {
-        Err(ExposedListenerError(listen))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -615,24 +592,6 @@ mod tests {
         ] {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
             assert_eq!(token.is_sent_in(&headers), fits, "{value}");
-        }
-    }
-
-    #[test]
-    fn off_loopback_a_token_is_required() {
-        let token = AdminToken::new("0123456789abcdef").unwrap();
-        for (listen, without) in [
-            ("127.0.0.1:1", true),
-            ("127.1.2.3:1", true),
-            ("[::1]:1", true),
-            ("[::ffff:127.0.0.1]:1", true),
-            ("0.0.0.0:1", false),
-            ("[::]:1", false),
-            ("10.0.0.1:1", false),
-        ] {
-            let listen: SocketAddr = listen.parse().unwrap();
-            assert_eq!(check_exposure(listen, None).is_ok(), without, "{listen}");
-            assert!(check_exposure(listen, Some(&token)).is_ok());
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::pipeline::admission::host_status::HostStatus;
 use crate::pipeline::robots_fetch::inspection::OriginInspector;
 use crate::urls::domain::registrable_domain;
 
-use super::api_request::run_blocking;
+use super::api_request::{ApiError, ApiResult, run_blocking};
 use super::query::percent_decode;
 use super::response::{self, problem};
 use list::HostListQuery;
@@ -46,45 +46,33 @@ impl HostsApi {
     }
 
     /// `GET /api/v1/hosts`: the matching hosts, sorted.
-    pub(super) async fn list_hosts(&self, query: Option<&str>) -> Response<Full<Bytes>> {
-        match HostListQuery::parse(query) {
-            Ok(query) => {
-                self.read_blocking(move |api| query.response(&api.queue))
-                    .await
-            }
-            Err(error) => error.to_response(),
-        }
+    pub(super) async fn list_hosts(&self, query: Option<&str>) -> ApiResult {
+        let query = HostListQuery::parse(query)?;
+        self.read_blocking(move |api| query.response(&api.queue))
+            .await
     }
 
     /// `GET /api/v1/hosts/{host}`: the state of one host, and the decision of its robots.txt about a URL.
-    pub(super) async fn show_host(&self, host: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-        let selector = match percent_decode(host).and_then(|text| HostSelector::parse(&text)) {
-            Ok(selector) => selector,
-            Err(error) => return error.to_response(),
-        };
-        match HostRobotsQuery::parse(query, &selector) {
-            Ok(query) => {
-                self.read_blocking(move |api| api.response(&selector, &query))
-                    .await
-            }
-            Err(error) => error.to_response(),
-        }
+    pub(super) async fn show_host(&self, host: &str, query: Option<&str>) -> ApiResult {
+        let selector = HostSelector::parse(&percent_decode(host)?)?;
+        let query = HostRobotsQuery::parse(query, &selector)?;
+        self.read_blocking(move |api| api.response(&selector, &query))
+            .await
     }
 
     /// Reads on a thread that may block.
     async fn read_blocking(
         &self,
         read: impl FnOnce(&Self) -> Response<Full<Bytes>> + Send + 'static,
-    ) -> Response<Full<Bytes>> {
-        let Ok(permit) = Arc::clone(&self.read_permits).acquire_owned().await else {
-            return response::internal_error();
-        };
+    ) -> ApiResult {
+        let permit = Arc::clone(&self.read_permits).acquire_owned().await;
+        let permit = permit.map_err(|_| ApiError::Internal)?;
         let api = self.clone();
-        let response = run_blocking(move || {
+        run_blocking(move || {
             let _permit = permit;
             read(&api)
-        });
-        response.await.unwrap_or_else(response::internal_error)
+        })
+        .await
     }
 
     fn response(&self, selector: &HostSelector, query: &HostRobotsQuery) -> Response<Full<Bytes>> {

@@ -27,7 +27,7 @@ use crate::policy::Policy;
 use crate::report::ledger;
 use crate::store::ledger::{Ledger, LedgerUnavailable};
 
-use super::api_request::run_blocking;
+use super::api_request::{ApiError, ApiResult, run_blocking};
 use super::response::{self, problem};
 
 /// The most concurrent reads, since each may go through the whole ledger.
@@ -83,24 +83,23 @@ impl LedgerApi {
         read: impl FnOnce(&LedgerReadContext) -> Result<Response<Full<Bytes>>, LedgerUnavailable>
         + Send
         + 'static,
-    ) -> Response<Full<Bytes>> {
+    ) -> ApiResult {
         let Some(ledger) = self.ledger.get().cloned() else {
-            return no_ledger();
+            return Ok(no_ledger());
         };
-        let Ok(permit) = Arc::clone(&self.read_permits).acquire_owned().await else {
-            return response::internal_error();
-        };
+        let permit = Arc::clone(&self.read_permits).acquire_owned().await;
+        let permit = permit.map_err(|_| ApiError::Internal)?;
         let context = LedgerReadContext {
             ledger,
             policy: Arc::clone(&self.active_policy.load().policy),
             crawlers: Arc::clone(&self.crawlers),
             clock: self.clock.clone(),
         };
-        let response = run_blocking(move || {
+        run_blocking(move || {
             let _permit = permit;
             read(&context).unwrap_or_else(|LedgerUnavailable| ledger_unavailable())
-        });
-        response.await.unwrap_or_else(response::internal_error)
+        })
+        .await
     }
 }
 
@@ -138,7 +137,7 @@ fn ledger_unavailable() -> Response<Full<Bytes>> {
 
 impl LedgerApi {
     /// `GET /api/v1/ledger`: the number of URLs by status, the queue of the writer, and the progress of the sweep.
-    pub(crate) async fn show_stats(&self) -> Response<Full<Bytes>> {
+    pub(super) async fn show_stats(&self) -> ApiResult {
         let sweep = self.sweep_document();
         let held = self.removals.held();
         self.read_blocking(move |context| {

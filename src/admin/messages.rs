@@ -1,31 +1,27 @@
 //! `GET /api/v1/messages`: the latest messages of the process, as on its standard error.
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
 use crate::messages::{self, LogMessage};
 
-use super::query::{ParameterError, parse_query, reject_duplicates};
+use super::api_request::{ApiError, ApiResult};
+use super::query::{parse_query, reject_duplicates, unknown_parameter};
 use super::response;
 
 const KEYS: [&str; 1] = ["after"];
 
 /// Returns the messages that are kept and newer than the one of `after`, the oldest first.
-pub(super) fn list(query: Option<&str>) -> Response<Full<Bytes>> {
-    let after = match parse_after(query) {
-        Ok(after) => after,
-        Err(error) => return error.to_response(),
-    };
+pub(super) fn list(query: Option<&str>) -> ApiResult {
+    let after = parse_after(query)?;
     let messages = messages::recent().after(after);
     let next = messages.last().map_or(after, |message| message.id);
     let document = json!({
         "messages": messages.iter().map(message_to_json).collect::<Vec<_>>(),
         "next": next,
     });
-    response::json(StatusCode::OK, &document)
+    Ok(response::json(StatusCode::OK, &document))
 }
 
 fn message_to_json(message: &LogMessage) -> Json {
@@ -38,15 +34,15 @@ fn message_to_json(message: &LogMessage) -> Json {
     })
 }
 
-fn parse_after(query: Option<&str>) -> Result<u64, ParameterError> {
+fn parse_after(query: Option<&str>) -> Result<u64, ApiError> {
     let mut after = 0;
     for (key, value) in reject_duplicates(parse_query(query)?, &KEYS)? {
         if key != "after" {
-            return Err(ParameterError::unknown(&KEYS));
+            return Err(unknown_parameter(&KEYS));
         }
         let number = value.parse().ok().filter(|_| !value.starts_with('+'));
         after = number.ok_or_else(|| {
-            ParameterError("`after` is a number, as `next` of a response is".into())
+            ApiError::Invalid("`after` is a number, as `next` of a response is".into())
         })?;
     }
     Ok(after)

@@ -2,9 +2,7 @@
 
 use std::iter;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
@@ -15,7 +13,7 @@ use crate::policy::Policy;
 use crate::policy::rule::{EnforcementMode, Rule, RuleBody, RuleIndex};
 use crate::policy::space::Space;
 
-use super::api_request::run_blocking;
+use super::api_request::{ApiResult, run_blocking};
 use super::policy_api::{PolicyApi, attempt_to_json};
 use super::response;
 
@@ -27,14 +25,12 @@ const MAX_RULES: usize = 2_000;
 impl PolicyApi {
     /// Returns name, revision and files; the first rules in words, with their counters since they were added, and the
     /// number of all; the first disabled rules; the result of the last reload (`null` before the first); and the previously active policy.
-    pub(super) async fn show(&self) -> Response<Full<Bytes>> {
+    pub(super) async fn show(&self) -> ApiResult {
         let snapshot = self.active_policy.load();
         let last = self.reloads.last_attempt();
         // Describing thousands of rules takes a while.
-        match run_blocking(move || document(&snapshot, last.as_deref())).await {
-            Some(document) => response::json(StatusCode::OK, &document),
-            None => response::internal_error(),
-        }
+        let document = run_blocking(move || document(&snapshot, last.as_deref())).await?;
+        Ok(response::json(StatusCode::OK, &document))
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use serde_json::{Value as Json, json};
 use similar::{ChangeTag, TextDiff};
 
@@ -13,7 +11,7 @@ use crate::pipeline::policy_source::{PolicySource, PolicySourceFile, PreviousPol
 use crate::policy::Policy;
 use crate::policy::compare::{AspectChange, PolicyChange, PolicyChangeKind};
 
-use super::api_request::run_blocking;
+use super::api_request::{ApiError, ApiResult, run_blocking};
 use super::policy_api::PolicyApi;
 use super::response::{self, problem};
 
@@ -30,22 +28,20 @@ const DIFF_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl PolicyApi {
     /// Returns the changes, or 404 if no other policy has been active since the start.
-    pub(super) async fn show_diff(&self) -> Response<Full<Bytes>> {
+    pub(super) async fn show_diff(&self) -> ApiResult {
         let snapshot = self.active_policy.load();
         if snapshot.source.previous.is_none() {
-            return problem(
+            return Ok(problem(
                 StatusCode::NOT_FOUND,
                 "no other policy has been active since the start",
-            );
+            ));
         }
         let document = run_blocking(move || {
             let previous = snapshot.source.previous.as_ref()?;
             Some(document(previous, &snapshot.policy, &snapshot.source))
         });
-        match document.await.flatten() {
-            Some(document) => response::json(StatusCode::OK, &document),
-            None => response::internal_error(),
-        }
+        let document = document.await?.ok_or(ApiError::Internal)?;
+        Ok(response::json(StatusCode::OK, &document))
     }
 }
 

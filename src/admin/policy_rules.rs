@@ -4,9 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
@@ -15,11 +13,11 @@ use crate::metrics::shadow::ShadowSource;
 use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::rule::{EnforcementMode, Rule, RuleIndex};
 
-use super::api_request::run_blocking;
+use super::api_request::{ApiError, ApiResult, run_blocking};
 use super::policy::{disposition_to_json, rule_to_json, space_name};
 use super::policy_api::PolicyApi;
 use super::query::{
-    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, parse_word, reject_duplicates,
+    DEFAULT_LIMIT, parse_limit, parse_query, parse_word, reject_duplicates, unknown_parameter,
 };
 use super::response;
 use super::rule_trends::{PARTS, RuleTrends};
@@ -118,22 +116,17 @@ impl PolicyApi {
         &self,
         query: Option<&str>,
         trends: &Arc<RuleTrends>,
-    ) -> Response<Full<Bytes>> {
-        let query = match RuleListQuery::parse(query) {
-            Ok(query) => query,
-            Err(error) => return error.to_response(),
-        };
+    ) -> ApiResult {
+        let query = RuleListQuery::parse(query)?;
         let snapshot = self.active_policy.load();
         let trends = Arc::clone(trends);
-        match run_blocking(move || query.document(&snapshot, &trends)).await {
-            Some(document) => response::json(StatusCode::OK, &document),
-            None => response::internal_error(),
-        }
+        let document = run_blocking(move || query.document(&snapshot, &trends)).await?;
+        Ok(response::json(StatusCode::OK, &document))
     }
 }
 
 impl RuleListQuery {
-    fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+    fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let mut parsed = Self {
             offset: 0,
             limit: DEFAULT_LIMIT,
@@ -150,7 +143,7 @@ impl RuleListQuery {
                 "sort" => parsed.sort = parse_word(&value, "sort", &SORT_KEYS)?,
                 "order" => parsed.order = Some(parse_word(&value, "order", &ORDER_KEYS)?),
                 "group" => parsed.group = parse_word(&value, "group", &GROUP_KEYS)?,
-                _ => return Err(ParameterError::unknown(&KEYS)),
+                _ => return Err(unknown_parameter(&KEYS)),
             }
         }
         Ok(parsed)
@@ -322,9 +315,9 @@ fn unix_seconds(at: SystemTime) -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-fn parse_offset(text: &str) -> Result<usize, ParameterError> {
+fn parse_offset(text: &str) -> Result<usize, ApiError> {
     let offset = text.parse().ok().filter(|_| !text.starts_with('+'));
-    offset.ok_or_else(|| ParameterError("`offset` is a number from 0".into()))
+    offset.ok_or_else(|| ApiError::Invalid("`offset` is a number from 0".into()))
 }
 
 #[cfg(test)]

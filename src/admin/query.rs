@@ -1,13 +1,7 @@
 //! Query parameters, decoded strictly: anything but percent-encoded UTF-8 text without control characters is an error.
 //! Responses repeat no part of them.
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
-use serde_json::json;
-use thiserror::Error;
-
-use super::response::problem_with;
+use super::api_request::ApiError;
 
 /// The most rows of a list.
 pub(super) const MAX_LIMIT: usize = 1_000;
@@ -16,24 +10,17 @@ pub(super) const DEFAULT_LIMIT: usize = 100;
 /// The most parameters of a query.
 const MAX_PARAMETERS: usize = 64;
 
-/// An error in a query, in words for the client.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub(super) struct ParameterError(pub(super) String);
+/// Returns the error for a key that is not one of `allowed`.
+pub(super) fn unknown_parameter(allowed: &[&str]) -> ApiError {
+    ApiError::Invalid(unknown_parameter_message(allowed))
+}
 
-impl ParameterError {
-    /// An error for a key that is not one of `allowed`.
-    pub(super) fn unknown(allowed: &[&str]) -> Self {
-        Self(format!(
-            "there is no such parameter; allowed: {}",
-            allowed.join(", ")
-        ))
-    }
-
-    /// Returns a 400 response.
-    pub(super) fn to_response(&self) -> Response<Full<Bytes>> {
-        problem_with(StatusCode::BAD_REQUEST, &json!({ "detail": self.0 }))
-    }
+/// Returns the message for a key that is not one of `allowed`.
+pub(super) fn unknown_parameter_message(allowed: &[&str]) -> String {
+    format!(
+        "there is no such parameter; allowed: {}",
+        allowed.join(", ")
+    )
 }
 
 /// Returns the keys and values of a query in their order. Keys may repeat (see [`reject_duplicates`]), and a `+` is a
@@ -41,7 +28,7 @@ impl ParameterError {
 ///
 /// # Errors
 /// If the query has too many parameters, or one of them cannot be decoded.
-pub(super) fn parse_query(query: Option<&str>) -> Result<Vec<(String, String)>, ParameterError> {
+pub(super) fn parse_query(query: Option<&str>) -> Result<Vec<(String, String)>, ApiError> {
     let parts = query
         .unwrap_or_default()
         .split('&')
@@ -51,7 +38,7 @@ pub(super) fn parse_query(query: Option<&str>) -> Result<Vec<(String, String)>, 
         .map(parse_parameter)
         .collect::<Result<_, _>>()?;
     if parameters.len() > MAX_PARAMETERS {
-        return Err(ParameterError(format!(
+        return Err(ApiError::Invalid(format!(
             "more than {MAX_PARAMETERS} parameters"
         )));
     }
@@ -63,21 +50,23 @@ pub(super) fn parse_query(query: Option<&str>) -> Result<Vec<(String, String)>, 
 pub(super) fn reject_duplicates(
     parameters: Vec<(String, String)>,
     keys: &[&str],
-) -> Result<Vec<(String, String)>, ParameterError> {
+) -> Result<Vec<(String, String)>, ApiError> {
     for key in keys {
         if parameters.iter().filter(|(name, _)| name == key).count() > 1 {
-            return Err(ParameterError(format!("`{key}` is given more than once")));
+            return Err(ApiError::Invalid(format!(
+                "`{key}` is given more than once"
+            )));
         }
     }
     Ok(parameters)
 }
 
-fn parse_parameter(part: &str) -> Result<(String, String), ParameterError> {
+fn parse_parameter(part: &str) -> Result<(String, String), ApiError> {
     let (key, value) = part.split_once('=').unwrap_or((part, ""));
     Ok((form_decode(key)?, form_decode(value)?))
 }
 
-fn form_decode(text: &str) -> Result<String, ParameterError> {
+fn form_decode(text: &str) -> Result<String, ApiError> {
     percent_decode(&text.replace('+', " "))
 }
 
@@ -86,28 +75,28 @@ pub(super) fn parse_word<T: Copy>(
     text: &str,
     key: &str,
     words: &[(&str, T)],
-) -> Result<T, ParameterError> {
+) -> Result<T, ApiError> {
     let known = words.iter().find(|(word, _)| *word == text);
     known.map(|(_, value)| *value).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        ParameterError(format!("`{key}` is one of: {}", words.join(", ")))
+        ApiError::Invalid(format!("`{key}` is one of: {}", words.join(", ")))
     })
 }
 
 /// Parses the value of `limit`.
-pub(super) fn parse_limit(text: &str) -> Result<usize, ParameterError> {
+pub(super) fn parse_limit(text: &str) -> Result<usize, ApiError> {
     let limit = text
         .parse()
         .ok()
         .filter(|limit| (1..=MAX_LIMIT).contains(limit) && !text.starts_with('+'));
-    limit.ok_or_else(|| ParameterError(format!("`limit` is a number from 1 to {MAX_LIMIT}")))
+    limit.ok_or_else(|| ApiError::Invalid(format!("`limit` is a number from 1 to {MAX_LIMIT}")))
 }
 
 /// Decodes percent-escapes, once.
 ///
 /// # Errors
 /// If an escape is invalid, or the result is not UTF-8 or contains a control character.
-pub(super) fn percent_decode(text: &str) -> Result<String, ParameterError> {
+pub(super) fn percent_decode(text: &str) -> Result<String, ApiError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, others)) = rest.split_first() {
@@ -120,15 +109,15 @@ pub(super) fn percent_decode(text: &str) -> Result<String, ParameterError> {
         let digits = escape.and_then(|([high, low], tail)| {
             Some((hex_value(*high)? << 4 | hex_value(*low)?, tail))
         });
-        let (byte, tail) =
-            digits.ok_or_else(|| ParameterError("a `%` without two hex digits after it".into()))?;
+        let (byte, tail) = digits
+            .ok_or_else(|| ApiError::Invalid("a `%` without two hex digits after it".into()))?;
         bytes.push(byte);
         rest = tail;
     }
     let text = String::from_utf8(bytes)
-        .map_err(|_| ParameterError("a percent-encoded text is not UTF-8".into()))?;
+        .map_err(|_| ApiError::Invalid("a percent-encoded text is not UTF-8".into()))?;
     if text.chars().any(char::is_control) {
-        return Err(ParameterError("a control character".into()));
+        return Err(ApiError::Invalid("a control character".into()));
     }
     Ok(text)
 }

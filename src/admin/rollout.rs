@@ -4,7 +4,6 @@
 //! A policy arrives as text. No path in a request is opened: paths name files inside the policy that was sent.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body::Body;
 use http_body_util::Full;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -27,9 +24,12 @@ use crate::pipeline::rollout::{
 use crate::policy::source::PolicyFileSet;
 use crate::store::policies::{ChangeAuthor, PolicyActivation, PolicyStore};
 
-use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
+use super::api_request::{
+    ApiError, ApiResult, RequestBody, parse_object, read_body, read_object, run_blocking,
+    shorten_message,
+};
 use super::policy_api::{PolicyApi, problems_to_json};
-use super::query::{ParameterError, parse_query, reject_duplicates};
+use super::query::{parse_query, reject_duplicates, unknown_parameter};
 use super::response::{self, problem, problem_with};
 
 /// The longest body with a policy.
@@ -97,31 +97,19 @@ impl RolloutApi {
 
     /// `PUT /api/v1/shadow/policy` with `{"policy", "files", "reason"}`: 200 with the shadow policy, which survives reloads
     /// and restarts; 422 with the problems of the policy.
-    pub(super) async fn set_shadow<B>(&self, author: ChangeAuthor, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    pub(super) async fn set_shadow(&self, author: ChangeAuthor, body: RequestBody) -> ApiResult {
         let Ok(turn) = self.change.try_lock() else {
-            return busy();
+            return Ok(busy());
         };
-        let body = match read_body(body, MAX_POLICY_BODY_BYTES).await {
-            Ok(body) => body,
-            Err(error) => return error.into_response(),
-        };
+        let body = read_body(body, MAX_POLICY_BODY_BYTES).await?;
         // Tens of megabytes of JSON.
-        let parsed = run_blocking(move || parse_set_request(&body)).await;
-        let (files, reason) = match parsed {
-            Some(Ok(parsed)) => parsed,
-            Some(Err(error)) => return error.into_response(),
-            None => return response::internal_error(),
-        };
+        let (files, reason) = run_blocking(move || parse_set_request(&body)).await??;
         let request = PolicyChangeRequest {
             action: RolloutAction::SetShadow(files),
             author,
             reason,
         };
-        self.answer("set", request, turn).await
+        Ok(self.answer("set", request, turn).await)
     }
 
     /// `DELETE /api/v1/shadow/policy?reason=`: 200 with the shadow policy that was cleared.
@@ -129,70 +117,51 @@ impl RolloutApi {
         &self,
         author: ChangeAuthor,
         query: Option<&str>,
-    ) -> Response<Full<Bytes>> {
-        let reason = match parse_reason_parameter(query) {
-            Ok(reason) => reason,
-            Err(error) => return error.to_response(),
-        };
+    ) -> ApiResult {
+        let reason = parse_reason_parameter(query)?;
         let Ok(turn) = self.change.try_lock() else {
-            return busy();
+            return Ok(busy());
         };
         let request = PolicyChangeRequest {
             action: RolloutAction::ClearShadow,
             author,
             reason,
         };
-        self.answer("cleared", request, turn).await
+        Ok(self.answer("cleared", request, turn).await)
     }
 
     /// `POST /api/v1/shadow/promote` with `{"reason", "revision"}`: 200 with the policy that is active now; 409 if its files
     /// cannot be written.
-    pub(super) async fn promote<B>(&self, author: ChangeAuthor, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    pub(super) async fn promote(&self, author: ChangeAuthor, body: RequestBody) -> ApiResult {
         let action = |revision| RolloutAction::Promote { revision };
         self.activate("promoted", author, body, action).await
     }
 
     /// `POST /api/v1/policy/rollback` with `{"reason", "revision"}`: 200 with the policy that is active again.
-    pub(super) async fn roll_back<B>(&self, author: ChangeAuthor, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    pub(super) async fn roll_back(&self, author: ChangeAuthor, body: RequestBody) -> ApiResult {
         let action = |revision| RolloutAction::RollBack { revision };
         self.activate("rolled_back", author, body, action).await
     }
 
-    async fn activate<B>(
+    async fn activate(
         &self,
         result: &'static str,
         author: ChangeAuthor,
-        body: B,
+        body: RequestBody,
         action: impl FnOnce(Option<String>) -> RolloutAction,
-    ) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let parsed = read_body(body, MAX_BODY_BYTES)
-            .await
-            .and_then(|body| parse_activation_request(&body));
-        let (revision, reason) = match parsed {
-            Ok(parsed) => parsed,
-            Err(error) => return error.into_response(),
-        };
+    ) -> ApiResult {
+        let content = "with `reason`, and optionally `revision`";
+        let body: ActivationRequest = read_object(body, MAX_BODY_BYTES, content).await?;
+        let reason = parse_reason(&body.reason)?;
         let Ok(turn) = self.change.try_lock() else {
-            return busy();
+            return Ok(busy());
         };
         let request = PolicyChangeRequest {
-            action: action(revision),
+            action: action(body.revision),
             author,
             reason: Some(reason),
         };
-        self.answer(result, request, turn).await
+        Ok(self.answer(result, request, turn).await)
     }
 
     /// Requests a change, and answers with its result: under `name`, if it was made.
@@ -221,23 +190,20 @@ impl RolloutApi {
     }
 
     /// `GET /api/v1/policy/history`: the policies that came in force, the latest first.
-    pub(super) async fn show_history(&self, policy: &PolicyApi) -> Response<Full<Bytes>> {
+    pub(super) async fn show_history(&self, policy: &PolicyApi) -> ApiResult {
         let policies = match &self.policies {
             Ok(policies) => Arc::clone(policies),
-            Err(error) => return conflict(error),
+            Err(error) => return Ok(conflict(error)),
         };
         let active = policy.active_policy.load();
         let document = run_blocking(move || history_to_json(&policies, active.policy.revision()));
-        match document.await {
-            Some(document) => response::json(StatusCode::OK, &document),
-            None => response::internal_error(),
-        }
+        Ok(response::json(StatusCode::OK, &document.await?))
     }
 }
 
-fn parse_set_request(body: &[u8]) -> Result<(PolicyFileSet, Option<String>), ApiRequestError> {
+fn parse_set_request(body: &[u8]) -> Result<(PolicyFileSet, Option<String>), ApiError> {
     let request: SetShadowRequest =
-        parse_object(body, "`files`, and optionally `policy` and `reason`")?;
+        parse_object(body, "with `files`, and optionally `policy` and `reason`")?;
     let reason = request.reason.as_deref().map(parse_reason).transpose()?;
     let mut files = BTreeMap::new();
     for (path, content) in request.files {
@@ -245,49 +211,31 @@ fn parse_set_request(body: &[u8]) -> Result<(PolicyFileSet, Option<String>), Api
             FileContent::Text(text) => text.into_bytes(),
             FileContent::Encoded(encoded) => STANDARD
                 .decode(encoded.base64)
-                .map_err(|_| ApiRequestError::Invalid("`base64` is not Base64".to_owned()))?,
+                .map_err(|_| ApiError::Invalid("`base64` is not Base64".to_owned()))?,
         };
         files.insert(path, bytes);
     }
     if files.is_empty() {
-        return Err(ApiRequestError::Invalid("`files` names no file".to_owned()));
+        return Err(ApiError::Invalid("`files` names no file".to_owned()));
     }
-    let files = PolicyFileSet::new(request.policy, files).map_err(|error| {
-        ApiRequestError::Invalid(format!("`files`: {}", shorten_message(&error)))
-    })?;
+    let files = PolicyFileSet::new(request.policy, files)
+        .map_err(|error| ApiError::Invalid(format!("`files`: {}", shorten_message(&error))))?;
     Ok((files, reason))
 }
 
-fn parse_activation_request(body: &[u8]) -> Result<(Option<String>, String), ApiRequestError> {
-    let request: ActivationRequest = parse_object(body, "`reason`, and optionally `revision`")?;
-    Ok((request.revision, parse_reason(&request.reason)?))
-}
-
-fn parse_object<T: DeserializeOwned>(body: &[u8], keys: &str) -> Result<T, ApiRequestError> {
-    serde_json::from_slice(body).map_err(|error| {
-        let error = shorten_message(&error);
-        ApiRequestError::Invalid(format!(
-            "the body is not a JSON object with {keys}: {error}"
-        ))
-    })
-}
-
-fn parse_reason(text: &str) -> Result<String, ApiRequestError> {
+fn parse_reason(text: &str) -> Result<String, ApiError> {
     StopReason::new(text)
         .map(|reason| reason.as_str().to_owned())
-        .map_err(|error| ApiRequestError::Invalid(format!("`reason`: {error}")))
+        .map_err(|error| ApiError::Invalid(format!("`reason`: {error}")))
 }
 
-fn parse_reason_parameter(query: Option<&str>) -> Result<Option<String>, ParameterError> {
-    let parameters = reject_duplicates(parse_query(query)?, &["reason"])?;
+fn parse_reason_parameter(query: Option<&str>) -> Result<Option<String>, ApiError> {
     let mut reason = None;
-    for (key, value) in parameters {
+    for (key, value) in reject_duplicates(parse_query(query)?, &["reason"])? {
         if key != "reason" {
-            return Err(ParameterError::unknown(&["reason"]));
+            return Err(unknown_parameter(&["reason"]));
         }
-        let valid = StopReason::new(&value)
-            .map_err(|error| ParameterError(format!("`reason`: {error}")))?;
-        reason = Some(valid.as_str().to_owned());
+        reason = Some(parse_reason(&value)?);
     }
     Ok(reason)
 }

@@ -1,16 +1,14 @@
 //! The table of the admin listener's paths: the methods of each, whether it needs the token, and what answers it.
 
-use std::error::Error;
-
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request};
-use http_body::Body;
 use http_body_util::Full;
 
 use crate::metrics::TEXT_FORMAT;
 use crate::pipeline::stop_registry::StopId;
 use crate::store::policies::ChangeAuthor;
 
+use super::api_request::{ApiError, ApiResult, RequestBody};
 use super::body::AdminBody;
 use super::guard::{PathAccess, claimed_user};
 use super::response::{self, TEXT_PLAIN, problem, text_response};
@@ -242,15 +240,11 @@ impl AllowedMethods {
 
 impl AdminServer {
     /// Answers the request of a connection.
-    pub async fn handle<B>(
+    pub async fn handle(
         &self,
-        request: Request<B>,
+        request: Request<RequestBody>,
         connection: &AdminConnection,
-    ) -> Response<AdminBody>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Response<AdminBody> {
         let (head, body) = request.into_parts();
         let found = find(head.uri.path());
         let access = found.map_or(Token, |(route, _)| route.access);
@@ -271,36 +265,33 @@ impl AdminServer {
         self.respond(handler, &head, body, connection).await
     }
 
-    async fn respond<B>(
+    async fn respond(
         &self,
         handler: Handler<'_>,
         head: &request::Parts,
-        body: B,
+        body: RequestBody,
         connection: &AdminConnection,
-    ) -> Response<AdminBody>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Response<AdminBody> {
         let api = &self.apis;
         let query = head.uri.query();
-        let whole: Response<Full<Bytes>> = match handler {
+        let text = |content_type, text| text_response(StatusCode::OK, content_type, text);
+        let whole: ApiResult = match handler {
             // The one answer that may be a stream.
             Handler::Decisions => return api.decisions.list(&head.method, query).await,
-            Handler::Metrics => text_response(StatusCode::OK, TEXT_FORMAT, api.metrics.render()),
-            Handler::Health => text_response(StatusCode::OK, TEXT_PLAIN, "ok\n".into()),
-            Handler::Ready => health::response(&api.readiness),
-            Handler::Authorities => self.show_authorities(),
-            Handler::Status => self.show_status(),
-            Handler::History => self.show_history(),
+            Handler::Metrics => Ok(text(TEXT_FORMAT, api.metrics.render())),
+            Handler::Health => Ok(text(TEXT_PLAIN, "ok\n".into())),
+            Handler::Ready => Ok(health::response(&api.readiness)),
+            Handler::Authorities => Ok(self.show_authorities()),
+            Handler::Status => Ok(self.show_status()),
+            Handler::History => Ok(self.show_history()),
             Handler::Messages => messages::list(query),
-            Handler::Config => self.show_config(),
-            Handler::Crawlers => self.show_crawlers(),
+            Handler::Config => Ok(self.show_config()),
+            Handler::Crawlers => Ok(self.show_crawlers()),
             Handler::Policy => api.policy.show().await,
             Handler::PolicyRules => api.policy.list_rules(query, &self.rule_trends).await,
             Handler::PolicyDiff => api.policy.show_diff().await,
             Handler::Explain => api.policy.explain(body).await,
-            Handler::Shadow => api.policy.show_shadow(),
+            Handler::Shadow => Ok(api.policy.show_shadow()),
             Handler::ShadowPolicy if head.method == Method::DELETE => {
                 let author = change_author(head, connection);
                 api.rollout.clear_shadow(author, query).await
@@ -318,11 +309,11 @@ impl AdminServer {
                 let author = change_author(head, connection);
                 api.rollout.roll_back(author, body).await
             }
-            Handler::Reload => api.policy.reload().await,
+            Handler::Reload => Ok(api.policy.reload().await),
             Handler::Stops if head.method == Method::POST => api.stops.create(body).await,
-            Handler::Stops => api.stops.list(),
+            Handler::Stops => Ok(api.stops.list()),
             Handler::Stop(id) if head.method == Method::DELETE => api.stops.lift(id).await,
-            Handler::Stop(id) => api.stops.show(id),
+            Handler::Stop(id) => Ok(api.stops.show(id)),
             Handler::Decision(id) => api.decisions.show(id).await,
             Handler::Hosts => api.hosts.list_hosts(query).await,
             Handler::Host(name) => api.hosts.show_host(name, query).await,
@@ -333,12 +324,14 @@ impl AdminServer {
             Handler::Sweep => api.ledger.start_sweep(body).await,
             Handler::Forget => api.ledger.forget(body).await,
             Handler::ConfirmRemovals => api.ledger.confirm_removals(body).await,
-            Handler::OpenApi => text_response(StatusCode::OK, "application/json", OPENAPI.into()),
-            Handler::Root => response::redirect("/ui"),
-            Handler::Page => Asset::PAGE.response(&head.headers),
-            Handler::Ui(asset) => asset.response(&head.headers),
+            Handler::OpenApi => Ok(text("application/json", OPENAPI.into())),
+            Handler::Root => Ok(response::redirect("/ui")),
+            Handler::Page => Ok(Asset::PAGE.response(&head.headers)),
+            Handler::Ui(asset) => Ok(asset.response(&head.headers)),
         };
-        whole.map(AdminBody::from)
+        whole
+            .unwrap_or_else(ApiError::into_response)
+            .map(AdminBody::from)
     }
 
     fn show_authorities(&self) -> Response<Full<Bytes>> {

@@ -140,7 +140,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::metrics::Metrics;
     use crate::metrics::labels::{RuleKind, RuleMode};
-    use crate::metrics::log::DecisionLog;
+    use crate::metrics::log::{DecisionLog, LogDestination, LogSettings};
     use crate::metrics::record::Recorder;
     use crate::policy::compile;
     use crate::policy::source::MemoryFileSystem;
@@ -174,7 +174,12 @@ mod tests {
         rule: u32,
         times: u32,
     ) {
-        let recorder = Recorder::new(metrics.clone(), DecisionLog::disabled(), clock.clone());
+        let settings = LogSettings {
+            destination: LogDestination::None,
+            ..LogSettings::default()
+        };
+        let log = DecisionLog::open(settings, metrics, clock).unwrap();
+        let recorder = Recorder::new(metrics.clone(), log, clock.clone());
         for _ in 0..times {
             let mut record = recorder.begin(clock.now(), &Method::GET);
             record.set_policy(&snapshot.counters);

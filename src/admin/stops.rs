@@ -1,13 +1,11 @@
 //! Emergency stops: `/api/v1/stops` and `/api/v1/stops/{id}`.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderValue, LOCATION};
 use http::{Response, StatusCode};
-use http_body::Body;
 use http_body_util::Full;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -22,7 +20,7 @@ use crate::pipeline::stop_registry::{
 };
 use crate::policy::rule::{EnforcementMode, PolicyStage};
 
-use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
+use super::api_request::{ApiError, ApiResult, RequestBody, read_object, run_blocking};
 use super::response::{self, problem, problem_with};
 
 /// The longest body.
@@ -70,24 +68,14 @@ impl StopsApi {
 
     /// `POST /api/v1/stops` with `{"what", "reason", "for"}`: 201 with the stop, `persisted` if it will survive a
     /// restart, and warnings if it names a crawler or rule that is unknown to this proxy.
-    pub(super) async fn create<B>(&self, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let (target, reason, duration) = match read_body(body, MAX_BODY_BYTES)
-            .await
-            .and_then(|bytes| parse_request(&bytes))
-        {
-            Ok(parsed) => parsed,
-            Err(error) => return error.into_response(),
-        };
+    pub(super) async fn create(&self, body: RequestBody) -> ApiResult {
+        let content = "with `what`, `reason` and optionally `for`";
+        let request = read_object(body, MAX_BODY_BYTES, content).await?;
+        let (target, reason, duration) = parse_request(&request)?;
         let warnings = self.warnings_for(&target);
         let stops = Arc::clone(&self.stops);
-        let Some(added) = run_blocking(move || stops.add(target, reason, duration)).await else {
-            return response::internal_error();
-        };
-        match added {
+        let added = run_blocking(move || stops.add(target, reason, duration)).await?;
+        Ok(match added {
             Ok(change) => {
                 tracing::warn!(
                     id = change.stop.id.0,
@@ -101,20 +89,18 @@ impl StopsApi {
                 let detail = format!("{MAX_STOPS} stops are active, which is the limit; lift one");
                 problem_with(StatusCode::CONFLICT, &json!({ "detail": detail }))
             }
-        }
+        })
     }
 
     /// `DELETE /api/v1/stops/{id}`: 200 with the lifted stop.
-    pub(super) async fn lift(&self, id: StopId) -> Response<Full<Bytes>> {
+    pub(super) async fn lift(&self, id: StopId) -> ApiResult {
         let stops = Arc::clone(&self.stops);
-        let Some(result) = run_blocking(move || stops.lift(id)).await else {
-            return response::internal_error();
-        };
-        let Some(change) = result else {
-            return no_such_stop();
+        let Some(change) = run_blocking(move || stops.lift(id)).await? else {
+            return Ok(no_such_stop());
         };
         tracing::warn!(id = id.0, "the stop of {} was lifted", change.stop.target);
-        response::json(StatusCode::OK, &change_to_json(&change, vec![]))
+        let document = change_to_json(&change, vec![]);
+        Ok(response::json(StatusCode::OK, &document))
     }
 
     /// Returns a warning for an unknown crawler or rule. It is not an error, since a reload or a restart may add it.
@@ -158,18 +144,12 @@ impl StopsApi {
 }
 
 fn parse_request(
-    body: &[u8],
-) -> Result<(StopTarget, StopReason, Option<Duration>), ApiRequestError> {
-    let request: StopRequest = serde_json::from_slice(body).map_err(|error| {
-        let error = shorten_message(&error);
-        ApiRequestError::Invalid(format!(
-            "the body is not a JSON object with `what`, `reason` and optionally `for`: {error}"
-        ))
-    })?;
+    request: &StopRequest,
+) -> Result<(StopTarget, StopReason, Option<Duration>), ApiError> {
     let target = StopTarget::parse(&request.what)
-        .map_err(|error| ApiRequestError::Invalid(format!("`what`: {error}")))?;
+        .map_err(|error| ApiError::Invalid(format!("`what`: {error}")))?;
     let reason = StopReason::new(&request.reason)
-        .map_err(|error| ApiRequestError::Invalid(format!("`reason`: {error}")))?;
+        .map_err(|error| ApiError::Invalid(format!("`reason`: {error}")))?;
     let duration = match &request.duration {
         Some(text) => Some(parse_stop_duration(text).ok_or_else(invalid_duration)?),
         None => None,
@@ -177,9 +157,9 @@ fn parse_request(
     Ok((target, reason, duration))
 }
 
-fn invalid_duration() -> ApiRequestError {
+fn invalid_duration() -> ApiError {
     let longest = format_duration(MAX_STOP_DURATION);
-    ApiRequestError::Invalid(format!(
+    ApiError::Invalid(format!(
         "`for`: write a duration such as 90s, 10m, 1h or 7d, at most {longest}, or leave it out"
     ))
 }

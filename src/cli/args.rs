@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use admin::{HealthArgs, ProxyArgs, ReloadArgs, StatusArgs, StopArgs};
+pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
 pub(crate) use import::{EscapeMode, ImportArgs};
@@ -24,7 +24,7 @@ pub(in crate::cli) use init::parse_crawler;
 pub(crate) use init::{HttpsMode, InitArgs};
 pub(crate) use ledger::{
     LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs,
-    LedgerForgetArgs, LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs,
+    LedgerForgetArgs, LedgerListArgs, LedgerRowFormat, LedgerSourceArgs, LedgerStatsArgs,
     LedgerSweepArgs,
 };
 pub(crate) use policy::{
@@ -114,13 +114,13 @@ pub(crate) enum Command {
     Env(EnvArgs),
     /// Show version, policy, listeners, HTTPS, warnings and stops of a running proxy
     #[command(after_help = STATUS_HELP)]
-    Status(StatusArgs),
+    Status(ProxyReportArgs),
     /// Ask a running proxy if it is ready, for health checks of containers
     #[command(after_help = HEALTH_HELP)]
     Health(HealthArgs),
     /// Reload the policy of a running proxy, and show what changed
     #[command(after_help = RELOAD_HELP)]
-    Reload(ReloadArgs),
+    Reload(ProxyReportArgs),
     /// Show what rules and policies in shadow mode would change in a running proxy; set, promote and clear a shadow policy
     #[command(after_help = SHADOW_HELP)]
     Shadow(ShadowArgs),

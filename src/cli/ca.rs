@@ -15,11 +15,8 @@ use super::args::{CaArgs, CaCommand, CaExportArgs, CaFormat};
 use super::{Exit, console, inputs};
 
 /// Runs the command. Exits with 2 for files that exist already or are invalid, with 3 if there is no authority.
-pub(super) fn run(args: &CaArgs) -> Exit {
-    let settings = match inputs::load_config(args.config.as_deref()) {
-        Ok(settings) => settings,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(args: &CaArgs) -> Result<Exit, Exit> {
+    let settings = inputs::load_config(args.config.as_deref())?;
     let tls = &settings.tls;
     let now = Clock::system().wall_time();
     let result = match &args.command {
@@ -27,7 +24,7 @@ pub(super) fn run(args: &CaArgs) -> Exit {
         CaCommand::Show => show(tls, now),
         CaCommand::Export(args) => export(tls, args),
     };
-    result.unwrap_or_else(|error| report_error(&error))
+    result.map_err(|error| report_error(&error))
 }
 
 /// Reports an error: invalid files are invalid input, any other error means that the command cannot run.

@@ -256,9 +256,8 @@ impl CheckReport {
             Ok(mut compiled) => {
                 let policy = &compiled.policy;
                 self.summary_lines.push(format!(
-                    "{name}: {}@{}, {}, {}",
-                    policy.name(),
-                    policy.revision(),
+                    "{name}: {}, {}, {}",
+                    policy.name_and_revision(),
                     pluralize(policy.rules().len(), "rule"),
                     pluralize(compiled.cases.len(), "case")
                 ));

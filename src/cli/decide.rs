@@ -18,17 +18,12 @@ use super::console;
 use super::inputs;
 use super::text::replace_controls;
 
-pub(super) fn run(args: &DecideArgs) -> Exit {
-    let policy = match inputs::load_policy(Some(&args.policy)) {
-        Ok(policy) => policy,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(args: &DecideArgs) -> Result<Exit, Exit> {
+    let policy = inputs::load_policy(Some(&args.policy))?;
     let input = BufReader::new(io::stdin().lock());
     let output = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    match decide_all(&policy, args.format, input, output) {
-        Ok(exit) => exit,
-        Err(error) => console::report_io_error(&error),
-    }
+    decide_all(&policy, args.format, input, output)
+        .map_err(|error| console::report_io_error(&error))
 }
 
 fn decide_all(

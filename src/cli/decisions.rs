@@ -43,29 +43,26 @@ const BUFFER: usize = 64 << 10;
 /// The rows of a summary, unless `--limit` is given.
 const DEFAULT_SUMMARY_ROWS: RowLimit = RowLimit(20);
 
-pub(super) fn run(args: &DecisionsArgs) -> Exit {
-    let input = match log_input(args) {
-        Ok(input) => input,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(args: &DecisionsArgs) -> Result<Exit, Exit> {
+    let input = log_input(args)?;
     if let LogInput::File(path) = &input
         && let Err(error) = std::fs::metadata(path)
     {
-        return report_invalid(&missing_log_message(path, &error));
+        return Err(report_invalid(&missing_log_message(path, &error)));
     }
     let filters = args.all_filters();
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     if args.lost {
-        return list_lost(args, &filters, input);
+        return Ok(list_lost(args, &filters, input));
     }
-    match (args.summary, args.format) {
+    Ok(match (args.summary, args.format) {
         (Some(by), format) => summarize(args, &filters, input, by, format),
         (None, OutputFormat::Text) => {
             let writer = DecisionTextWriter::new(output, ConsoleColors::for_stdout());
             show(args, &filters, input, writer)
         }
         (None, OutputFormat::Json) => show(args, &filters, input, DecisionLineWriter(output)),
-    }
+    })
 }
 
 /// Returns the log of `--log`; else the file of the configuration, if there is one; else the latest decisions of the

@@ -49,25 +49,18 @@ const EXPECTED_REASONS: [&str; 18] = [
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-pub(super) fn run() -> Exit {
-    let policy = match compile::load(
-        &MemoryFileSystem::new().with_file("demo.yaml", POLICY),
-        "demo.yaml",
-    ) {
-        Ok(compiled) => compiled.policy,
-        Err(problems) => return inputs::report_errors(&problems),
-    };
-    let runtime = match tokio::runtime::Builder::new_current_thread()
+pub(super) fn run() -> Result<Exit, Exit> {
+    let files = MemoryFileSystem::new().with_file("demo.yaml", POLICY);
+    let compiled =
+        compile::load(&files, "demo.yaml").map_err(|problems| inputs::report_errors(&problems))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => return report_cannot_run(&error),
-    };
-    match runtime.block_on(run_tour(policy)) {
-        Ok(pages) => print_report(&pages),
-        Err(error) => report_cannot_run(&error),
-    }
+        .map_err(|error| report_cannot_run(&error))?;
+    let pages = runtime
+        .block_on(run_tour(compiled.policy))
+        .map_err(|error| report_cannot_run(&error))?;
+    Ok(print_report(&pages))
 }
 
 async fn run_tour(policy: Policy) -> Result<Vec<CrawledPage>, String> {

@@ -30,11 +30,10 @@ use logged::LeftOutLines;
 use requests::{DiffRequests, InvalidDiffLine};
 use summary::DiffSummary;
 
-pub(super) fn run(args: &DiffArgs) -> Exit {
-    let (old, new) = match (compile_policy(&args.old), compile_policy(&args.new)) {
-        (Ok(old), Ok(new)) => (old, new),
-        (Err(exit), _) | (_, Err(exit)) => return exit,
-    };
+pub(super) fn run(args: &DiffArgs) -> Result<Exit, Exit> {
+    // The errors of both are reported.
+    let (old, new) = (compile_policy(&args.old), compile_policy(&args.new));
+    let (old, new) = (old?, new?);
     let requests = match &args.urls {
         Some(path) => {
             requests::read_requests(path).map_err(|error| console::report_invalid(&error))
@@ -42,11 +41,7 @@ pub(super) fn run(args: &DiffArgs) -> Exit {
         None if args.ledger => requests::from_ledger(&args.source),
         None if args.reads_log() => logged::from_log(args),
         None => Ok(requests::from_cases(&old.cases, &new.cases)),
-    };
-    let requests = match requests {
-        Ok(requests) => requests,
-        Err(exit) => return exit,
-    };
+    }?;
     let report = DiffReport::new(args, &old.policy, &new.policy, &requests);
     let text = match args.format {
         DiffFormat::Text => text_report::render(
@@ -59,7 +54,7 @@ pub(super) fn run(args: &DiffArgs) -> Exit {
         DiffFormat::Markdown => markdown_report::render(&report, args.examples),
         DiffFormat::Github => markdown_report::render_annotations(&report),
     };
-    console::print(&text, report.exit())
+    Ok(console::print(&text, report.exit()))
 }
 
 fn compile_policy(path: &Path) -> Result<CompiledPolicy, Exit> {
@@ -90,12 +85,6 @@ struct DiffReport<'a> {
 struct DiffSide<'a> {
     policy: &'a Policy,
     path: &'a PathBuf,
-}
-
-impl DiffSide<'_> {
-    fn name(&self) -> String {
-        format!("{}@{}", self.policy.name(), self.policy.revision())
-    }
 }
 
 /// The policies whose decisions are compared.

@@ -27,22 +27,19 @@ const EXTRA_ROOTS_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 
 /// Runs the command. Exits with 2 if the crawler has no listener, with 3 if something that clients need is unknown or does
 /// not exist.
-pub(super) fn run(args: &EnvArgs) -> Exit {
-    let result = ClientSettings::find(&args.proxy).and_then(|settings| {
-        let listener = settings
-            .select_listener(args.crawler.as_deref())
-            .map_err(|error| console::report_invalid(&error))?;
-        settings
-            .variables(listener)
-            .map_err(|error| console::report_cannot_run(&error))
-    });
+pub(super) fn run(args: &EnvArgs) -> Result<Exit, Exit> {
+    let settings = ClientSettings::find(&args.proxy)?;
+    let listener = settings
+        .select_listener(args.crawler.as_deref())
+        .map_err(|error| console::report_invalid(&error))?;
+    let variables = settings
+        .variables(listener)
+        .map_err(|error| console::report_cannot_run(&error))?;
     let shell = args
         .shell
         .unwrap_or_else(|| detect_shell(env::var("SHELL").ok().as_deref()));
-    match result {
-        Ok(variables) => console::print(&render_commands(shell, &variables), Exit::Success),
-        Err(exit) => exit,
-    }
+    let text = render_commands(shell, &variables);
+    Ok(console::print(&text, Exit::Success))
 }
 
 /// The settings of a proxy that its clients need.

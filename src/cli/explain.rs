@@ -32,14 +32,11 @@ use super::{inputs, text};
 use crate::console::ConsoleColors;
 use text_report::OptionDetail;
 
-pub(super) fn run(args: &ExplainArgs) -> Exit {
+pub(super) fn run(args: &ExplainArgs) -> Result<Exit, Exit> {
     if let Some(id) = &args.decision {
         return decision::run(args, id);
     }
-    let explanation = match RequestExplanation::find(args, &build_facts(args)) {
-        Ok(explanation) => explanation,
-        Err(exit) => return exit,
-    };
+    let explanation = RequestExplanation::find(args, &build_facts(args))?;
     let text = match args.format {
         OutputFormat::Text => explanation.to_text(args, ConsoleColors::for_stdout()),
         OutputFormat::Json => format!("{:#}\n", explanation.to_json(args)),
@@ -49,7 +46,7 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
     } else {
         Exit::Success
     };
-    console::print(&text, exit)
+    Ok(console::print(&text, exit))
 }
 
 /// An explanation: by the running proxy, or by a policy file alone.
@@ -77,7 +74,7 @@ impl RequestExplanation {
         };
         let in_force = get_str(get_or_null(&document, "decision"), "policy");
         let request = ExplainedRequest::load_quietly(args, facts, crawler)
-            .filter(|request| request.policy_name() == in_force)
+            .filter(|request| request.policy.name_and_revision() == in_force)
             .map(Box::new);
         Ok(Self::Running { document, request })
     }
@@ -213,10 +210,6 @@ impl ExplainedRequest {
             crawler: crawler.unwrap_or(Crawler::anonymous()),
             profile,
         }
-    }
-
-    fn policy_name(&self) -> String {
-        format!("{}@{}", self.policy.name(), self.policy.revision())
     }
 
     fn evaluate(&self, args: &ExplainArgs) -> OfflineEvaluation<'_> {

@@ -11,20 +11,17 @@ use super::args::{FindArgs, FoundVerdict, OutputFormat};
 use super::console::{self, report_invalid};
 use super::inputs;
 
-pub(super) fn run(args: &FindArgs) -> Exit {
-    let policy = match inputs::load_policy(args.policy.as_deref()) {
-        Ok(policy) => policy,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(args: &FindArgs) -> Result<Exit, Exit> {
+    let policy = inputs::load_policy(args.policy.as_deref())?;
     let mut rule = None;
     if let Some(id) = &args.rule {
         rule = policy.rule_index(id);
         if rule.is_none() {
-            return report_invalid(&format!("no rule `{id}`"));
+            return Err(report_invalid(&format!("no rule `{id}`")));
         }
     }
     if let Some(under) = args.under.as_ref().filter(|under| !is_url_beginning(under)) {
-        return report_invalid(&format!("no URL begins with `{under}`"));
+        return Err(report_invalid(&format!("no URL begins with `{under}`")));
     }
     let answer = find_verdict(
         &policy,
@@ -42,10 +39,11 @@ pub(super) fn run(args: &FindArgs) -> Exit {
         VerdictAnswer::Found(_) => Exit::Success,
         VerdictAnswer::Never | VerdictAnswer::Undecided(_) => Exit::Negative,
     };
-    match args.format {
-        OutputFormat::Text => console::print(&format!("{}\n", to_text(&answer)), exit),
-        OutputFormat::Json => console::print(&format!("{:#}\n", to_json(&answer)), exit),
-    }
+    let text = match args.format {
+        OutputFormat::Text => format!("{}\n", to_text(&answer)),
+        OutputFormat::Json => format!("{:#}\n", to_json(&answer)),
+    };
+    Ok(console::print(&text, exit))
 }
 
 fn to_text(answer: &VerdictAnswer) -> String {

@@ -43,15 +43,13 @@ pub(super) fn load_policy(named: Option<&Path>) -> Result<Policy, Exit> {
 /// that of another directory or of the running proxy.
 pub(super) fn compile_policy(origin: &PolicyOrigin) -> Result<CompiledPolicy, Exit> {
     let compiled = policy::open(origin).map_err(|problems| report_errors(&problems))?;
-    let policy = &compiled.policy;
     let source = match origin {
         PolicyOrigin::Path(path) => sanitize_text(&path.display().to_string()).into_owned(),
         PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
     };
     note(&format!(
-        "policy {}@{} ({source})",
-        policy.name(),
-        policy.revision()
+        "policy {} ({source})",
+        compiled.policy.name_and_revision()
     ));
     Ok(compiled)
 }

@@ -20,38 +20,32 @@ use super::Exit;
 use super::admin_client::{get_array, get_u64};
 use super::args::{
     LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs, LedgerListArgs,
-    LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
+    LedgerRowFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
 };
 use super::console::{self, report_cannot_run, report_invalid};
 use super::progress::ProgressBar;
 use super::text::sanitize_text;
-use rows::{LedgerRowFormat, LedgerRowWriter, text_cell};
+use rows::{LedgerRowWriter, text_cell};
 use source::{LedgerSource, LedgerSourceError};
 
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
 
-pub(super) fn run(command: &LedgerCommand) -> Exit {
-    let result = match command {
+pub(super) fn run(command: &LedgerCommand) -> Result<Exit, Exit> {
+    match command {
         LedgerCommand::List(args) => list(args),
         LedgerCommand::Stats(args) => show_stats(args),
         LedgerCommand::Export(args) => export(args),
         LedgerCommand::Sweep(args) => sweep::run(args),
         LedgerCommand::Forget(args) => forget::run(args),
-    };
-    result.unwrap_or_else(|exit| exit)
+    }
 }
 
 fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-    let rows = match args.format {
-        LedgerListFormat::Text => LedgerRowWriter::new(output, LedgerRowFormat::Text),
-        LedgerListFormat::Json => LedgerRowWriter::new(output, LedgerRowFormat::JsonArray),
-        LedgerListFormat::Ndjson => LedgerRowWriter::new(output, LedgerRowFormat::Ndjson),
-        LedgerListFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
-    };
+    let rows = LedgerRowWriter::new(output, args.format);
     let (source, filter) = open_source(&args.source, &args.filter)?;
-    Ok(write_records(&source, &filter, args.limit.0, rows, None))
+    write_records(&source, &filter, args.limit.0, rows, None)
 }
 
 fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
@@ -71,16 +65,16 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
         }
     };
     let output = BufWriter::with_capacity(BUFFER, output);
-    let rows = match args.format {
-        LedgerExportFormat::Ndjson => LedgerRowWriter::new(output, LedgerRowFormat::Ndjson),
-        LedgerExportFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
+    let format = match args.format {
+        LedgerExportFormat::Ndjson => LedgerRowFormat::Ndjson,
+        LedgerExportFormat::Csv => LedgerRowFormat::Csv,
     };
+    let rows = LedgerRowWriter::new(output, format);
     let total = source
         .stats()
         .ok()
         .and_then(|stats| stats.get("urls").and_then(Json::as_u64));
-    let exit = write_records(&source, &filter, usize::MAX, rows, total);
-    Ok(exit)
+    write_records(&source, &filter, usize::MAX, rows, total)
 }
 
 /// Parses the filters, then opens the ledger.
@@ -113,19 +107,19 @@ fn write_records<W: Write>(
     limit: usize,
     mut rows: LedgerRowWriter<W>,
     total: Option<u64>,
-) -> Exit {
+) -> Result<Exit, Exit> {
     let mut remaining = limit;
     let mut after = None;
     let mut progress = ProgressBar::new("URLs");
     loop {
-        let page = match source.read_page(filter, after.as_deref(), remaining) {
-            Ok(page) => page,
-            Err(error) => return report_error(&error),
-        };
+        let page = source
+            .read_page(filter, after.as_deref(), remaining)
+            .map_err(|error| report_error(&error))?;
         remaining = remaining.saturating_sub(page.urls.len());
-        if let Err(error) = page.urls.iter().try_for_each(|url| rows.write_row(url)) {
-            return console::report_io_error(&error);
-        }
+        page.urls
+            .iter()
+            .try_for_each(|url| rows.write_row(url))
+            .map_err(|error| console::report_io_error(&error))?;
         after = page.next;
         if after.is_none() || remaining == 0 {
             break;
@@ -135,10 +129,9 @@ fn write_records<W: Write>(
         }
     }
     drop(progress);
-    match rows.finish() {
-        Ok(()) => Exit::Success,
-        Err(error) => console::report_io_error(&error),
-    }
+    rows.finish()
+        .map(|()| Exit::Success)
+        .map_err(|error| console::report_io_error(&error))
 }
 
 fn show_stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
@@ -232,15 +225,15 @@ mod tests {
         };
         let write = || {
             let mut output = vec![];
-            let rows = LedgerRowWriter::new(&mut output, LedgerRowFormat::JsonArray);
+            let rows = LedgerRowWriter::new(&mut output, LedgerRowFormat::Json);
             let exit = write_records(&source, &filter, usize::MAX, rows, None);
             (exit, String::from_utf8(output).unwrap())
         };
-        assert_eq!(write(), (Exit::Success, "[]\n".to_owned()));
+        assert_eq!(write(), (Ok(Exit::Success), "[]\n".to_owned()));
         ledger.close();
         assert_eq!(
             write(),
-            (Exit::CannotRun, String::new()),
+            (Err(Exit::CannotRun), String::new()),
             "no complete list"
         );
         let Err(LedgerSourceError::Other(message)) = source.read_page(&filter, None, 1) else {

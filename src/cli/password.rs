@@ -10,23 +10,18 @@ use super::Exit;
 use super::console::{print, report_cannot_run, report_invalid, report_io_error};
 
 /// Prints the hash of the first line of standard input. Exits with 2 if the line is not a valid password.
-pub(super) fn run() -> Exit {
-    let password = match read_password() {
-        Ok(password) => password,
-        Err(error) => return report_io_error(&error),
-    };
+pub(super) fn run() -> Result<Exit, Exit> {
+    let password = read_password().map_err(|error| report_io_error(&error))?;
     if password.is_empty() {
-        return report_invalid(&"the password is empty");
+        return Err(report_invalid(&"the password is empty"));
     }
     if password.chars().any(char::is_control) {
-        return report_invalid(
+        return Err(report_invalid(
             &"the password contains a control character, which HTTP Basic authentication does not allow (RFC 7617)",
-        );
+        ));
     }
-    match PasswordHash::generate(&password) {
-        Ok(hash) => print(&format!("{hash}\n"), Exit::Success),
-        Err(error) => report_cannot_run(&error),
-    }
+    let hash = PasswordHash::generate(&password).map_err(|error| report_cannot_run(&error))?;
+    Ok(print(&format!("{hash}\n"), Exit::Success))
 }
 
 fn read_password() -> io::Result<String> {

@@ -12,31 +12,30 @@ use super::rollout;
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
-pub(super) fn run(command: &PolicyCommand) -> Exit {
+pub(super) fn run(command: &PolicyCommand) -> Result<Exit, Exit> {
     match command {
         PolicyCommand::History(args) => show_history(args),
         PolicyCommand::Rollback(args) => roll_back(args),
     }
 }
 
-fn show_history(args: &PolicyHistoryArgs) -> Exit {
-    let proxy = match RunningProxy::find(&args.proxy) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
-    let document = match proxy.get("/api/v1/policy/history") {
-        Ok(document) => document,
-        Err(AdminClientError::Status(409, message)) => {
+fn show_history(args: &PolicyHistoryArgs) -> Result<Exit, Exit> {
+    let proxy = RunningProxy::find(&args.proxy)?;
+    let response = proxy.get("/api/v1/policy/history");
+    let document = response.map_err(|error| match error {
+        AdminClientError::Status(409, message) => {
             report_invalid(&message);
-            return Exit::Negative;
+            Exit::Negative
         }
-        Err(error) => return report_cannot_run(&error),
-    };
+        error @ (AdminClientError::Status(..) | AdminClientError::Unavailable(_)) => {
+            report_cannot_run(&error)
+        }
+    })?;
     let text = match args.format {
         OutputFormat::Json => format!("{document:#}\n"),
         OutputFormat::Text => history_text(get_array(&document, "policies")),
     };
-    console::print(&text, Exit::Success)
+    Ok(console::print(&text, Exit::Success))
 }
 
 fn history_text(policies: &[Json]) -> String {
@@ -65,7 +64,7 @@ fn history_text(policies: &[Json]) -> String {
     text
 }
 
-fn roll_back(args: &PolicyRollbackArgs) -> Exit {
+fn roll_back(args: &PolicyRollbackArgs) -> Result<Exit, Exit> {
     let body = json!({ "reason": args.reason, "revision": args.revision });
     let request = AdminClientRequest::post("/api/v1/policy/rollback", Some(body.to_string()));
     rollout::change(&args.proxy, args.format, request, rollout::activation_text)

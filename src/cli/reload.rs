@@ -12,35 +12,29 @@ use super::Exit;
 use super::admin_client::{
     AdminClientError, AdminClientRequest, AdminResponse, get_array, get_or_null, get_str, get_u64,
 };
-use super::args::{OutputFormat, ReloadArgs};
+use super::args::{OutputFormat, ProxyReportArgs};
 use super::console::{self, print_problems, report_cannot_run};
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
 /// Runs the command. Exits with 2 if the policy has errors, as `check` does.
-pub(super) fn run(args: &ReloadArgs) -> Exit {
-    let proxy = match RunningProxy::find(&args.proxy) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(args: &ProxyReportArgs) -> Result<Exit, Exit> {
+    let proxy = RunningProxy::find(&args.proxy)?;
     let result = proxy
         .exchange(&AdminClientRequest::post("/api/v1/reload", None))
         .and_then(|response| Ok((response.document()?, response)));
-    let (document, response) = match result {
-        Ok(result) => result,
-        Err(error) => return report_cannot_run(&error),
-    };
+    let (document, response) = result.map_err(|error| report_cannot_run(&error))?;
     let exit = match (response.status, get_str(&document, "result")) {
         (_, "loaded" | "unchanged") if is_shadow_refused(&document) => Exit::Invalid,
         (_, "loaded" | "unchanged") => Exit::Success,
         (_, "refused") => Exit::Invalid,
         (_, "pending") => Exit::CannotRun,
-        _ => return report_unexpected(response),
+        _ => return Err(report_unexpected(response)),
     };
-    match args.format {
+    Ok(match args.format {
         OutputFormat::Json => console::print(&format!("{document:#}\n"), exit),
         OutputFormat::Text => print_report(&proxy, &document, exit),
-    }
+    })
 }
 
 fn is_shadow_refused(document: &Json) -> bool {
@@ -87,7 +81,8 @@ fn print_report(proxy: &RunningProxy, document: &Json, exit: Exit) -> Exit {
     console::print(&text, exit)
 }
 
-fn policy_name(document: &Json) -> String {
+/// Returns `name@revision` of the policy in a report.
+pub(super) fn policy_name(document: &Json) -> String {
     format!(
         "{}@{}",
         get_str(document, "policy"),

@@ -23,37 +23,32 @@ use super::args::{OutputFormat, RobotsArgs, RobotsCheckArgs, RobotsCommand};
 use super::text::sanitize_text;
 use super::{Exit, console, inputs};
 
-pub(super) fn run(args: &RobotsArgs) -> Exit {
+pub(super) fn run(args: &RobotsArgs) -> Result<Exit, Exit> {
     match &args.command {
         RobotsCommand::Check(args) => check(args),
         RobotsCommand::Fetch(args) => fetch::run(args),
     }
 }
 
-fn check(args: &RobotsCheckArgs) -> Exit {
-    let agent = match parse_agent(&args.agent) {
-        Ok(agent) => agent,
-        Err(exit) => return exit,
-    };
+fn check(args: &RobotsCheckArgs) -> Result<Exit, Exit> {
+    let agent = parse_agent(&args.agent)?;
     if args.file == Path::new("-") && args.urls.is_empty() {
-        return console::report_invalid(
+        return Err(console::report_invalid(
             &"standard input is the robots.txt (--file -): write the URLs as arguments",
-        );
+        ));
     }
-    let parsed = match read_file(&args.file) {
-        Ok(body) => RobotsFile::parse(&body),
-        Err(error) => return console::report_invalid(&format!("{}: {error}", args.file.display())),
-    };
+    let body = read_file(&args.file)
+        .map_err(|error| console::report_invalid(&format!("{}: {error}", args.file.display())))?;
     let mut checker = RobotsUrlChecker {
-        parsed: &parsed,
+        parsed: &RobotsFile::parse(&body),
         agent,
         format: args.format,
         out: &mut io::stdout().lock(),
     };
     match checker.check_all(&args.urls, &mut io::stdin().lock()) {
-        Ok(0) => Exit::Success,
-        Ok(_) => Exit::Negative,
-        Err(error) => console::report_io_error(&error),
+        Ok(0) => Ok(Exit::Success),
+        Ok(_) => Ok(Exit::Negative),
+        Err(error) => Err(console::report_io_error(&error)),
     }
 }
 

@@ -8,7 +8,7 @@ use super::Exit;
 use super::admin_client::{AdminClientRequest, get_array, get_or_null, get_str};
 use super::args::{OutputFormat, ProxyArgs};
 use super::console::{self, print_problems, report_cannot_run, report_invalid};
-use super::reload::problems;
+use super::reload::{policy_name, problems};
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
@@ -18,26 +18,19 @@ pub(super) fn change(
     format: OutputFormat,
     request: AdminClientRequest<'_>,
     describe: impl FnOnce(&Json) -> String,
-) -> Exit {
-    let proxy = match RunningProxy::find(args) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
+) -> Result<Exit, Exit> {
+    let proxy = RunningProxy::find(args)?;
     let request = AdminClientRequest {
         user: local_user(),
         ..request
     };
-    let response = match proxy.exchange(&request) {
-        Ok(response) => response,
-        Err(error) => return report_cannot_run(&error),
-    };
-    let document = match response.document() {
-        Ok(document) => document,
-        Err(error) => return report_cannot_run(&error),
-    };
+    let (document, status) = proxy
+        .exchange(&request)
+        .and_then(|response| Ok((response.document()?, response.status)))
+        .map_err(|error| report_cannot_run(&error))?;
     let detail = || sanitize_text(get_str(&document, "detail")).into_owned();
     let problems = problems(&document);
-    match (response.status, format) {
+    Ok(match (status, format) {
         (200, OutputFormat::Text) => {
             print_problems(&problems);
             console::print(&describe(&document), Exit::Success)
@@ -57,16 +50,15 @@ pub(super) fn change(
             "the proxy responds with status {status}: {}",
             detail()
         )),
-    }
+    })
 }
 
 /// Describes a policy that became active.
 pub(super) fn activation_text(document: &Json) -> String {
     let before = get_str(document, "before");
     let mut text = format!(
-        "policy {}@{} is active, in place of revision {before}\n",
-        get_str(document, "policy"),
-        get_str(document, "revision")
+        "policy {} is active, in place of revision {before}\n",
+        policy_name(document)
     );
     let written = get_array(document, "written")
         .iter()

@@ -33,16 +33,10 @@ use terminal_log::TerminalLog;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs the command. Exits with 2 if the configuration or the policy is invalid, with 3 if the proxy cannot start.
-pub(super) fn run(args: &RunArgs) -> Exit {
-    let level = match logging::level_from_env() {
-        Ok(level) => level,
-        Err(error) => return report_invalid(&error),
-    };
-    match load_inputs(args) {
-        Ok((settings, policy)) => start_and_serve(&settings, policy, level)
-            .unwrap_or_else(|error| report_cannot_run(&error)),
-        Err(exit) => exit,
-    }
+pub(super) fn run(args: &RunArgs) -> Result<Exit, Exit> {
+    let level = logging::level_from_env().map_err(|error| report_invalid(&error))?;
+    let (settings, policy) = load_inputs(args)?;
+    start_and_serve(&settings, policy, level).map_err(|error| report_cannot_run(&error))
 }
 
 fn start_and_serve(
@@ -150,11 +144,7 @@ async fn serve(
     signals: mpsc::Receiver<ProcessSignal>,
     flush: &FinalFlush,
 ) -> Exit {
-    let policy = format!(
-        "policy {}@{} is active",
-        loaded.policy.name(),
-        loaded.policy.revision()
-    );
+    let policy = format!("policy {} is active", loaded.policy.name_and_revision());
     let server = match start_server(settings, loaded) {
         Ok(server) => server,
         Err(error) => return report_cannot_run(&error),

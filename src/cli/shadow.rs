@@ -17,6 +17,7 @@ use super::args::{
 };
 use super::console::{self, print_problems, report_cannot_run, report_invalid};
 use super::inputs::report_errors;
+use super::reload::policy_name;
 use super::rollout;
 use super::running_proxy::RunningProxy;
 use crate::console::{ConsoleColors, Tone};
@@ -25,7 +26,7 @@ const SHADOW_POLICY_PATH: &str = "/api/v1/shadow/policy";
 /// The maximum number of examples for each change.
 const MAX_EXAMPLES: usize = 5;
 
-pub(super) fn run(args: &ShadowArgs) -> Exit {
+pub(super) fn run(args: &ShadowArgs) -> Result<Exit, Exit> {
     match &args.command {
         None => show(args),
         Some(ShadowCommand::Set(args)) => set(args),
@@ -35,17 +36,15 @@ pub(super) fn run(args: &ShadowArgs) -> Exit {
 }
 
 /// Checks a policy, and sends it with its lists.
-fn set(args: &ShadowSetArgs) -> Exit {
-    let (compiled, files) = match policy::open_and_capture(&args.path) {
-        Ok(opened) => opened,
-        Err(OpenAndCaptureError::Problems(problems)) => return report_errors(&problems),
-        Err(OpenAndCaptureError::Files(error)) => {
-            let path = args.path.display();
-            return report_invalid(&format!(
-                "{path}: {error}. Copy it to the proxy's machine, and name it in policy.shadow"
-            ));
-        }
-    };
+fn set(args: &ShadowSetArgs) -> Result<Exit, Exit> {
+    let opened = policy::open_and_capture(&args.path);
+    let (compiled, files) = opened.map_err(|error| match error {
+        OpenAndCaptureError::Problems(problems) => report_errors(&problems),
+        OpenAndCaptureError::Files(error) => report_invalid(&format!(
+            "{}: {error}. Copy it to the proxy's machine, and name it in policy.shadow",
+            args.path.display()
+        )),
+    })?;
     print_problems(&compiled.problems);
     let body = json!({
         "policy": files.entry(),
@@ -62,7 +61,7 @@ fn set(args: &ShadowSetArgs) -> Exit {
             format!(", in place of revision {revision}")
         });
         format!(
-            "{} is the shadow policy{before}\nits effects: crawlgate shadow\nto make it active: crawlgate shadow promote \
+            "policy {} is the shadow policy{before}\nits effects: crawlgate shadow\nto make it active: crawlgate shadow promote \
              --revision {} --reason TEXT\n",
             policy_name(document),
             get_str(document, "revision")
@@ -78,13 +77,13 @@ fn file_content(bytes: &[u8]) -> Json {
     }
 }
 
-fn promote(args: &ShadowPromoteArgs) -> Exit {
+fn promote(args: &ShadowPromoteArgs) -> Result<Exit, Exit> {
     let body = json!({ "reason": args.reason, "revision": args.revision });
     let request = AdminClientRequest::post("/api/v1/shadow/promote", Some(body.to_string()));
     rollout::change(&args.proxy, args.format, request, rollout::activation_text)
 }
 
-fn clear(args: &ShadowClearArgs) -> Exit {
+fn clear(args: &ShadowClearArgs) -> Result<Exit, Exit> {
     let path = match &args.reason {
         Some(reason) => {
             let mut query = form_urlencoded::Serializer::new(String::new());
@@ -100,30 +99,29 @@ fn clear(args: &ShadowClearArgs) -> Exit {
         ..AdminClientRequest::get(&path)
     };
     rollout::change(&args.proxy, args.format, request, |document| {
-        format!("{} is no longer the shadow policy\n", policy_name(document))
+        format!(
+            "policy {} is no longer the shadow policy\n",
+            policy_name(document)
+        )
     })
 }
 
-fn show(args: &ShadowArgs) -> Exit {
-    let proxy = match RunningProxy::find(&args.proxy) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
-    let document = match proxy.get("/api/v1/shadow") {
-        Ok(document) => document,
-        Err(error) => return report_cannot_run(&error),
-    };
+fn show(args: &ShadowArgs) -> Result<Exit, Exit> {
+    let proxy = RunningProxy::find(&args.proxy)?;
+    let document = proxy
+        .get("/api/v1/shadow")
+        .map_err(|error| report_cannot_run(&error))?;
     let text = match args.format {
         OutputFormat::Json => format!("{document:#}\n"),
         OutputFormat::Text => report_text(&document, ConsoleColors::for_stdout()),
     };
-    console::print(&text, Exit::Success)
+    Ok(console::print(&text, Exit::Success))
 }
 
 fn report_text(document: &Json, colors: ConsoleColors) -> String {
     let rules = get_array(document, "rules");
     let shadow = Some(get_or_null(document, "shadow_policy")).filter(|shadow| !shadow.is_null());
-    let active = policy_name(document);
+    let active = format!("policy {}", policy_name(document));
     if rules.is_empty() && shadow.is_none() {
         return format!(
             "{active}: no rule has `mode: shadow`, and there is no shadow policy (crawlgate shadow set PATH)\n"
@@ -136,7 +134,8 @@ fn report_text(document: &Json, colors: ConsoleColors) -> String {
         rows.push(ShadowTableRow::from_entry(name, rule));
     }
     if let Some(shadow) = shadow {
-        rows.push(ShadowTableRow::from_entry(policy_name(shadow), shadow));
+        let name = format!("policy {}", policy_name(shadow));
+        rows.push(ShadowTableRow::from_entry(name, shadow));
     }
     let widths: Vec<usize> = (0..COLUMNS)
         .map(|column| rows.iter().map(|row| row.width(column)).max().unwrap_or(0))
@@ -162,14 +161,6 @@ fn report_text(document: &Json, colors: ConsoleColors) -> String {
         write_examples(&mut text, get_str(shadow, "policy"), shadow, colors);
     }
     text
-}
-
-fn policy_name(entry: &Json) -> String {
-    format!(
-        "policy {}@{}",
-        get_str(entry, "policy"),
-        get_str(entry, "revision")
-    )
 }
 
 const COLUMNS: usize = 5;

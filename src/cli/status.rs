@@ -8,25 +8,21 @@ use crate::console::{ConsoleColors, Tone};
 
 use super::Exit;
 use super::admin_client::{get_array, get_or_null, get_str, get_u64};
-use super::args::{OutputFormat, StatusArgs};
+use super::args::{OutputFormat, ProxyReportArgs};
 use super::console::{self, report_cannot_run};
 use super::running_proxy::RunningProxy;
 use super::text::sanitize_text;
 
-pub(super) fn run(args: &StatusArgs) -> Exit {
-    let proxy = match RunningProxy::find(&args.proxy) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
-    let status = match proxy.get("/api/v1/status") {
-        Ok(status) => status,
-        Err(error) => return report_cannot_run(&error),
-    };
+pub(super) fn run(args: &ProxyReportArgs) -> Result<Exit, Exit> {
+    let proxy = RunningProxy::find(&args.proxy)?;
+    let status = proxy
+        .get("/api/v1/status")
+        .map_err(|error| report_cannot_run(&error))?;
     let text = match args.format {
         OutputFormat::Json => format!("{status:#}\n"),
         OutputFormat::Text => report_text(&proxy, &status, ConsoleColors::for_stdout()),
     };
-    console::print(&text, Exit::Success)
+    Ok(console::print(&text, Exit::Success))
 }
 
 fn report_text(proxy: &RunningProxy, status: &Json, colors: ConsoleColors) -> String {

@@ -25,19 +25,11 @@ enum StopAction {
 }
 
 /// Runs the command. Reports errors in the arguments before it contacts the proxy.
-pub(super) fn run(args: &StopArgs) -> Exit {
-    let action = match parse_action(args) {
-        Ok(action) => action,
-        Err(error) => return report_invalid(&error),
-    };
-    let proxy = match RunningProxy::find(&args.proxy) {
-        Ok(proxy) => proxy,
-        Err(exit) => return exit,
-    };
-    match send(&proxy, &action) {
-        Ok(document) => print_result(&action, &document, args.format),
-        Err(error) => report_error(&error),
-    }
+pub(super) fn run(args: &StopArgs) -> Result<Exit, Exit> {
+    let action = parse_action(args).map_err(|error| report_invalid(&error))?;
+    let proxy = RunningProxy::find(&args.proxy)?;
+    let document = send(&proxy, &action).map_err(|error| report_error(&error))?;
+    Ok(print_result(&action, &document, args.format))
 }
 
 fn parse_action(args: &StopArgs) -> Result<StopAction, String> {

@@ -23,18 +23,11 @@ use super::inputs;
 use crate::console::ConsoleColors;
 use plan::{OwnCases, TestSuite};
 
-pub(super) fn run(args: &TestArgs) -> Exit {
-    let suites = match plan::plan_suites(&args.paths) {
-        Ok(suites) => suites,
-        Err(exit) => return exit,
-    };
-    let mut runs = Vec::with_capacity(suites.len());
-    for suite in suites {
-        match PolicyTestRun::execute(suite) {
-            Ok(run) => runs.push(run),
-            Err(exit) => return exit,
-        }
-    }
+pub(super) fn run(args: &TestArgs) -> Result<Exit, Exit> {
+    let runs = plan::plan_suites(&args.paths)?
+        .into_iter()
+        .map(PolicyTestRun::execute)
+        .collect::<Result<Vec<_>, _>>()?;
     let coverage = CoverageOptions {
         coverage: args.coverage || args.threshold.is_some(),
         threshold: args.threshold,
@@ -53,7 +46,7 @@ pub(super) fn run(args: &TestArgs) -> Exit {
         TestFormat::Junit => junit::render(&runs, coverage, args.strict),
         TestFormat::Github => annotations::render(&runs, coverage, args.strict),
     };
-    console::print(&text, exit)
+    Ok(console::print(&text, exit))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,10 +149,6 @@ impl PolicyTestRun {
 
     fn is_passed(&self, strict: bool) -> bool {
         self.failed_count() == 0 && !(strict && self.undecided_count() > 0)
-    }
-
-    fn name(&self) -> String {
-        format!("{}@{}", self.policy.name(), self.policy.revision())
     }
 
     fn branch_coverage(&self) -> CoverageRatio {

@@ -120,26 +120,17 @@ const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "crawlers",
         "The crawlers, and how each is identified.",
-        &CustomValue {
-            read: crawlers::read_crawlers,
-            schema: crawlers::crawlers_schema,
-        },
+        &CustomValue(crawlers::read_crawlers, crawlers::crawlers_schema),
     ),
     ConfigKey::new(
         "listen",
         "The addresses where crawlers connect: an address, or a list of addresses and listeners.",
-        &CustomValue {
-            read: crawlers::read_listeners,
-            schema: crawlers::listeners_schema,
-        },
+        &CustomValue(crawlers::read_listeners, crawlers::listeners_schema),
     ),
     ConfigKey::new(
         "anonymous",
         "How clients that match no crawler are treated: deny answers them with 407.",
-        &CustomValue {
-            read: crawlers::read_anonymous,
-            schema: crawlers::anonymous_schema,
-        },
+        &CustomValue(crawlers::read_anonymous, crawlers::anonymous_schema),
     ),
     ConfigKey::new(
         "admin",
@@ -154,10 +145,7 @@ const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "profile",
         "How refusals are expressed: by the client's User-Agent, or one profile for all.",
-        &CustomValue {
-            read: read_profile,
-            schema: profile_schema,
-        },
+        &CustomValue(read_profile, profile_schema),
     ),
     ConfigKey::new(
         "tls",
@@ -210,10 +198,7 @@ const ADMIN_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "listen",
         "The address of the admin listener.",
-        &CustomValue {
-            read: read_admin_address,
-            schema: |_| address_schema(),
-        },
+        &CustomValue(read_admin_address, |_| address_schema()),
     ),
     ConfigKey::new(
         "token_file",
@@ -223,10 +208,7 @@ const ADMIN_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "names",
         "Further Host values to accept, if clients do not use the address: NAME, or NAME:PORT.",
-        &CustomValue {
-            read: read_admin_names,
-            schema: |_| one_or_many_schema(&text_schema()),
-        },
+        &CustomValue(read_admin_names, |_| one_or_many_schema(&text_schema())),
     ),
     ConfigKey::new(
         "public_url",
@@ -243,10 +225,10 @@ const POLICY_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "path",
         "A file, or a directory whose *.yaml files form one document.",
-        &CustomValue {
-            read: |node, _, context| context.policy = named_policy(node, context.problems),
-            schema: |_| text_schema(),
-        },
+        &CustomValue(
+            |node, _, context| context.policy = named_policy(node, context.problems),
+            |_| text_schema(),
+        ),
     ),
     ConfigKey::new(
         "watch",
@@ -256,13 +238,13 @@ const POLICY_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "shadow",
         "Another policy that is evaluated, counted and logged, but has no effect; or none.",
-        &CustomValue {
-            read: |node, _, context| {
+        &CustomValue(
+            |node, _, context| {
                 context.shadow =
                     named_policy(node, context.problems).filter(|named| named.path != "none");
             },
-            schema: |_| text_schema(),
-        },
+            |_| text_schema(),
+        ),
     ),
     ConfigKey::new(
         "contact",
@@ -281,19 +263,16 @@ const POLICY_KEYS: &[ConfigKey<Settings>] = &[
 const RUNTIME_KEYS: &[ConfigKey<Settings>] = &[ConfigKey::new(
     "workers",
     "Threads: auto is one per core; 1 runs everything on one.",
-    &CustomValue {
-        read: read_workers,
-        schema: |_| {
-            json!({
-                "anyOf": [
-                    { "const": "auto" },
-                    { "type": "integer", "minimum": 1, "maximum": MAX_WORKERS },
-                    variable_schema(),
-                ],
-                "default": "auto",
-            })
-        },
-    },
+    &CustomValue(read_workers, |_| {
+        json!({
+            "anyOf": [
+                { "const": "auto" },
+                { "type": "integer", "minimum": 1, "maximum": MAX_WORKERS },
+                variable_schema(),
+            ],
+            "default": "auto",
+        })
+    }),
 )];
 
 const STORE_KEYS: &[ConfigKey<Settings>] = &[

@@ -128,6 +128,13 @@ impl PolicyOnDisk {
             })?;
         let written = staged.iter().map(|(path, _)| (*path).to_owned()).collect();
         let files = staged.into_iter().map(|(_, file)| file);
+        // Writing takes time, in which somebody may have saved a file.
+        if let Err(error) = self.check_unchanged(loaded) {
+            store
+                .end_replacement()
+                .map_err(|error| format!("store.path cannot be written: {error}"))?;
+            return Err(error);
+        }
         match self.commit(files, policies) {
             Ok(()) => Ok(written),
             Err(error) => {
@@ -145,15 +152,27 @@ impl PolicyOnDisk {
     /// Puts the old files back, and ends the replacement. Blocks.
     ///
     /// # Errors
-    /// If they cannot be written. The replacement then stays pending, and the next start tries again.
+    /// If they cannot be written. The replacement then stays pending, and the next start tries again. Or if somebody has
+    /// written a file in the meantime: then all files are left as they are, and the replacement has ended.
     pub fn restore(&self, store: &PolicyStore, policies: &ReplacedPolicies) -> Result<(), String> {
+        if let Some(path) = self.find_edited(&policies.previous, &policies.next) {
+            store.end_replacement().map_err(|error| error.to_string())?;
+            return Err(format!(
+                "{path} was changed at the same time, so all files are left as they are"
+            ));
+        }
         self.write_back(&policies.previous, &policies.next)
             .and_then(|()| store.end_replacement())
             .map_err(|error| error.to_string())
     }
 
+    /// Returns the files of the policy as they are on disk; `None` if they are no valid policy. Blocks.
+    pub fn present_files(&self) -> Option<PolicyFileSet> {
+        read_present_files(&self.path)
+    }
+
     fn check_unchanged(&self, loaded: &PolicyFileDigests) -> Result<(), String> {
-        let present = read_present_files(&self.path).map(|files| files.digests());
+        let present = self.present_files().map(|files| files.digests());
         let changed = match &present {
             Some(present) => loaded.first_difference(present),
             None => Some("a file of the policy"),
@@ -301,21 +320,28 @@ impl PolicyOnDisk {
 
     /// Returns the state of the files after a crash.
     fn state_between(&self, previous: &PolicyFileSet, next: &PolicyFileSet) -> InterruptedState {
-        let present = read_present_files(&self.path).map(|files| files.digests());
+        let present = self.present_files().map(|files| files.digests());
         let is_present = |files: &PolicyFileSet| present.as_ref() == Some(&files.digests());
         if is_present(next) || is_present(previous) {
             return InterruptedState::Whole;
         }
-        let paths = previous.iter().chain(next.iter()).map(|(path, _)| path);
-        let mut contents = paths.map(|path| (path, fs::read(self.directory.join(path)).ok()));
-        let is_ours = contents.all(|(path, present)| {
-            [previous.get(path), next.get(path)].contains(&present.as_deref())
-        });
-        if is_ours {
-            InterruptedState::Mixture
-        } else {
-            InterruptedState::Edited
+        match self.find_edited(previous, next) {
+            None => InterruptedState::Mixture,
+            Some(_) => InterruptedState::Edited,
         }
+    }
+
+    /// Returns the first file that neither policy has so.
+    fn find_edited<'a>(
+        &self,
+        previous: &'a PolicyFileSet,
+        next: &'a PolicyFileSet,
+    ) -> Option<&'a str> {
+        let mut paths = previous.iter().chain(next.iter()).map(|(path, _)| path);
+        paths.find(|path| {
+            let present = fs::read(self.directory.join(path)).ok();
+            ![previous.get(path), next.get(path)].contains(&present.as_deref())
+        })
     }
 }
 
@@ -479,6 +505,23 @@ mod tests {
         assert_ne!(bench.present(), Some(bench.policies.previous.clone()));
         disk.restore(&bench.store, &bench.policies).unwrap();
         assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
+    }
+
+    #[test]
+    fn a_file_that_somebody_saved_is_not_overwritten() {
+        let bench = ReplacementBench::new("saved");
+        let disk = bench.disk();
+        let loaded = bench.policies.previous.digests();
+        disk.replace(&bench.store, &loaded, &bench.policies)
+            .unwrap();
+        let edited = bench.root.join("policy/p.yaml");
+        fs::write(&edited, "an edit").unwrap();
+        let error = disk.restore(&bench.store, &bench.policies).unwrap_err();
+        assert!(error.starts_with("p.yaml was changed"), "{error}");
+        assert_eq!(fs::read_to_string(&edited).unwrap(), "an edit");
+        let list = fs::read_to_string(bench.root.join("policy/l.txt")).unwrap();
+        assert_eq!(list, "b.example\n");
+        assert_eq!(bench.store.pending_replacement().unwrap(), None);
     }
 
     #[test]

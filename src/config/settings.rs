@@ -374,6 +374,10 @@ mod tests {
         assert_eq!(count_errors("[::ffff:127.0.0.1]:1", "[::1]:2", None), 0);
         assert_eq!(count_errors("0.0.0.0:1", "127.0.0.1:2", None), 1);
         assert_eq!(count_errors("[::]:1", "10.0.0.1:2", None), 2);
-        assert_eq!(count_errors("127.0.0.1:1", "10.0.0.1:2", Some("token")), 0);
+        assert_eq!(count_errors("127.0.0.1:1", "[::ffff:127.0.0.1]:2", None), 0);
+        for admin in ["10.0.0.1:2", "0.0.0.0:2", "[::]:2"] {
+            assert_eq!(count_errors("127.0.0.1:1", admin, None), 1, "{admin}");
+            assert_eq!(count_errors("127.0.0.1:1", admin, Some("token")), 0);
+        }
     }
 }

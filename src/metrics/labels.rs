@@ -10,8 +10,9 @@ use crate::ledger::event::LedgerEventKind;
 use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
+use crate::model::words::words;
 use crate::robots::agent::RobotsTokenSource;
-use crate::robots::fetch_outcome::{OUTCOMES, RobotsFetchOutcome};
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 pub use decision::CLIENT_LEFT;
 pub(super) use decision::{
@@ -68,31 +69,11 @@ pub(super) use label_set;
 
 /// Declares enums whose variants are the values of a label.
 macro_rules! label_values {
-    ($(
-        $(#[$about:meta])*
-        $vis:vis enum $name:ident { $($(#[$variant_about:meta])* $variant:ident = $text:literal,)+ }
-    )+) => {
-        $(
-            $(#[$about])*
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-            $vis enum $name {
-                $($(#[$variant_about])* $variant,)+
-            }
-
-            impl $name {
-                /// Every value, in the order of the declaration.
-                $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
-
-                /// Returns the label value.
-                $vis fn as_str(self) -> &'static str {
-                    match self {
-                        $(Self::$variant => $text,)+
-                    }
-                }
-            }
-
-            $crate::metrics::labels::label_set!($name);
-        )+
+    ($($(#[$about:meta])* $vis:vis enum $name:ident { $($variants:tt)+ })+) => {
+        $crate::model::words::words! {
+            $($(#[$about])* $vis enum $name { $($variants)+ })+
+        }
+        $($crate::metrics::labels::label_set!($name);)+
     };
 }
 pub(super) use label_values;
@@ -114,25 +95,15 @@ impl LabelSet for OmnifindCode {
 }
 
 label_set!(RobotsTokenSource);
+label_set!(RobotsFetchOutcome);
 
-impl LabelSet for RobotsFetchOutcome {
-    const COUNT: usize = OUTCOMES.len();
-
-    fn all() -> Vec<Vec<&'static str>> {
-        OUTCOMES.iter().map(|row| vec![row.name]).collect()
+words! {
+    /// The amount of metrics: the setting `telemetry.metrics`.
+    pub enum MetricsMode {
+        All = "full",
+        /// Only the families with `essential`, which do not count requests, connections and hosts.
+        EssentialOnly = "none",
     }
-
-    fn index(self) -> usize {
-        self as usize
-    }
-}
-
-/// The amount of metrics: the setting `telemetry.metrics`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricsMode {
-    All,
-    /// Only the families with `essential`, which do not count requests, connections and hosts.
-    EssentialOnly,
 }
 
 label_values! {
@@ -419,20 +390,6 @@ mod tests {
                 let index = (target, result).index();
                 assert_eq!(all[index], [target.as_str(), result.as_str()]);
             }
-        }
-    }
-
-    #[test]
-    fn types_of_the_policy_crate_are_listed_in_their_order() {
-        for (index, kind) in LedgerEventKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index);
-        }
-        for (index, kind) in RemovalCauseKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index);
-        }
-        for (index, row) in OUTCOMES.iter().enumerate() {
-            assert_eq!(RobotsFetchOutcome::all()[index], [row.name]);
-            assert_eq!(row.outcome.index(), index);
         }
     }
 }

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::model::words::words;
 
 use super::Metrics;
 use file::{LogFile, RotationFailure};
@@ -46,6 +47,16 @@ pub enum LogDestination {
     Path(PathBuf),
 }
 
+impl LogDestination {
+    /// Returns the path of a file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Auto | Self::None | Self::Stderr | Self::Stdout => None,
+        }
+    }
+}
+
 impl fmt::Debug for LogDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,22 +69,24 @@ impl fmt::Debug for LogDestination {
     }
 }
 
-/// The action taken when lines arrive faster than they can be written, or cannot be written at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFullAction {
-    /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
-    Drop,
-    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is
-    /// lost while the proxy runs.
-    Wait,
+words! {
+    /// The action taken when lines arrive faster than they can be written, or cannot be written at all.
+    pub enum LogFullAction {
+        /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
+        Drop = "drop",
+        /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing
+        /// is lost while the proxy runs.
+        Wait = "wait",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLineFormat {
-    /// A JSON object.
-    Json,
-    /// The format of Squid's `access.log`.
-    Squid,
+words! {
+    pub enum LogLineFormat {
+        /// A JSON object.
+        Json = "json",
+        /// The format of Squid's `access.log`.
+        Squid = "squid",
+    }
 }
 
 /// When a file is rotated, and how many older files are kept.
@@ -153,16 +166,9 @@ impl LogSettings {
 
     /// Returns the path of a log that commands can read: a file whose lines have all fields. It may not exist yet.
     pub fn readable_file(&self) -> Option<&Path> {
-        match (&self.destination, self.format) {
-            (LogDestination::Path(path), LogLineFormat::Json) => Some(path),
-            (
-                LogDestination::Path(_)
-                | LogDestination::Auto
-                | LogDestination::Stderr
-                | LogDestination::Stdout
-                | LogDestination::None,
-                LogLineFormat::Json | LogLineFormat::Squid,
-            ) => None,
+        match self.format {
+            LogLineFormat::Json => self.destination.file(),
+            LogLineFormat::Squid => None,
         }
     }
 }
@@ -194,7 +200,7 @@ pub enum LogCloseResult {
 /// The decision log. Cheap to clone; the writer ends with the last clone at the latest.
 #[derive(Clone, Debug)]
 pub struct DecisionLog {
-    inner: Option<Arc<DecisionLogInner>>,
+    inner: Arc<DecisionLogInner>,
     format: LogLineFormat,
     query: QueryVisibility,
 }
@@ -229,15 +235,6 @@ pub(crate) enum LineRecipients {
 }
 
 impl DecisionLog {
-    /// Creates a log that ignores everything.
-    pub fn disabled() -> Self {
-        Self {
-            inner: None,
-            format: LogLineFormat::Json,
-            query: QueryVisibility::Shown,
-        }
-    }
-
     /// Opens the destination and starts the writer thread.
     ///
     /// # Errors
@@ -311,140 +308,123 @@ impl DecisionLog {
         let tap = LogTap::new(TapBounds::DEFAULT);
         writer::start(&queue, writer, &tap)?;
         Ok(Self {
-            inner: Some(Arc::new(DecisionLogInner {
+            inner: Arc::new(DecisionLogInner {
                 queue,
                 tap,
                 rotation_failure,
                 sample_rate,
                 left_out: AtomicU64::new(0),
-            })),
+            }),
             format: settings.format,
             query: settings.query,
         })
     }
 
-    /// Returns the latest lines; `None` if the log is disabled.
-    pub fn tap(&self) -> Option<Arc<LogTap>> {
-        self.inner.as_ref().map(|open| Arc::clone(&open.tap))
-    }
-
-    /// Returns `true` if lines can be written.
-    pub fn is_enabled(&self) -> bool {
-        self.inner.is_some()
+    /// Returns the latest lines.
+    pub fn tap(&self) -> Arc<LogTap> {
+        Arc::clone(&self.inner.tap)
     }
 
     /// Waits while the log is full, if [`LogFullAction::Wait`] is set. To be awaited before a request begins.
     pub async fn wait_if_full(&self) {
-        if let Some(open) = &self.inner {
-            open.queue.wait_if_full().await;
-        }
+        self.inner.queue.wait_if_full().await;
     }
 
     /// Returns a warning for the readiness endpoint: lines cannot be written now, lines were lost within the last
     /// minute, or the file grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
-        let open = self.inner.as_ref()?;
-        open.queue.warning().or_else(|| {
-            let reason = open.rotation_failure.reason()?;
+        self.inner.queue.warning().or_else(|| {
+            let reason = self.inner.rotation_failure.reason()?;
             Some(format!("grows: {reason}"))
         })
     }
 
     /// Waits until everything logged so far is written or dropped. Blocks the thread.
     pub fn flush(&self, timeout: Duration) -> LogCloseResult {
-        self.inner
-            .as_ref()
-            .map_or(LogCloseResult::Done, |open| open.queue.flush(timeout))
+        self.inner.queue.flush(timeout)
     }
 
     /// Writes the remaining lines and ends the writer; later lines are counted as dropped. Blocks the thread; to be
     /// called when the process ends.
     pub fn close(&self, timeout: Duration) -> LogCloseResult {
-        let Some(open) = &self.inner else {
-            return LogCloseResult::Done;
-        };
-        let closed = open.queue.close(timeout);
+        let DecisionLogInner { queue, tap, .. } = &*self.inner;
+        let closed = queue.close(timeout);
         if closed == LogCloseResult::TimedOut {
-            let bytes = open.queue.waiting();
+            let bytes = queue.waiting();
             tracing::error!(
                 "decision log: the destination is blocked; {bytes} bytes of lines are lost"
             );
-            open.tap.close();
+            tap.close();
         }
         closed
     }
 
     /// Returns the recipients of the line of the request with this number.
     pub(crate) fn recipients(&self, number: u64, importance: LineImportance) -> LineRecipients {
-        let Some(open) = &self.inner else {
-            return LineRecipients::Nobody;
-        };
+        let DecisionLogInner {
+            tap,
+            sample_rate,
+            left_out,
+            ..
+        } = &*self.inner;
         let always = importance == LineImportance::Always;
-        let written = open
-            .sample_rate
-            .is_some_and(|share| always || share.includes(number));
-        if !written && open.sample_rate.is_some() {
-            open.left_out.fetch_add(1, Ordering::Relaxed);
+        let written = sample_rate.is_some_and(|share| always || share.includes(number));
+        if !written && sample_rate.is_some() {
+            left_out.fetch_add(1, Ordering::Relaxed);
         }
         match (written, self.format) {
             (true, LogLineFormat::Json) => LineRecipients::Destination,
-            (true, LogLineFormat::Squid) if always || open.tap.has_followers() => {
-                LineRecipients::Both
-            }
+            (true, LogLineFormat::Squid) if always || tap.has_followers() => LineRecipients::Both,
             (true, LogLineFormat::Squid) => LineRecipients::Destination,
-            (false, _) if always || open.tap.has_followers() => LineRecipients::Tap,
+            (false, _) if always || tap.has_followers() => LineRecipients::Tap,
             (false, _) => LineRecipients::Nobody,
         }
     }
 
     /// Queues a line for the writer.
     pub(crate) fn write_line(&self, line: &LogLine<'_>, recipients: LineRecipients) {
-        let Some(open) = &self.inner else { return };
         match recipients {
             LineRecipients::Nobody => {}
-            LineRecipients::Tap => self.write_to_tap(open, line),
-            LineRecipients::Destination => self.write_to_destination(open, line),
+            LineRecipients::Tap => self.write_to_tap(line),
+            LineRecipients::Destination => self.write_to_destination(line),
             LineRecipients::Both => {
-                self.write_to_destination(open, line);
-                self.write_to_tap(open, line);
+                self.write_to_destination(line);
+                self.write_to_tap(line);
             }
         }
     }
 
     /// Returns the number of lines that are missing in the log so far.
     pub(crate) fn missing_lines(&self) -> MissingLines {
-        let Some(open) = &self.inner else {
-            return MissingLines::default();
-        };
         MissingLines {
-            left_out: open.left_out.load(Ordering::Relaxed),
-            dropped: open.queue.lost_lines(),
+            left_out: self.inner.left_out.load(Ordering::Relaxed),
+            dropped: self.inner.queue.lost_lines(),
         }
     }
 
-    fn write_to_tap(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
+    fn write_to_tap(&self, line: &LogLine<'_>) {
         let line = line.with_hidden_url();
-        open.queue
+        self.inner
+            .queue
             .push_for_tap(|buffer| line.render(self.query, buffer));
     }
 
-    fn write_to_destination(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
+    fn write_to_destination(&self, line: &LogLine<'_>) {
+        let queue = &self.inner.queue;
         match self.format {
             LogLineFormat::Json => {
                 let audience = match line.hidden_url {
                     Some(_) => LineAudience::Destination,
                     None => LineAudience::DestinationAndTap,
                 };
-                let queued = open
-                    .queue
-                    .push(audience, |buffer| line.render(self.query, buffer));
+                let queued = queue.push(audience, |buffer| line.render(self.query, buffer));
                 // A line that does not fit into the queue is still shown by the tap.
                 if queued == PushOutcome::Lost || audience == LineAudience::Destination {
-                    self.write_to_tap(open, line);
+                    self.write_to_tap(line);
                 }
             }
             LogLineFormat::Squid => {
-                let _ = open.queue.push(LineAudience::Destination, |buffer| {
+                let _ = queue.push(LineAudience::Destination, |buffer| {
                     squid::render(line, self.query, buffer)
                 });
             }

@@ -238,9 +238,7 @@ impl PolicyMetrics {
 
     /// Counts a request whose depth is unknown, although the policy depends on it.
     pub(crate) fn record_unknown_depth(&self) {
-        if let Some(families) = self.metrics.enabled_families() {
-            families.depth_unknown.inc();
-        }
+        self.metrics.update(|families| families.depth_unknown.inc());
     }
 
     /// Counts a decision.

@@ -271,9 +271,7 @@ impl RequestRecord {
         let family = ContentFamily::from_content_type(content_type.map(HeaderValue::as_bytes));
         self.origin = Some((status, family));
         self.times.ttfb = Micros::from(ttfb);
-        if self.recorder.log.is_enabled() {
-            self.content_type = content_type.cloned();
-        }
+        self.content_type = content_type.cloned();
     }
 
     /// Sets the product token for which a line of robots.txt decided.
@@ -288,9 +286,7 @@ impl RequestRecord {
 
     /// Sets the value of the policy's option `source`, which is shown in the log.
     pub fn set_source(&mut self, source: &HeaderValue) {
-        if self.recorder.log.is_enabled() {
-            self.source = Some(source.clone());
-        }
+        self.source = Some(source.clone());
     }
 
     /// Records that the exchange with the origin failed; `error` is an RFC 9209 type. Counted, and shown in the log.
@@ -303,9 +299,8 @@ impl RequestRecord {
     pub fn mark_tunnel_open(&mut self) {
         if self.count_mode == CountMode::Counted {
             self.count_mode = CountMode::Tunnel;
-            if let Some(families) = self.recorder.metrics.enabled_families() {
-                families.inflight.dec();
-            }
+            let metrics = &self.recorder.metrics;
+            metrics.update(|families| families.inflight.dec());
         }
     }
 

@@ -43,16 +43,12 @@ impl Metrics {
 
     /// Counts a certificate that was issued for a host.
     pub fn record_leaf_certificate(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.leaf_certificates.inc();
-        }
+        self.update(|families| families.leaf_certificates.inc());
     }
 
     /// Counts a handshake that has to wait until its client may have another certificate issued.
     pub fn record_certificate_wait(&self) {
-        if let Some(families) = self.enabled_families() {
-            families.certificate_waits.inc();
-        }
+        self.update(|families| families.certificate_waits.inc());
     }
 
     /// Sets the time at which the certificate authority expires; 0 for times before 1970.

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::clock::TimeSpan;
+use crate::model::words::words;
 use crate::trace_context::{SamplingFlag, SpanId, TraceId, Traceparent};
 
 use super::Metrics;
@@ -21,37 +22,23 @@ use super::record::RequestRecord;
 
 pub use finished::{FinishedPart, FinishedTrace};
 
-/// A part of a request that has its own span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TracePart {
-    /// From the request's head to the verdict, or to the first wait.
-    Decide,
-    /// A name lookup.
-    Resolve,
-    /// Waiting for a robots.txt that is being fetched.
-    Robots,
-    /// Waiting for a slot of the host, or for the end of a stop.
-    Hold,
-    /// A new connection to the origin.
-    Connect,
-    /// The TLS handshake of a new connection.
-    Tls,
-    /// From sending the request to the origin to the head of the response.
-    FirstByte,
-}
-
-impl TracePart {
-    /// Returns the name of the span.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Decide => "decide",
-            Self::Resolve => "resolve",
-            Self::Robots => "robots",
-            Self::Hold => "hold",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::FirstByte => "first_byte",
-        }
+words! {
+    /// A part of a request that has its own span.
+    pub enum TracePart {
+        /// From the request's head to the verdict, or to the first wait.
+        Decide = "decide",
+        /// A name lookup.
+        Resolve = "resolve",
+        /// Waiting for a robots.txt that is being fetched.
+        Robots = "robots",
+        /// Waiting for a slot of the host, or for the end of a stop.
+        Hold = "hold",
+        /// A new connection to the origin.
+        Connect = "connect",
+        /// The TLS handshake of a new connection.
+        Tls = "tls",
+        /// From sending the request to the origin to the head of the response.
+        FirstByte = "first_byte",
     }
 }
 

@@ -48,7 +48,7 @@ pub use forecast::TurnForecast;
 pub use queue::AdmissionLimits;
 use queue::{HostQueues, QueuePosition};
 use redirects::RecentRedirects;
-use returning_tickets::{ReturningTicketKey, ReturningTickets};
+use returning_tickets::ReturningTickets;
 pub(crate) use robots_wait::{RobotsWaitEnd, RobotsWaitRequest};
 pub use slot::{HostSlot, ResendDecision};
 pub(crate) use stop_wait::StopWaitRequest;
@@ -194,10 +194,8 @@ impl AdmissionQueue {
         } else if request.overflow == Overflow::Refuse {
             return Err(self.refuse_overtaking(request, terms().rank));
         }
-        let ticket_key = self
-            .returning_tickets
-            .key(request.crawler, request.resource);
-        let arrival = arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
+        let arrival =
+            arrival.get_or_insert_with(|| self.new_arrival(request.crawler, request.resource, now));
         let Arrival { at, ticket, .. } = *arrival;
         let WaitTerms { max_wait, rank } = terms();
         let deadline = now.max(at + max_wait);
@@ -208,9 +206,7 @@ impl AdmissionQueue {
         };
         match result {
             Ok(_) => arrival.turn = HostTurn::Taken,
-            Err(_) => self
-                .returning_tickets
-                .insert(ticket_key, ticket, self.clock.now()),
+            Err(_) => self.keep_ticket(request.crawler, request.resource, ticket),
         }
         result
     }
@@ -326,10 +322,16 @@ impl AdmissionQueue {
         }
     }
 
-    fn new_arrival(&self, key: ReturningTicketKey, now: Instant) -> Arrival {
+    /// Stores the ticket of a refused request for the next one for the same URL.
+    fn keep_ticket(&self, crawler: &Crawler, url: &str, ticket: QueueTicket) {
+        self.returning_tickets
+            .insert(crawler, url, ticket, self.clock.now());
+    }
+
+    fn new_arrival(&self, crawler: &Crawler, url: &str, now: Instant) -> Arrival {
         let ticket = self
             .returning_tickets
-            .take(key, now)
+            .take(crawler, url, now)
             .unwrap_or_else(|| self.queues.next_ticket(now));
         Arrival {
             at: now,

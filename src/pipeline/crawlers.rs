@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::metrics::{CrawlerIndex, Metrics};
 use crate::model::crawler::Crawler;
 use crate::model::rule_id::Slug;
+use crate::model::words::words;
 
 use password::PasswordHash;
 use verifier::{CredentialVerifier, ReferenceHash};
@@ -52,13 +53,14 @@ pub struct StoredCredentials {
     pub password: PasswordHash,
 }
 
-/// The treatment of clients that are not recognized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnonymousAccess {
-    /// Clients on this machine may. Others must be recognized, since a proxy for everyone is an open relay.
-    Allow,
-    /// No client may.
-    Deny,
+words! {
+    /// The treatment of clients that are not recognized.
+    pub enum AnonymousAccess {
+        /// Clients on this machine may. Others must be recognized, since a proxy for everyone is an open relay.
+        Allow = "allow",
+        /// No client may.
+        Deny = "deny",
+    }
 }
 
 /// The crawler that sends a request, and its index in the metrics.

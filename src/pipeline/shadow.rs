@@ -14,7 +14,7 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
-use crate::policy::fact::{Fact, Facts};
+use crate::policy::fact::Facts;
 use crate::policy::options::schema;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::shadow::{ShadowDecisions, first_admitted};
@@ -177,10 +177,7 @@ impl ShadowPolicyEvaluation {
             return;
         }
         let evaluated = addresses.iter().map(|address| {
-            let facts = Facts {
-                address: Fact::Known(Some(*address)),
-                ..*facts
-            };
+            let facts = facts.with_address(*address);
             let mut trail = self.trail.clone();
             let decision = policy.decide_stage(&mut trail, PolicyStage::Destination, &facts);
             (trail, decision)

@@ -392,6 +392,9 @@ impl ResponseDownload {
                     if let Some(slot) = &mut self.slot {
                         slot.record_received(data.len());
                     }
+                    if let Some(connection) = &self.connection {
+                        connection.allowance.record_data(data.len());
+                    }
                     let data = self.check_limit(data);
                     // hyper does not poll a body again that reports its end.
                     if self.incoming.is_end_stream() {

@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use crate::clock::TimeSpan;
+use crate::metrics::GaugeGuard;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
 use crate::metrics::record::RequestRecord;
 use crate::metrics::trace::TracePart;
-use crate::metrics::{OpenConnection, OpenTunnel};
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
@@ -67,9 +67,9 @@ const MAX_PHRASE: usize = 80;
 pub struct ConnectionContext {
     /// The client, as far as it is known.
     pub caller: ConnectedClient,
-    _gauge: OpenConnection,
+    _gauge: GaugeGuard,
     granted_tunnel: Mutex<Option<Box<GrantedTunnel>>>,
-    enclosing_tunnel: Option<(EnclosingTunnel, Option<OpenTunnel>)>,
+    enclosing_tunnel: Option<(EnclosingTunnel, Option<GaugeGuard>)>,
 }
 
 /// A CONNECT that was answered with 200.
@@ -87,7 +87,7 @@ enum TunnelMode {
     Opaque(Box<OpaqueTunnel>, TunnelSlot),
     /// Cleartext HTTP of this crawler, if anything. It takes no slot of its host, since each request
     /// inside is evaluated and paced like any other.
-    Plain(CrawlerIdentity, OpenTunnel),
+    Plain(CrawlerIdentity, GaugeGuard),
     /// TLS that the proxy terminates, or cleartext HTTP.
     Intercepted(Box<InterceptedTunnel>),
 }
@@ -101,7 +101,7 @@ struct OpaqueTunnel {
 
 impl ConnectionContext {
     /// Creates the context of a new connection.
-    pub fn new(caller: ConnectedClient, gauge: OpenConnection) -> Self {
+    pub fn new(caller: ConnectedClient, gauge: GaugeGuard) -> Self {
         Self {
             caller,
             _gauge: gauge,

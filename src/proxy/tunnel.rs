@@ -21,7 +21,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{sleep, sleep_until};
 
 use crate::clock::Clock;
-use crate::metrics::{Metrics, OpenTunnel};
+use crate::metrics::{GaugeGuard, Metrics};
 
 use super::dial::DialLimits;
 use super::drain::{DrainStage, DrainWatch};
@@ -63,7 +63,7 @@ pub struct TunnelLimiter {
 pub struct TunnelSlot {
     host: Box<str>,
     by_host: Arc<Mutex<HashMap<Box<str>, usize>>>,
-    _gauge: OpenTunnel,
+    _gauge: GaugeGuard,
 }
 
 impl TunnelLimiter {

@@ -316,7 +316,7 @@ impl UpstreamClient {
                 (stream, address, Some(handshake))
             }
         };
-        let allowance = Arc::<ReadAllowance>::default();
+        let allowance = Arc::new(ReadAllowance::for_origin());
         let stream = LimitedStream::new(stream, Arc::clone(&allowance));
         let (sender, driver) = self
             .builder

@@ -19,15 +19,6 @@ pub fn verdict(evaluation: &OfflineEvaluation<'_>) -> &'static str {
     ExpectedVerdict::from_verdict(evaluation.decision.verdict).as_str()
 }
 
-/// Returns `name@revision` of the policy.
-pub fn policy_name(evaluation: &OfflineEvaluation<'_>) -> String {
-    format!(
-        "{}@{}",
-        evaluation.policy.name(),
-        evaluation.policy.revision()
-    )
-}
-
 /// The JSON output of `decide`.
 #[derive(Debug, Serialize)]
 struct DecisionJson<'a> {
@@ -67,7 +58,7 @@ impl<'a> DecisionJson<'a> {
             index: option_value(evaluation, schema::INDEX),
             follow: option_value(evaluation, schema::FOLLOW),
             options,
-            policy: policy_name(evaluation),
+            policy: evaluation.policy.name_and_revision(),
         }
     }
 }

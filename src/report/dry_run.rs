@@ -40,7 +40,7 @@ pub fn to_json(run: &DryRun, profile: Profile) -> Json {
         "stop": run.stop.as_ref().and_then(|stop| stop.detail.as_deref()),
         "pace": run.pace.as_ref().map(pace_to_json),
         "not_asked": run.not_asked.iter().map(not_asked_to_json).collect::<Vec<_>>(),
-        "policy": format!("{}@{}", policy.name(), policy.revision()),
+        "policy": policy.name_and_revision(),
     })
 }
 

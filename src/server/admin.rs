@@ -22,7 +22,7 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
-use crate::metrics::log::{DecisionLog, LogDestination};
+use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
@@ -79,16 +79,13 @@ impl AdminParts {
         let ledger = Arc::clone(&self.exchange.ledger);
         let recorder = &self.exchange.recorder;
         let log = recorder.log().clone();
-        let tap = log
-            .tap()
-            .ok_or_else(|| StartError::Other("the decision log is closed".into()))?;
         let apis = AdminApis {
             metrics: recorder.metrics().clone(),
             process: ProcessInfo::new(recorder.instance(), recorder.clock().clone())
                 .with_settings(process_settings(settings, &self.proxy_addresses)),
             authorities: (!self.certificates.is_empty())
                 .then(|| ca_bundle::join_pem(&self.certificates)),
-            decisions: DecisionsApi::new(tap),
+            decisions: DecisionsApi::new(log.tap()),
             ledger: LedgerApi::new(
                 Arc::clone(&ledger),
                 self.sweeper,
@@ -191,12 +188,9 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
                 .collect(),
             bundle: canonical_path(&tls.bundle),
         }),
-        decision_log: match &settings.logs.destination {
-            LogDestination::Path(path) => canonical_path(path).display().to_string(),
-            other @ (LogDestination::Auto
-            | LogDestination::None
-            | LogDestination::Stderr
-            | LogDestination::Stdout) => format!("{other:?}"),
+        decision_log: match settings.logs.destination.file() {
+            Some(path) => canonical_path(path).display().to_string(),
+            None => format!("{:?}", settings.logs.destination),
         },
         config: settings.listing.clone(),
     }

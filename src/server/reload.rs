@@ -444,24 +444,23 @@ impl PolicyFileReloader {
 
     fn log_outcome(&self, trigger: ReloadTrigger, outcome: &ReloadOutcome) {
         let snapshot = self.active_policy.load();
-        let name = snapshot.policy.name();
-        let revision = snapshot.policy.revision();
+        let policy = snapshot.policy.name_and_revision();
         print_problems(outcome.problems());
         match outcome {
             ReloadOutcome::Loaded {
                 previous_revision: before,
                 ..
             } => {
-                tracing::info!(%trigger, before, "policy {name}@{revision} is active");
+                tracing::info!(%trigger, before, "policy {policy} is active");
             }
             ReloadOutcome::Unchanged => {
-                tracing::info!(%trigger, "policy {name}@{revision} stays active: its files have not changed");
+                tracing::info!(%trigger, "policy {policy} stays active: its files have not changed");
             }
             ReloadOutcome::NoSource => {
-                tracing::info!(%trigger, "policy {name}@{revision} stays active: it has no file");
+                tracing::info!(%trigger, "policy {policy} stays active: it has no file");
             }
             ReloadOutcome::Refused(_) => {
-                tracing::error!(%trigger, "the policy was not loaded; {name}@{revision} stays active");
+                tracing::error!(%trigger, "the policy was not loaded; {policy} stays active");
             }
         }
     }
@@ -471,19 +470,18 @@ impl PolicyFileReloader {
         let (Some(outcome), Some(shadow)) = (outcome, &snapshot.shadow) else {
             return;
         };
-        let name = shadow.policy.name();
-        let revision = shadow.policy.revision();
+        let policy = shadow.policy.name_and_revision();
         print_problems(outcome.problems());
         match outcome {
             ReloadOutcome::Loaded {
                 previous_revision: before,
                 ..
             } => {
-                tracing::info!(%trigger, before, "shadow policy {name}@{revision} is active");
+                tracing::info!(%trigger, before, "shadow policy {policy} is active");
             }
             ReloadOutcome::Unchanged | ReloadOutcome::NoSource => {}
             ReloadOutcome::Refused(_) => {
-                tracing::error!(%trigger, "the shadow policy was not loaded; {name}@{revision} stays active");
+                tracing::error!(%trigger, "the shadow policy was not loaded; {policy} stays active");
             }
         }
     }
@@ -648,7 +646,7 @@ pub(super) fn shadow_policy_state(
     last: Option<&ReloadOutcome>,
 ) -> Option<CheckState> {
     let shadow = snapshot.shadow.as_ref()?;
-    let shown = format!("{}@{}", shadow.policy.name(), shadow.policy.revision());
+    let shown = shadow.policy.name_and_revision();
     Some(match last {
         Some(ReloadOutcome::Refused(_)) => CheckState::Warn(format!(
             "{shown} stays active: the last reload found errors in the new shadow policy"
@@ -665,7 +663,7 @@ pub(super) fn policy_state(
     last: Option<&ReloadOutcome>,
     running_for: Option<Duration>,
 ) -> CheckState {
-    let active = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
+    let active = snapshot.policy.name_and_revision();
     if let Some(duration) = running_for.filter(|duration| *duration >= SLOW_RELOAD) {
         return CheckState::Warn(format!(
             "{active} stays active: a reload has been running for {} s",

@@ -7,17 +7,16 @@
 mod entry;
 
 use std::hash::{BuildHasher, RandomState};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::pacing::backoff::BackoffCause;
-use crate::pacing::ban::BanSuspicion;
-use crate::pacing::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
-use crate::pacing::response_class::{Challenge, ResponseClass};
+use crate::pacing::pace::{HostPace, PaceDecision, RequestKind};
 
 use super::sharded_map::{MapShard, SHARD_COUNT, ShardedMap, hash_name, shrink_if_sparse};
-use entry::{Grant, HostEntry};
+use entry::HostEntry;
+
+pub use entry::Lease;
 
 /// The pacing state of every host, address and domain.
 #[derive(Debug)]
@@ -34,16 +33,6 @@ pub struct LimiterKey<'k> {
     pub name: &'k str,
     /// Kinds are paced separately, but a backoff applies to all of them.
     pub kind: RequestKind,
-}
-
-/// A grant to send a request, to be released to the store that issued it. A lease that is dropped instead lasts
-/// until it expires.
-#[derive(Debug)]
-#[must_use]
-pub struct Lease {
-    host: Arc<HostEntry>,
-    kind: RequestKind,
-    grant: Grant,
 }
 
 /// The outcome of a granted request.
@@ -119,15 +108,8 @@ impl HostStore {
         pace: &HostPace,
         now: Instant,
     ) -> PaceDecision<Lease> {
-        let host = self.get_or_insert(key.name);
-        match host.try_acquire(key.kind, pace, now) {
-            PaceDecision::Granted(grant) => PaceDecision::Granted(Lease {
-                host,
-                kind: key.kind,
-                grant,
-            }),
-            PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
-        }
+        self.get_or_insert(key.name)
+            .try_acquire(key.kind, pace, now)
     }
 
     /// Returns the state of one name, over all kinds of requests.
@@ -176,66 +158,6 @@ impl HostStore {
 impl Default for HostStore {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Lease {
-    /// Returns the key that the lease was granted for.
-    pub fn key(&self) -> LimiterKey<'_> {
-        LimiterKey {
-            name: self.host.name(),
-            kind: self.kind,
-        }
-    }
-
-    /// Returns the name that the lease was granted for, to be kept after its release.
-    pub fn name(&self) -> Arc<str> {
-        Arc::clone(self.host.name())
-    }
-
-    /// Returns `true` if this request is the probe that follows a backoff.
-    pub fn is_probe(&self) -> bool {
-        self.grant.is_probe()
-    }
-
-    /// Records that the request head was sent: the delay of the next request and the expiry of the lease are
-    /// measured from here.
-    pub fn renew(&self, now: Instant) {
-        self.host.record_sent(self.kind, self.grant, now);
-    }
-
-    /// Returns the decision on sending the request again.
-    pub fn retry_permit(&self, now: Instant) -> ResendDecision {
-        self.host.retry_permit(self.kind, self.grant, now)
-    }
-
-    /// Returns the rest of a backoff that began after the lease was granted. A request that has not been sent
-    /// yet must then not be sent.
-    pub fn backoff_remaining(&self, now: Instant) -> Option<Duration> {
-        self.host.backoff_remaining(self.grant, now)
-    }
-
-    /// Charges the bytes of the request's bodies to a budget of bytes per second, which delays later grants. To be
-    /// called before the release, so that no request is granted in between.
-    pub fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
-        self.host.charge(bytes, per_second, now);
-    }
-
-    /// Releases the lease: after the origin's last byte, or unused.
-    pub fn release(self, outcome: LeaseOutcome, now: Instant) {
-        self.host.release(self.kind, self.grant, outcome, now);
-    }
-
-    /// Records the head of a response that is not simply successful: its class, and the latency. The lease is then
-    /// released as [`LeaseOutcome::Abandoned`].
-    pub fn record_response(
-        &self,
-        class: ResponseClass,
-        challenge: Challenge,
-        now: Instant,
-    ) -> BanSuspicion {
-        self.host
-            .record_response(self.kind, self.grant, (class, challenge), now)
     }
 }
 

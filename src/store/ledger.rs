@@ -39,6 +39,7 @@ use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::removal::{RemovalCauseKind, RemovalSchedule};
 use crate::ledger::transition::ErrorTolerance;
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::words::words;
 
 use database::{
     LedgerDatabase, LedgerLocation, LedgerReadView, LedgerWriterState, RetentionCutoff,
@@ -92,13 +93,14 @@ pub struct LedgerSettings {
     pub removals: RemovalSchedule,
 }
 
-/// The action taken for an observation when the queue is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LedgerFullAction {
-    /// [`Ledger::wait_if_full`] waits.
-    Wait,
-    /// The observation is dropped and counted.
-    Drop,
+words! {
+    /// The action taken for an observation when the queue is full.
+    pub enum LedgerFullAction {
+        /// The observation is dropped and counted.
+        Drop = "drop",
+        /// [`Ledger::wait_if_full`] waits.
+        Wait = "wait",
+    }
 }
 
 /// Statistics of a ledger.

@@ -194,10 +194,12 @@ struct PolicyManifest {
     revision: String,
     entry: Option<String>,
     files: Vec<String>,
+    /// The [`PolicyFileSet::checksum`], so that no changed file gets into force.
+    checksum: String,
 }
 
 impl PolicyStore {
-    /// The number of policies that are kept, besides the active one and the shadow policy.
+    /// The number of policies that are kept, the active one included, besides the shadow policy.
     pub const MAX_REVISIONS: usize = 20;
 
     /// Reads the history below the directory of the store; neither needs to exist.
@@ -334,6 +336,7 @@ impl PolicyStore {
             revision: revision.to_owned(),
             entry: files.entry().map(str::to_owned),
             files: files.iter().map(|(path, _)| path.to_owned()).collect(),
+            checksum: files.checksum(),
         };
         write_document(&new.join(MANIFEST_FILE), &manifest)?;
         remove_directory_if_exists(&target)?;
@@ -344,7 +347,7 @@ impl PolicyStore {
     /// Returns the files of a policy that is kept. Blocks.
     ///
     /// # Errors
-    /// If they exist and cannot be read.
+    /// If they exist and cannot be read, or are not what was kept.
     pub fn load(&self, revision: &str) -> io::Result<Option<PolicyFileSet>> {
         if !is_revision(revision) {
             return Ok(None);
@@ -368,9 +371,11 @@ impl PolicyStore {
             )?;
             files.insert(path, bytes);
         }
-        PolicyFileSet::new(manifest.entry, files)
-            .map(Some)
-            .map_err(io::Error::other)
+        let files = PolicyFileSet::new(manifest.entry, files).map_err(io::Error::other)?;
+        if files.checksum() != manifest.checksum {
+            return Err(io::Error::other("the kept files have been changed"));
+        }
+        Ok(Some(files))
     }
 
     /// Returns `true` if the files of a policy are kept.

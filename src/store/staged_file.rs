@@ -82,7 +82,7 @@ fn temporary_path(target: &Path) -> io::Result<PathBuf> {
     Ok(target.with_file_name(hidden))
 }
 
-/// Removes a file. It is no error if there is none.
+/// Removes a file, if it exists.
 ///
 /// # Errors
 /// If it cannot be removed.

@@ -86,6 +86,9 @@ func main() {
 		"Release": values{"Name": release, "Namespace": namespace, "Service": "Helm"},
 		"Chart":   values{"Name": meta["name"], "Version": meta["version"], "AppVersion": meta["appVersion"]},
 	}
+	// Helm names a template by its path, beginning with the chart's name.
+	base := fmt.Sprintf("%v/templates", meta["name"])
+	data["Template"] = values{"BasePath": base}
 	root := template.New("chart").Option("missingkey=zero")
 	root.Funcs(functions(root))
 	paths, _ := filepath.Glob(filepath.Join(chart, "templates", "*"))
@@ -94,12 +97,12 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if _, err := root.New(filepath.Base(path)).Parse(string(text)); err != nil {
+		if _, err := root.New(base + "/" + filepath.Base(path)).Parse(string(text)); err != nil {
 			log.Fatal(err)
 		}
 	}
 	for _, path := range paths {
-		name := filepath.Base(path)
+		name := base + "/" + filepath.Base(path)
 		var text strings.Builder
 		if err := root.ExecuteTemplate(&text, name, data); err != nil {
 			log.Fatal(err)

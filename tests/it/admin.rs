@@ -431,7 +431,11 @@ async fn a_long_reload_is_answered_in_time() {
         .method(Method::POST)
         .uri("/api/v1/reload")
         .header("host", local.to_string())
-        .body(Full::<bytes::Bytes>::default())
+        .body(
+            Full::default()
+                .map_err(|never| match never {})
+                .boxed_unsync(),
+        )
         .unwrap();
     // A connection lasts for 30 s.
     let limit = Duration::from_secs(29);

@@ -17,9 +17,8 @@ use crawlgate::admin::status::ProcessInfo;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::labels::{MetricsMode, RuleKind, RuleMode};
-use crawlgate::metrics::log::DecisionLog;
 use crawlgate::metrics::policy::PolicyMetrics;
-use crawlgate::metrics::record::{Recorder, UrlRetention};
+use crawlgate::metrics::record::UrlRetention;
 use crawlgate::metrics::{Metrics, MetricsExtent};
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::profile::Profile;
@@ -35,6 +34,7 @@ use serde_json::Value as Json;
 use crate::support::admin::{TestAdmin, apis};
 use crate::support::pipeline::dry_runner;
 use crate::support::policy::compile_policy;
+use crate::support::recorder::unwritten_recorder;
 
 /// The token of servers that require one.
 pub(crate) const TOKEN: &str = "correct-horse-battery";
@@ -146,11 +146,7 @@ impl ApiBench {
 
     /// Counts requests that this rule matched and refused.
     pub(crate) fn refuse(&self, rule: u32, times: u32) {
-        let recorder = Recorder::new(
-            self.metrics.clone(),
-            DecisionLog::disabled(),
-            self.clock.clone(),
-        );
+        let recorder = unwritten_recorder(&self.metrics, &self.clock);
         for _ in 0..times {
             let mut record = recorder.begin(self.clock.now(), &Method::GET);
             record.set_policy(&self.counters);

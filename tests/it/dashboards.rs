@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crawlgate::metrics::families::ALL;
 use crawlgate::model::reason::{Reason, RetryHint};
-use crawlgate::robots::fetch_outcome::{FetchEffect, OUTCOMES};
+use crawlgate::robots::fetch_outcome::{FetchEffect, RobotsFetchOutcome};
 
 /// The text between two others; the first must occur once.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
@@ -48,11 +48,11 @@ fn reasons_that_say_when_to_come_back_are_no_repeats_on_the_dashboard() {
 fn endings_that_leave_robots_txt_unknown_are_those_of_the_dashboard_and_of_the_alert() {
     let board = include_str!("../../dashboards/boards/politeness.py");
     let rules = include_str!("../../dashboards/prometheus/crawlgate.rules.yml");
-    let names = OUTCOMES.map(|row| row.name);
-    let unknown: BTreeSet<&str> = OUTCOMES
-        .iter()
-        .filter(|row| row.effect == FetchEffect::Unreachable)
-        .map(|row| row.name)
+    let names = RobotsFetchOutcome::ALL.map(RobotsFetchOutcome::as_str);
+    let unknown: BTreeSet<&str> = RobotsFetchOutcome::ALL
+        .into_iter()
+        .filter(|outcome| outcome.effect() == FetchEffect::Unreachable)
+        .map(RobotsFetchOutcome::as_str)
         .collect();
     assert_eq!(
         taken(between(board, "UNREACHABLE = \"", "\""), &names),

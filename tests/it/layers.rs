@@ -201,6 +201,8 @@ fn used_modules(file: &Path) -> Vec<(String, String)> {
     for line in code(&text) {
         for (at, prefix) in line.match_indices("crate::") {
             let rest = &line[at + prefix.len()..];
+            // Macros for other crates name items of the policy crate by their full paths.
+            let rest = rest.strip_prefix("internal::").unwrap_or(rest);
             let names = match rest.strip_prefix('{') {
                 Some(inside) => inside.split('}').next().unwrap().split(',').collect(),
                 None => vec![rest],

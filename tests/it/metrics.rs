@@ -12,7 +12,6 @@ use crawlgate::metrics::labels::{
     ClientTlsFailureCause, ForeignBytesKind, MetricsMode, ResponseSource, RuleKind, RuleMode,
     VerdictLabel,
 };
-use crawlgate::metrics::log::DecisionLog;
 use crawlgate::metrics::policy::{DEFAULT_RULE_LABELS, PolicyMetrics, RETENTION, RuleCounts};
 use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
@@ -23,6 +22,8 @@ use crawlgate::model::rule_id::{RuleId, Slug};
 use crawlgate::model::stage::Stage;
 use crawlgate::urls::target::UrlTarget;
 use http::{HeaderValue, Method};
+
+use crate::support::recorder::unwritten_recorder;
 
 /// The names of released versions, which must not disappear. New ones are added with a release.
 const RELEASED_NAMES: &str = "
@@ -74,7 +75,7 @@ impl MetricsBench {
         let (clock, manual_clock) = Clock::manual();
         let news = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::with_extent(extent, &[news], &["loopback", "private"]).unwrap();
-        let recorder = Recorder::new(metrics.clone(), DecisionLog::disabled(), clock.clone());
+        let recorder = unwritten_recorder(&metrics, &clock);
         Self {
             metrics,
             recorder,

@@ -31,6 +31,15 @@ struct RolloutBench {
 }
 
 impl RolloutBench {
+    /// Starts a proxy with the policy `one`, whose configuration names the shadow policy `configured`.
+    fn with_configured_shadow() -> Self {
+        let folder = TempDir::new();
+        folder.write("policies/policy.yaml", policy("one"));
+        folder.write("shadow.yaml", policy("configured"));
+        let shadow = format!(" shadow: {},", folder.path().join("shadow.yaml").display());
+        Self::start(folder, "policies/policy.yaml", &shadow)
+    }
+
     /// Starts a proxy with the file `policies/policy.yaml`.
     fn new() -> Self {
         let folder = TempDir::new();
@@ -253,11 +262,7 @@ fn a_policy_goes_from_shadow_into_force_and_back_by_commands() {
 #[test]
 fn a_shadow_policy_survives_reloads_and_restarts_until_it_is_cleared() {
     let origin = ScriptedOrigin::ok();
-    let folder = TempDir::new();
-    folder.write("policies/policy.yaml", policy("one"));
-    folder.write("shadow.yaml", policy("configured"));
-    let shadow = format!(" shadow: {},", folder.path().join("shadow.yaml").display());
-    let bench = RolloutBench::start(folder, "policies/policy.yaml", &shadow);
+    let bench = RolloutBench::with_configured_shadow();
     assert_eq!(
         bench.crawl(&origin, "/configured").1,
         "reject; rule=configured/configured"
@@ -302,18 +307,14 @@ fn a_shadow_policy_survives_reloads_and_restarts_until_it_is_cleared() {
 #[test]
 fn the_configured_shadow_policy_is_back_after_a_clear_and_can_be_promoted() {
     let origin = ScriptedOrigin::ok();
-    let folder = TempDir::new();
-    folder.write("policies/policy.yaml", policy("one"));
-    folder.write("shadow.yaml", policy("configured"));
-    let shadow = format!(" shadow: {},", folder.path().join("shadow.yaml").display());
-    let bench = RolloutBench::start(folder, "policies/policy.yaml", &shadow);
+    let bench = RolloutBench::with_configured_shadow();
     ok(&bench.set(&policy("two")));
     ok(&bench.ask("DELETE /api/v1/shadow/policy?reason=no+more", &Value::Null));
     assert_eq!(
         bench.crawl(&origin, "/configured").1,
         "reject; rule=configured/configured"
     );
-    // What is evaluated in shadow is what is promoted.
+    // The policy that was evaluated in shadow is promoted.
     bench.folder.write("shadow.yaml", policy("edited"));
     let refused = bench.promote();
     assert_eq!(refused.status, 409, "{}", refused.body);

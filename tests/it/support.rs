@@ -10,6 +10,7 @@
 //! | [`pipeline::TestPipeline`] | the stages from request to permit, in the test process and without sockets |
 //! | [`policy`] | compiled policies and texts of policies |
 //! | [`ledger`] | observations for the ledger |
+//! | [`recorder`] | a recorder whose lines are not written |
 //! | [`command::crawlgate`] | a run of the binary to its end, and its output |
 //! | [`temp_dir::TempDir`] | a directory that is removed at the end of the test |
 //! | [`wait::wait_until`] | polling with a deadline |
@@ -23,5 +24,6 @@ pub(crate) mod origin;
 pub(crate) mod pipeline;
 pub(crate) mod policy;
 pub(crate) mod proxy;
+pub(crate) mod recorder;
 pub(crate) mod temp_dir;
 pub(crate) mod wait;

@@ -108,6 +108,11 @@ impl Policy {
         &self.revision
     }
 
+    /// Returns `name@revision`.
+    pub fn name_and_revision(&self) -> String {
+        format!("{}@{}", self.name, self.revision)
+    }
+
     /// The revision, shared.
     pub fn shared_revision(&self) -> Arc<str> {
         Arc::clone(&self.revision)

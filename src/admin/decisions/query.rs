@@ -4,7 +4,8 @@ use crate::diagnostics::nearest::nearest;
 use crate::metrics::log::entry::LogField;
 use crate::metrics::log::filter::{LogFilter, LogFilterSet};
 
-use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::api_request::ApiError;
+use crate::admin::query::{parse_query, reject_duplicates, unknown_parameter_message};
 
 /// The most recent lines, which is the size of the ring.
 const MAX_RECENT: usize = 10_000;
@@ -56,7 +57,7 @@ const FILTER_KEYS: [(&str, LogField, QueryComparison); 11] = [
 impl DecisionStreamQuery {
     /// Parses `recent`, `follow` and the filters. A repeated filter matches any of its values. An empty value is ignored,
     /// so that a form can be sent as it is.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let mut recent = DEFAULT_RECENT;
         let mut mode = DecisionStreamMode::Follow;
         let mut groups: [Vec<LogFilter>; FILTER_KEYS.len()] = Default::default();
@@ -65,7 +66,7 @@ impl DecisionStreamQuery {
                 ("recent", count) => recent = parse_recent(count)?,
                 ("follow", "true") => mode = DecisionStreamMode::Follow,
                 ("follow", "false") => mode = DecisionStreamMode::RecentOnly,
-                ("follow", _) => return Err(ParameterError("`follow` is true or false".into())),
+                ("follow", _) => return Err(ApiError::Invalid("`follow` is true or false".into())),
                 (key, value) => {
                     let known = FILTER_KEYS
                         .iter()
@@ -89,24 +90,24 @@ impl DecisionStreamQuery {
     }
 }
 
-fn parse_recent(text: &str) -> Result<usize, ParameterError> {
+fn parse_recent(text: &str) -> Result<usize, ApiError> {
     let count = text
         .parse()
         .ok()
         .filter(|count| *count <= MAX_RECENT && !text.starts_with('+'));
-    count.ok_or_else(|| ParameterError(format!("`recent` is a number from 0 to {MAX_RECENT}")))
+    count.ok_or_else(|| ApiError::Invalid(format!("`recent` is a number from 0 to {MAX_RECENT}")))
 }
 
 fn parse_filter(
     field: LogField,
     comparison: QueryComparison,
     value: &str,
-) -> Result<Option<LogFilter>, ParameterError> {
+) -> Result<Option<LogFilter>, ApiError> {
     if value.is_empty() {
         return Ok(None);
     }
     if value.len() > MAX_VALUE_BYTES {
-        return Err(ParameterError(format!(
+        return Err(ApiError::Invalid(format!(
             "a value has at most {MAX_VALUE_BYTES} bytes"
         )));
     }
@@ -119,8 +120,9 @@ fn parse_filter(
                 .filter(|number: &f64| number.is_finite() && *number >= 0.0);
             LogFilter::at_least(
                 field,
-                number
-                    .ok_or_else(|| ParameterError("`held` is a number of milliseconds".into()))?,
+                number.ok_or_else(|| {
+                    ApiError::Invalid("`held` is a number of milliseconds".into())
+                })?,
             )
         }
         QueryComparison::Whole => LogFilter::equals(field, value),
@@ -128,16 +130,16 @@ fn parse_filter(
     Ok(Some(filter))
 }
 
-fn unknown_parameter(key: &str) -> ParameterError {
+fn unknown_parameter(key: &str) -> ApiError {
     let names: Vec<&str> = ["recent", "follow"]
         .into_iter()
         .chain(FILTER_KEYS.iter().map(|(name, ..)| *name))
         .collect();
-    let mut error = ParameterError::unknown(&names);
+    let mut message = unknown_parameter_message(&names);
     if let Some(near) = nearest(key, names.iter().copied()) {
-        error.0.push_str(&format!("; did you mean `{near}`?"));
+        message.push_str(&format!("; did you mean `{near}`?"));
     }
-    error
+    ApiError::Invalid(message)
 }
 
 #[cfg(test)]
@@ -185,10 +187,10 @@ mod tests {
             ("HOST=a", "no such parameter"),
             ("url=%", "hex digits"),
         ] {
-            let error = DecisionStreamQuery::parse(Some(query))
-                .unwrap_err()
-                .to_string();
-            assert!(error.contains(part), "{query}: {error}");
+            match DecisionStreamQuery::parse(Some(query)) {
+                Err(ApiError::Invalid(error)) if error.contains(part) => {}
+                other => panic!("{query}: {other:?}"),
+            }
         }
     }
 }

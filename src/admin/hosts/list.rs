@@ -7,8 +7,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
+use crate::admin::api_request::ApiError;
 use crate::admin::query::{
-    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, parse_word, reject_duplicates,
+    DEFAULT_LIMIT, parse_limit, parse_query, parse_word, reject_duplicates, unknown_parameter,
 };
 use crate::admin::response;
 use crate::pipeline::admission::AdmissionQueue;
@@ -63,7 +64,7 @@ impl HostSort {
 
 impl HostListQuery {
     /// Parses `sort`, `limit` and `q`.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let mut parsed = Self {
             sort: HostSort::Waiting,
             limit: DEFAULT_LIMIT,
@@ -74,7 +75,7 @@ impl HostListQuery {
                 "sort" => parsed.sort = parse_word(&value, "sort", &SORT_KEYS)?,
                 "limit" => parsed.limit = parse_limit(&value)?,
                 "q" => parsed.substring = value.to_lowercase(),
-                _ => return Err(ParameterError::unknown(&KEYS)),
+                _ => return Err(unknown_parameter(&KEYS)),
             }
         }
         Ok(parsed)

@@ -2,7 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::api_request::ApiError;
+use crate::admin::query::{parse_query, reject_duplicates, unknown_parameter};
 use crate::clock::Rfc3339;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::pipeline::robots_fetch::inspection::{RobotsFileStatus, RobotsFileText};
@@ -37,10 +38,7 @@ enum RobotsQueryTarget {
 
 impl HostRobotsQuery {
     /// Parses `url`, which may be a path that begins with `/`, and `agent`.
-    pub(super) fn parse(
-        query: Option<&str>,
-        selector: &HostSelector,
-    ) -> Result<Self, ParameterError> {
+    pub(super) fn parse(query: Option<&str>, selector: &HostSelector) -> Result<Self, ApiError> {
         let mut parsed = Self {
             agent: ANY_AGENT.into(),
             target: RobotsQueryTarget::Nothing,
@@ -50,7 +48,7 @@ impl HostRobotsQuery {
                 "agent" | "url" if value.is_empty() => {}
                 "agent" => parsed.agent = value,
                 "url" => parsed.target = RobotsQueryTarget::parse(&value, selector)?,
-                _ => return Err(ParameterError::unknown(&KEYS)),
+                _ => return Err(unknown_parameter(&KEYS)),
             }
         }
         Ok(parsed)
@@ -73,21 +71,21 @@ impl HostRobotsQuery {
 }
 
 impl RobotsQueryTarget {
-    fn parse(text: &str, selector: &HostSelector) -> Result<Self, ParameterError> {
+    fn parse(text: &str, selector: &HostSelector) -> Result<Self, ApiError> {
         if text.starts_with('/') {
             let url = parse_url(&format!("http://x{text}"))?;
             return Ok(Self::Path(url.path_and_query().to_owned()));
         }
         let url = parse_url(text)?;
         if url.host() != selector.host {
-            return Err(ParameterError("`url` is of another host".into()));
+            return Err(ApiError::Invalid("`url` is of another host".into()));
         }
         Ok(Self::Url(url))
     }
 }
 
-fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
-    UrlTarget::parse(text).map_err(|error| ParameterError(format!("`url`: {error}")))
+fn parse_url(text: &str) -> Result<UrlTarget, ApiError> {
+    UrlTarget::parse(text).map_err(|error| ApiError::Invalid(format!("`url`: {error}")))
 }
 
 /// Returns the first files of a host, and as many of their texts as fit. Both are bounded, since the operator of a host

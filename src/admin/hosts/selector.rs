@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::admin::query::ParameterError;
+use crate::admin::api_request::ApiError;
 use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
 use crate::urls::target::{UrlTarget, canonical_host};
 
@@ -15,7 +15,7 @@ pub(super) struct HostSelector {
 }
 
 impl HostSelector {
-    pub(super) fn parse(text: &str) -> Result<Self, ParameterError> {
+    pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
         if let Some(address) = text.strip_prefix('@') {
             let address: IpAddr = address.parse().map_err(|_| invalid_host())?;
             return Ok(Self {
@@ -58,8 +58,8 @@ impl HostSelector {
     }
 }
 
-fn invalid_host() -> ParameterError {
-    ParameterError(
+fn invalid_host() -> ApiError {
+    ApiError::Invalid(
         "write a host, such as www.example.com, 192.0.2.7 or [2001:db8::7], optionally with a port"
             .into(),
     )

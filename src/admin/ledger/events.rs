@@ -6,8 +6,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
+use crate::admin::api_request::{ApiError, ApiResult};
 use crate::admin::query::{
-    DEFAULT_LIMIT, MAX_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates,
+    DEFAULT_LIMIT, MAX_LIMIT, parse_limit, parse_query, reject_duplicates, unknown_parameter,
 };
 use crate::admin::response;
 use crate::ledger::event::LedgerEventKind;
@@ -27,19 +28,15 @@ struct LedgerEventsQuery {
 
 impl LedgerApi {
     /// `GET /api/v1/events`.
-    pub(crate) async fn list_events(&self, query: Option<&str>) -> Response<Full<Bytes>> {
-        match LedgerEventsQuery::parse(query) {
-            Ok(query) => {
-                self.read_blocking(move |context| query.response(context))
-                    .await
-            }
-            Err(error) => error.to_response(),
-        }
+    pub(in crate::admin) async fn list_events(&self, query: Option<&str>) -> ApiResult {
+        let query = LedgerEventsQuery::parse(query)?;
+        self.read_blocking(move |context| query.response(context))
+            .await
     }
 }
 
 impl LedgerEventsQuery {
-    fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+    fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let keys = ["after", "limit", "kind"];
         let mut parsed = Self {
             after: FeedCursor::default(),
@@ -52,7 +49,7 @@ impl LedgerEventsQuery {
                 "limit" => parsed.limit = parse_limit(&value)?,
                 "kind" if value.is_empty() => {}
                 "kind" => parsed.kind = Some(parse_kind(&value)?),
-                _ => return Err(ParameterError::unknown(&keys)),
+                _ => return Err(unknown_parameter(&keys)),
             }
         }
         Ok(parsed)
@@ -95,19 +92,19 @@ impl LedgerEventsQuery {
     }
 }
 
-fn parse_after(text: &str) -> Result<FeedCursor, ParameterError> {
+fn parse_after(text: &str) -> Result<FeedCursor, ApiError> {
     let number = text
         .parse()
         .ok()
         .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     number
         .map(FeedCursor)
-        .ok_or_else(|| ParameterError("`after` is a number, as `next` of a response is".into()))
+        .ok_or_else(|| ApiError::Invalid("`after` is a number, as `next` of a response is".into()))
 }
 
-fn parse_kind(word: &str) -> Result<LedgerEventKind, ParameterError> {
+fn parse_kind(word: &str) -> Result<LedgerEventKind, ApiError> {
     LedgerEventKind::from_word(word).ok_or_else(|| {
         let kinds = LedgerEventKind::ALL.map(LedgerEventKind::as_str).join(", ");
-        ParameterError(format!("`kind` is one of {kinds}"))
+        ApiError::Invalid(format!("`kind` is one of {kinds}"))
     })
 }

@@ -3,17 +3,15 @@
 //! A request deletes at most a page of records, and `next` of the response continues it. Once the response is sent, the
 //! deletion is on disk.
 
-use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body::Body;
 use http_body_util::Full;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
-use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
+use crate::admin::api_request::{ApiError, ApiResult, RequestBody, read_object};
 use crate::admin::query::MAX_LIMIT;
 use crate::admin::response;
 use crate::ledger::filter::{LedgerFilter, RecordPage, read_page};
@@ -65,26 +63,18 @@ struct LedgerForgetQuery {
 
 impl LedgerApi {
     /// `POST /api/v1/ledger/forget`.
-    pub(crate) async fn forget<B>(&self, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let query = match read_body(body, MAX_BODY_BYTES)
-            .await
-            .and_then(|bytes| LedgerForgetQuery::parse(&bytes))
-        {
-            Ok(query) => query,
-            Err(error) => return error.into_response(),
-        };
+    pub(in crate::admin) async fn forget(&self, body: RequestBody) -> ApiResult {
+        let content = "with `dry_run` and one of `url`, `host` and `prefix`";
+        let request = read_object(body, MAX_BODY_BYTES, content).await?;
+        let query = LedgerForgetQuery::new(request)?;
         let deletes = !query.dry_run;
         let response = self
             .read_blocking(move |context| query.response(context))
-            .await;
+            .await?;
         if deletes && response.status() == StatusCode::OK && !self.flush().await {
-            return super::ledger_unavailable();
+            return Ok(super::ledger_unavailable());
         }
-        response
+        Ok(response)
     }
 
     /// Waits until the changes are on disk. Returns `false` if that takes too long.
@@ -99,13 +89,7 @@ impl LedgerApi {
 }
 
 impl LedgerForgetQuery {
-    fn parse(body: &[u8]) -> Result<Self, ApiRequestError> {
-        let request: LedgerForgetRequest = serde_json::from_slice(body).map_err(|error| {
-            let error = shorten_message(&error);
-            ApiRequestError::Invalid(format!(
-                "the body is not a JSON object with `dry_run` and one of `url`, `host` and `prefix`: {error}"
-            ))
-        })?;
+    fn new(request: LedgerForgetRequest) -> Result<Self, ApiError> {
         let subjects = [
             ("url", &request.url),
             ("host", &request.host),
@@ -117,11 +101,11 @@ impl LedgerForgetQuery {
         });
         let (Some((key, value)), None) = (given.next(), given.next()) else {
             let message = "exactly one of `url`, `host` and `prefix` is needed";
-            return Err(ApiRequestError::Invalid(message.into()));
+            return Err(ApiError::Invalid(message.into()));
         };
         let mut filter = LedgerFilter::default();
         let url = if key == "url" {
-            Some(parse_url(value).map_err(|error| ApiRequestError::Invalid(error.to_string()))?)
+            Some(parse_url(value)?)
         } else {
             set_filter(&mut filter, key, value)?;
             None
@@ -131,11 +115,10 @@ impl LedgerForgetQuery {
             set_filter(&mut filter, "crawler", crawler)?;
             description.push_str(&format!(" of crawler {crawler:?}"));
         }
-        let after = request.after.as_deref().map(parse_after).transpose();
         Ok(Self {
             url,
             filter,
-            after: after.map_err(|error| ApiRequestError::Invalid(error.to_string()))?,
+            after: request.after.as_deref().map(parse_after).transpose()?,
             crawler: request.crawler.filter(|name| !name.is_empty()),
             dry_run: request.dry_run,
             description,
@@ -199,8 +182,8 @@ impl LedgerForgetQuery {
     }
 }
 
-fn set_filter(filter: &mut LedgerFilter, key: &str, value: &str) -> Result<(), ApiRequestError> {
+fn set_filter(filter: &mut LedgerFilter, key: &str, value: &str) -> Result<(), ApiError> {
     filter
         .set(key, value)
-        .map_err(|error| ApiRequestError::Invalid(error.to_string()))
+        .map_err(|error| ApiError::Invalid(error.to_string()))
 }

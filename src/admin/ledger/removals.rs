@@ -1,15 +1,10 @@
 //! `POST /api/v1/ledger/removals`: confirms removals that are held.
 
-use std::error::Error;
-
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body::Body;
-use http_body_util::Full;
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
+use crate::admin::api_request::{ApiError, ApiResult, RequestBody, read_object};
 use crate::admin::response::{self, problem};
 use crate::ledger::removal::RemovalAccount;
 
@@ -28,20 +23,12 @@ struct ConfirmationRequest {
 
 impl LedgerApi {
     /// `POST /api/v1/ledger/removals` with `{"confirm"}`: 200 with the confirmed causes.
-    pub(crate) async fn confirm_removals<B>(&self, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let only = match read_body(body, MAX_BODY_BYTES)
-            .await
-            .and_then(|bytes| parse_account(&bytes))
-        {
-            Ok(only) => only,
-            Err(error) => return error.into_response(),
-        };
+    pub(in crate::admin) async fn confirm_removals(&self, body: RequestBody) -> ApiResult {
+        let request: ConfirmationRequest =
+            read_object(body, MAX_BODY_BYTES, "with `confirm`").await?;
+        let only = parse_account(&request.confirm)?;
         let Some(ledger) = self.ledger.get() else {
-            return super::no_ledger();
+            return Ok(super::no_ledger());
         };
         let causes: Vec<String> = self
             .removals
@@ -50,18 +37,21 @@ impl LedgerApi {
             .map(ToString::to_string)
             .collect();
         if causes.is_empty() {
-            return problem(
+            return Ok(problem(
                 StatusCode::CONFLICT,
                 "no such removals are held: see held_removals of GET /api/v1/ledger",
-            );
+            ));
         }
         if !self.flush().await {
-            return super::ledger_unavailable();
+            return Ok(super::ledger_unavailable());
         }
         for cause in &causes {
             tracing::warn!(%cause, "the held removals are confirmed, and are ordered");
         }
-        response::json(StatusCode::OK, &confirmation_document(&causes))
+        Ok(response::json(
+            StatusCode::OK,
+            &confirmation_document(&causes),
+        ))
     }
 }
 
@@ -70,21 +60,11 @@ fn confirmation_document(causes: &[String]) -> Json {
 }
 
 /// Reads the account whose removals to confirm; `None` for all.
-fn parse_account(body: &[u8]) -> Result<Option<RemovalAccount>, ApiRequestError> {
-    let request: ConfirmationRequest = serde_json::from_slice(body).map_err(|error| {
-        let error = shorten_message(&error);
-        ApiRequestError::Invalid(format!(
-            "the body is not a JSON object with `confirm`: {error}"
-        ))
-    })?;
-    if request.confirm == "all" {
+fn parse_account(text: &str) -> Result<Option<RemovalAccount>, ApiError> {
+    if text == "all" {
         return Ok(None);
     }
-    RemovalAccount::from_text(&request.confirm)
-        .map(Some)
-        .ok_or_else(|| {
-            ApiRequestError::Invalid(
-                "`confirm` is all, policy, robots_txt:HOST or noindex:HOST".into(),
-            )
-        })
+    RemovalAccount::from_text(text).map(Some).ok_or_else(|| {
+        ApiError::Invalid("`confirm` is all, policy, robots_txt:HOST or noindex:HOST".into())
+    })
 }

@@ -7,8 +7,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
+use crate::admin::api_request::{ApiError, ApiResult};
 use crate::admin::query::{
-    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates,
+    DEFAULT_LIMIT, parse_limit, parse_query, reject_duplicates, unknown_parameter,
 };
 use crate::admin::response::{self, problem};
 use crate::ledger::filter::{LedgerFilter, read_page};
@@ -38,22 +39,17 @@ struct LedgerUrlsQuery {
 
 impl LedgerApi {
     /// `GET /api/v1/urls`.
-    pub(crate) async fn list_urls(&self, query: Option<&str>) -> Response<Full<Bytes>> {
-        match LedgerUrlsQuery::parse(query) {
-            Ok(query) => {
-                self.read_blocking(move |context| query.response(context))
-                    .await
-            }
-            Err(error) => error.to_response(),
-        }
+    pub(in crate::admin) async fn list_urls(&self, query: Option<&str>) -> ApiResult {
+        let query = LedgerUrlsQuery::parse(query)?;
+        self.read_blocking(move |context| query.response(context))
+            .await
     }
 
     /// `GET /api/v1/urls/{key}`.
-    pub(crate) async fn show_url(&self, key: &str) -> Response<Full<Bytes>> {
-        let Some(key) = LedgerKey::from_hex(key) else {
-            return ParameterError("a key has 32 hex digits; the list of URLs shows them".into())
-                .to_response();
-        };
+    pub(in crate::admin) async fn show_url(&self, key: &str) -> ApiResult {
+        let key = LedgerKey::from_hex(key).ok_or_else(|| {
+            ApiError::Invalid("a key has 32 hex digits; the list of URLs shows them".into())
+        })?;
         self.read_blocking(move |context| {
             Ok(match context.ledger.try_look_up(key)? {
                 Some(record) => response::json(StatusCode::OK, &record::to_json(key, &record)),
@@ -65,7 +61,7 @@ impl LedgerApi {
 }
 
 impl LedgerUrlsQuery {
-    fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+    fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let mut parsed = Self {
             after: None,
             limit: DEFAULT_LIMIT,
@@ -82,9 +78,9 @@ impl LedgerUrlsQuery {
                 "limit" => parsed.limit = parse_limit(&value)?,
                 "url" if value.is_empty() => {}
                 "url" => parsed.url = Some(parse_url(&value)?),
-                key if !keys.contains(&key) => return Err(ParameterError::unknown(&keys)),
+                key if !keys.contains(&key) => return Err(unknown_parameter(&keys)),
                 key => {
-                    url_filter::set(&mut parsed.filter, key, &value).map_err(ParameterError)?;
+                    url_filter::set(&mut parsed.filter, key, &value).map_err(ApiError::Invalid)?;
                     if key == "crawler" && !value.is_empty() {
                         parsed.crawler = Some(value);
                     }
@@ -170,14 +166,14 @@ impl LedgerReadContext {
     }
 }
 
-pub(super) fn parse_after(text: &str) -> Result<LedgerKey, ParameterError> {
+pub(super) fn parse_after(text: &str) -> Result<LedgerKey, ApiError> {
     LedgerKey::from_hex(text)
-        .ok_or_else(|| ParameterError("`after` is a key, as `next` of a response is".into()))
+        .ok_or_else(|| ApiError::Invalid("`after` is a key, as `next` of a response is".into()))
 }
 
-pub(super) fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
+pub(super) fn parse_url(text: &str) -> Result<UrlTarget, ApiError> {
     UrlTarget::parse(text).map_err(|_| {
-        ParameterError("`url` is a whole URL, such as http://www.example.com/a".into())
+        ApiError::Invalid("`url` is a whole URL, such as http://www.example.com/a".into())
     })
 }
 

@@ -41,18 +41,9 @@ pub(crate) struct HealthArgs {
     pub live: bool,
 }
 
+/// The arguments of `reload` and `status`.
 #[derive(Args, Debug)]
-pub(crate) struct ReloadArgs {
-    /// The proxy to query.
-    #[command(flatten)]
-    pub proxy: ProxyArgs,
-    /// Format of the report
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: OutputFormat,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct StatusArgs {
+pub(crate) struct ProxyReportArgs {
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,

@@ -116,15 +116,15 @@ pub(crate) struct LedgerListArgs {
     pub limit: RowLimit,
     /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
-    pub format: LedgerListFormat,
+    pub format: LedgerRowFormat,
     /// The ledger to read.
     #[command(flatten)]
     pub source: LedgerSourceArgs,
 }
 
-/// The formats of `ledger list`.
+/// The formats of rows, as of `ledger list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LedgerListFormat {
+pub(crate) enum LedgerRowFormat {
     /// Text for a terminal.
     Text,
     /// One JSON array.

@@ -9,20 +9,14 @@ use rustix::process::getuid;
 
 use crate::config::settings::Settings;
 use crate::diagnostics::problem::{Problem, SourceLocation};
-use crate::metrics::log::LogDestination;
 use crate::server::authority;
 
 /// Returns a problem for each path that `run` could not use. It is a warning if another user could, as whom the proxy may
 /// run.
 pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> Vec<Problem> {
-    let log = match &settings.logs.destination {
-        LogDestination::Path(path) => Some(("logs.decisions", path)),
-        LogDestination::Auto
-        | LogDestination::None
-        | LogDestination::Stderr
-        | LogDestination::Stdout => None,
-    };
-    let events = settings.ledger.events.file.as_ref();
+    let log = settings.logs.destination.file();
+    let log = log.map(|path| ("logs.decisions", path));
+    let events = settings.ledger.events.file.as_deref();
     let files = log
         .into_iter()
         .chain(events.map(|path| ("ledger.events.file", path)))
@@ -32,15 +26,15 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
     let directories = settings
         .store
         .path
-        .as_ref()
+        .as_deref()
         .map(|path| ("store.path", path, try_directory(path)));
     let authorities = (settings.tls.authorities.iter())
         .filter(|files| settings.tls.intercept && !files.create && authority::is_missing(files))
-        .map(|files| ("tls.ca", &files.cert, Err(missing_authority())));
+        .map(|files| ("tls.ca", files.cert.as_path(), Err(missing_authority())));
     let token = settings
         .admin
         .token_file
-        .as_ref()
+        .as_deref()
         .map(|path| ("admin.token_file", path, fs::read(path).map(drop)));
     files
         .chain(rotated)

@@ -40,19 +40,11 @@ impl<S: DecisionConsumer> LastDecisions<S> {
 }
 
 impl<S: DecisionConsumer> DecisionConsumer for LastDecisions<S> {
-    fn fields(&self) -> Vec<LogField> {
-        Vec::new()
-    }
-
     fn accept(&mut self, line: &[u8], _: &LogEntry<'_>) -> io::Result<()> {
         if self.lines.len() == self.limit {
             self.lines.pop_front();
         }
         self.lines.push_back(line.into());
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -61,15 +53,7 @@ impl<S: DecisionConsumer> DecisionConsumer for LastDecisions<S> {
 struct NoOutput;
 
 impl DecisionConsumer for NoOutput {
-    fn fields(&self) -> Vec<LogField> {
-        Vec::new()
-    }
-
     fn accept(&mut self, _: &[u8], _: &LogEntry<'_>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -350,8 +350,4 @@ impl DecisionConsumer for LostRequests<'_> {
         }
         Ok(())
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

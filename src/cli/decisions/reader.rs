@@ -9,8 +9,10 @@ use crate::metrics::log::filter::LogFilter;
 
 /// A consumer of the decisions that match the filters.
 pub(in crate::cli) trait DecisionConsumer {
-    /// Returns the fields that the consumer needs.
-    fn fields(&self) -> Vec<LogField>;
+    /// Returns the fields that the consumer needs; none, unless it reads entries.
+    fn fields(&self) -> Vec<LogField> {
+        Vec::new()
+    }
 
     /// Accepts a decision that is older than `--since`, or does not match the filters.
     fn pass_over(&mut self, _entry: &LogEntry<'_>) {}
@@ -18,8 +20,10 @@ pub(in crate::cli) trait DecisionConsumer {
     /// Accepts a decision, and its line in the log.
     fn accept(&mut self, line: &[u8], entry: &LogEntry<'_>) -> io::Result<()>;
 
-    /// Flushes the output, since the next read may block.
-    fn flush(&mut self) -> io::Result<()>;
+    /// Flushes the output, if there is one, since the next read may block.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A reader of one or several log files.

@@ -225,10 +225,6 @@ impl DecisionConsumer for DecisionSummary {
         }
         Ok(())
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Formats a name for text; an empty name is `-`.

@@ -165,10 +165,6 @@ fn format_duration(ms: f64) -> String {
 pub(super) struct DecisionLineWriter<W>(pub(super) W);
 
 impl<W: Write> DecisionConsumer for DecisionLineWriter<W> {
-    fn fields(&self) -> Vec<LogField> {
-        Vec::new()
-    }
-
     fn accept(&mut self, line: &[u8], _: &LogEntry<'_>) -> io::Result<()> {
         if line.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
             self.0.write_all(line)?;

@@ -22,8 +22,8 @@ pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
         .flat_map(|kind| &kind.groups)
         .map(|group| group_json(group, examples));
     json!({
-        "old": report.old.name(),
-        "new": report.new.name(),
+        "old": report.old.policy.name_and_revision(),
+        "new": report.new.policy.name_and_revision(),
         "urls": report.url_count,
         "requests": report.request_count,
         "changed": report.changes.len(),

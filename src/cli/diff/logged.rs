@@ -15,7 +15,6 @@ use crate::cli::decisions::{read_whole_log, since::Since};
 use crate::cli::inputs;
 use crate::clock::Clock;
 use crate::config::load::Overrides;
-use crate::metrics::log::LogDestination;
 use crate::metrics::log::entry::{LogEntry, LogField, LogValue};
 use crate::metrics::log::query::is_redacted;
 use crate::policy::cases::CaseFacts;
@@ -62,16 +61,11 @@ fn configured_log(args: &DiffArgs) -> Result<PathBuf, Exit> {
     if let Some(path) = logs.readable_file() {
         return Ok(path.to_owned());
     }
-    Err(report_invalid(match logs.destination {
-        LogDestination::Path(_) => {
+    Err(report_invalid(match logs.destination.file() {
+        Some(_) => {
             &"logs.format is squid, which lacks fields: set it to json, or name a log with --log FILE"
         }
-        LogDestination::Auto
-        | LogDestination::Stderr
-        | LogDestination::Stdout
-        | LogDestination::None => {
-            &"logs.decisions is not a file: set it to one, or name a log with --log FILE"
-        }
+        None => &"logs.decisions is not a file: set it to one, or name a log with --log FILE",
     }))
 }
 
@@ -229,10 +223,6 @@ impl DecisionConsumer for LogRequests {
             self.recent
                 .record(entry.text(LogField::Decision).into(), index);
         }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -17,8 +17,8 @@ const MAX_ROWS: usize = 50;
 pub(super) fn render(report: &DiffReport<'_>, examples: usize) -> String {
     let mut text = format!(
         "### Policy: {} → {}\n\n{}\n",
-        code(&report.old.name()),
-        code(&report.new.name()),
+        code(&report.old.policy.name_and_revision()),
+        code(&report.new.policy.name_and_revision()),
         report.headline()
     );
     let structure = report.structure.iter();

@@ -57,8 +57,10 @@ impl DiffText {
     fn write_header(&mut self, report: &DiffReport<'_>) {
         for (label, side) in [("old", &report.old), ("new", &report.new)] {
             let path = side.path.display();
-            self.report
-                .push_line(&format!("{label}  {}  ({path})", side.name()));
+            self.report.push_line(&format!(
+                "{label}  {}  ({path})",
+                side.policy.name_and_revision()
+            ));
         }
         let tone = if report.changes.is_empty() {
             Tone::Good

@@ -17,14 +17,7 @@ use crate::console::{ConsoleColors, Tone};
 
 use super::RequestExplanation;
 
-pub(super) fn run(args: &ExplainArgs, id: &str) -> Exit {
-    match explain(args, id) {
-        Ok(text) => console::print(&text, Exit::Success),
-        Err(exit) => exit,
-    }
-}
-
-fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
+pub(super) fn run(args: &ExplainArgs, id: &str) -> Result<Exit, Exit> {
     let mut line = find_line(args, id)?;
     let facts = line.shift_remove("facts");
     let line = Json::Object(line);
@@ -33,7 +26,7 @@ fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
         Some(_) | None => None,
     };
     let colors = ConsoleColors::for_stdout();
-    Ok(match args.format {
+    let text = match args.format {
         OutputFormat::Json => {
             let explanation = explanation.map(|explanation| explanation.to_json(args));
             format!(
@@ -55,7 +48,8 @@ fn explain(args: &ExplainArgs, id: &str) -> Result<String, Exit> {
             }
             text
         }
-    })
+    };
+    Ok(console::print(&text, Exit::Success))
 }
 
 /// Returns the line of the decision and its facts: from the memory of the running proxy, else from the decision log.
@@ -123,10 +117,12 @@ fn decision_text(line: &Json, colors: ConsoleColors) -> String {
         field("stage")
     );
     let url = field("url");
-    let subject = [url, field("host"), "(not recorded)".to_owned()]
-        .into_iter()
-        .find(|subject| !subject.is_empty())
-        .unwrap_or_default();
+    let host = field("host");
+    let subject = match (url.is_empty(), host.is_empty()) {
+        (false, _) => url,
+        (true, false) => host,
+        (true, true) => "(not recorded)".to_owned(),
+    };
     let _ = writeln!(text, "  {} {subject}", field("method"));
     for (key, label) in [
         ("crawler", "crawler"),

@@ -252,7 +252,7 @@ impl ExplanationText<'_> {
         if decision.rejects() {
             self.write_field("logged", if decision.logged { "yes" } else { "no" });
         }
-        self.write_field("policy", &decision::policy_name(evaluation));
+        self.write_field("policy", &evaluation.policy.name_and_revision());
     }
 
     fn write_field(&mut self, name: &str, value: &str) {

@@ -5,18 +5,10 @@ use std::io::{self, Write};
 use serde_json::Value as Json;
 
 use crate::cli::admin_client::{get_or_null, get_u64};
+use crate::cli::args::LedgerRowFormat;
 use crate::cli::text::sanitize_text;
 use crate::report::csv;
 use crate::report::record::COLUMNS;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LedgerRowFormat {
-    /// A line of columns per URL.
-    Text,
-    JsonArray,
-    Ndjson,
-    Csv,
-}
 
 /// A writer of URLs.
 #[derive(Debug)]
@@ -45,7 +37,7 @@ impl<W: Write> LedgerRowWriter<W> {
         self.count += 1;
         match self.format {
             LedgerRowFormat::Text => self.output.write_all(row_text(url).as_bytes()),
-            LedgerRowFormat::JsonArray => {
+            LedgerRowFormat::Json => {
                 write!(self.output, "{}{url}", if first { "[\n" } else { ",\n" })
             }
             LedgerRowFormat::Ndjson => writeln!(self.output, "{url}"),
@@ -66,8 +58,8 @@ impl<W: Write> LedgerRowWriter<W> {
             (LedgerRowFormat::Text, true) => {
                 self.output.write_all(b"no URL of the ledger matches\n")?
             }
-            (LedgerRowFormat::JsonArray, true) => self.output.write_all(b"[]\n")?,
-            (LedgerRowFormat::JsonArray, false) => self.output.write_all(b"\n]\n")?,
+            (LedgerRowFormat::Json, true) => self.output.write_all(b"[]\n")?,
+            (LedgerRowFormat::Json, false) => self.output.write_all(b"\n]\n")?,
             (LedgerRowFormat::Csv, true) => self.write_csv_header()?,
             (LedgerRowFormat::Text | LedgerRowFormat::Ndjson | LedgerRowFormat::Csv, _) => {}
         }
@@ -136,9 +128,9 @@ mod tests {
     fn each_format_is_complete_with_and_without_urls() {
         let two = [json!({ "url": "http://a/" }), json!({ "url": "http://b/" })];
         let names = csv::header_line(&COLUMNS);
-        assert_eq!(write(LedgerRowFormat::JsonArray, &[]), "[]\n");
+        assert_eq!(write(LedgerRowFormat::Json, &[]), "[]\n");
         assert_eq!(
-            write(LedgerRowFormat::JsonArray, &two),
+            write(LedgerRowFormat::Json, &two),
             "[\n{\"url\":\"http://a/\"},\n{\"url\":\"http://b/\"}\n]\n"
         );
         assert_eq!(write(LedgerRowFormat::Ndjson, &[]), "");

@@ -35,24 +35,15 @@ use crate::urls::target::UrlTarget;
 use super::{RobotsCheckAnswer, describe_agent, extensions, parse_agent, requested_url};
 
 /// Runs the command. Exits with 1 if the file is unavailable.
-pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
-    let agent = match parse_agent(&args.agent) {
-        Ok(agent) => agent,
-        Err(exit) => return exit,
-    };
-    let target = match UrlTarget::parse(&requested_url(&args.url)) {
-        Ok(target) => target,
-        Err(error) => return console::report_invalid(&format!("{error}: {:?}", args.url)),
-    };
-    let settings = match inputs::load_config(args.config.as_deref()) {
-        Ok(settings) => settings,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(args: &RobotsFetchArgs) -> Result<Exit, Exit> {
+    let agent = parse_agent(&args.agent)?;
+    let target = UrlTarget::parse(&requested_url(&args.url))
+        .map_err(|error| console::report_invalid(&format!("{error}: {:?}", args.url)))?;
+    let settings = inputs::load_config(args.config.as_deref())?;
     let clock = Clock::system();
-    match fetch_robots(&settings, &target, agent, &clock) {
-        Ok(fetch) => print_report(&fetch, &target, agent, args.format, &clock),
-        Err(error) => console::report_cannot_run(&error),
-    }
+    let fetch = fetch_robots(&settings, &target, agent, &clock)
+        .map_err(|error| console::report_cannot_run(&error))?;
+    Ok(print_report(&fetch, &target, agent, args.format, &clock))
 }
 
 fn fetch_robots(

@@ -69,7 +69,7 @@ fn render_run(run: &PolicyTestRun, options: CoverageOptions, colors: ConsoleColo
     }
     text.push_str(&format!(
         "{} ({}): {}\n",
-        sanitize_text(&run.name().to_string()),
+        sanitize_text(&run.policy.name_and_revision()),
         run.location,
         colors.paint(tone, counts)
     ));
@@ -163,7 +163,7 @@ fn run_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
     let assertions = run.assertions.iter();
     let assertions = assertions.map(|(assertion, answer)| assertion_json(assertion, answer));
     let mut document = json!({
-        "policy": run.name(),
+        "policy": run.policy.name_and_revision(),
         "path": run.location,
         "passed": run.passed_count(),
         "failed": run.failed_count(),

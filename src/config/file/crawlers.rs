@@ -22,8 +22,8 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema};
 use super::key::{
-    ConfigKey, ConfigWord, CustomValue, ParsedValue, UnsupportedValue, object_schema, parse_scalar,
-    read_keys, read_word, set_if_some,
+    ConfigKey, CustomValue, ParsedValue, UnsupportedValue, object_schema, parse_scalar, read_keys,
+    read_word, set_if_some,
 };
 use super::values;
 
@@ -45,12 +45,8 @@ pub(super) struct ClaimedIdentities {
     networks: Vec<IpNet>,
 }
 
-impl ConfigWord for AnonymousAccess {
-    const WORDS: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("deny", Self::Deny)];
-}
-
 pub(super) fn read_anonymous(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
-    let anonymous = read_word(node, AnonymousAccess::WORDS, context.problems);
+    let anonymous = read::enum_word(node, context.problems);
     if anonymous == Some(AnonymousAccess::Deny) && settings.crawlers.is_empty() {
         context.problems.push(Problem::warning(
             &node.place,
@@ -98,10 +94,7 @@ const LISTENER_KEYS: &[ConfigKey<ListenerDraft>] = &[
     ConfigKey::new(
         "crawler",
         "The crawler that every client of this listener is.",
-        &CustomValue {
-            read: read_listener_crawler,
-            schema: |_| text_schema(),
-        },
+        &CustomValue(read_listener_crawler, |_| text_schema()),
     ),
     ConfigKey::unsupported("tls", &UnsupportedValue::new("listen.tls")),
     ConfigKey::unsupported(
@@ -197,65 +190,62 @@ const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
     ConfigKey::required(
         "name",
         "Its name, for rules, metrics and the log.",
-        &CustomValue {
-            read: |node, draft: &mut CrawlerDraft, context| {
+        &CustomValue(
+            |node, draft: &mut CrawlerDraft, context| {
                 draft.name = read_name(node, context);
             },
-            schema: |_| json!({ "type": ["string", "number"] }),
-        },
+            |_| json!({ "type": ["string", "number"] }),
+        ),
     ),
     ConfigKey::new(
         "auth",
         "A user and a password, which clients put into the proxy's URL.",
-        &CustomValue {
-            read: |node, draft: &mut CrawlerDraft, context| {
+        &CustomValue(
+            |node, draft: &mut CrawlerDraft, context| {
                 draft.auth = read_credentials(node, context);
             },
-            schema: |_| credentials_schema(),
-        },
+            |_| credentials_schema(),
+        ),
     ),
     ConfigKey::new(
         "sources",
         "The networks that it connects from.",
-        &CustomValue {
-            read: |node, draft: &mut CrawlerDraft, context| {
+        &CustomValue(
+            |node, draft: &mut CrawlerDraft, context| {
                 draft.sources = read_sources(node, context);
             },
-            schema: |_| one_or_many_schema(&text_schema()),
-        },
+            |_| one_or_many_schema(&text_schema()),
+        ),
     ),
     ConfigKey::new(
         "profile",
         "How refusals are expressed to it.",
-        &CustomValue {
-            read: |node, draft: &mut CrawlerDraft, context| {
-                let words = Profile::ALL.map(|profile| (profile.as_str(), profile));
-                draft.profile = read_word(node, &words, context.problems);
+        &CustomValue(
+            |node, draft: &mut CrawlerDraft, context| {
+                draft.profile = read::enum_word(node, context.problems);
             },
-            schema: |_| json!({ "enum": Profile::ALL.map(Profile::as_str) }),
-        },
+            |_| json!({ "enum": Profile::ALL.map(Profile::as_str) }),
+        ),
     ),
     ConfigKey::new(
         "robots_agent",
         "Its product token in robots.txt, unless the policy sets robots.agent; none: that of its User-Agent.",
-        &CustomValue {
-            read: |node, draft: &mut CrawlerDraft, context| {
+        &CustomValue(
+            |node, draft: &mut CrawlerDraft, context| {
                 draft.robots_agent = parse_scalar(node, parse_robots_agent, context.problems);
             },
-            schema: |_| text_schema(),
-        },
+            |_| text_schema(),
+        ),
     ),
     ConfigKey::new(
         "may",
         "The Crawl-* headers of its requests that are honoured; recrawl: Cache-Control: no-cache.",
-        &CustomValue {
-            read: |node, draft: &mut CrawlerDraft, context| {
+        &CustomValue(
+            |node, draft: &mut CrawlerDraft, context| {
                 draft.hints = read_hints(node, context.problems);
             },
-            schema: |_| {
-                one_or_many_schema(&json!({ "enum": SUPPORTED_HINTS.map(CrawlerHint::as_str) }))
-            },
-        },
+            |_| one_or_many_schema(&json!({ "enum": SUPPORTED_HINTS.map(CrawlerHint::as_str) })),
+        ),
     ),
 ];
 

@@ -26,17 +26,14 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "allow_private",
         "Private networks to which some hosts may resolve.",
-        &CustomValue {
-            read: read_private_hosts,
-            schema: |_| {
-                let item = object_schema(
-                    "An exception; host and network must match.",
-                    PRIVATE_HOST_KEYS,
-                    &mut PrivateHostDraft::default(),
-                );
-                json!({ "type": "array", "items": item })
-            },
-        },
+        &CustomValue(read_private_hosts, |_| {
+            let item = object_schema(
+                "An exception; host and network must match.",
+                PRIVATE_HOST_KEYS,
+                &mut PrivateHostDraft::default(),
+            );
+            json!({ "type": "array", "items": item })
+        }),
     ),
     ConfigKey::new(
         "allow_loopback",
@@ -61,23 +58,23 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "resolver",
         "How names are resolved.",
-        &CustomValue {
-            read: |node, settings: &mut Settings, context| {
+        &CustomValue(
+            |node, settings: &mut Settings, context| {
                 let servers = read_name_servers(node, context);
                 set_if_some(&mut settings.dns.servers, servers);
             },
-            schema: name_servers_schema,
-        },
+            name_servers_schema,
+        ),
     ),
     ConfigKey::new(
         "hosts",
         "Names with fixed addresses.",
-        &CustomValue {
-            read: |node, settings: &mut Settings, context| {
+        &CustomValue(
+            |node, settings: &mut Settings, context| {
                 settings.dns.hosts = read_hosts(node, context.problems)
             },
-            schema: |_| json!({ "type": "object", "additionalProperties": one_or_many_schema(&text_schema()) }),
-        },
+            |_| json!({ "type": "object", "additionalProperties": one_or_many_schema(&text_schema()) }),
+        ),
     ),
     ConfigKey::unsupported(
         "parents",
@@ -190,16 +187,16 @@ fn name_servers_schema(_: &mut Settings) -> Json {
 const NAME_SERVER_KEYS: &[ConfigKey<Option<Vec<Option<SocketAddr>>>>] = &[ConfigKey::required(
     "servers",
     "Their addresses and ports.",
-    &CustomValue {
-        read: |node, servers, context| {
+    &CustomValue(
+        |node, servers, context| {
             let items = read::items(node, "`servers`", context.problems);
             let parsed = items
                 .iter()
                 .map(|item| parse_scalar(item, values::parse_name_server, context.problems));
             *servers = Some(parsed.collect());
         },
-        schema: |_| json!({ "type": "array", "minItems": 1, "items": text_schema() }),
-    },
+        |_| json!({ "type": "array", "minItems": 1, "items": text_schema() }),
+    ),
 )];
 
 fn read_hosts(node: &Node, problems: &mut Problems) -> BTreeMap<String, Vec<IpAddr>> {

@@ -12,6 +12,7 @@ use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::metrics::log::SampleRate;
 use crate::model::units::{format_duration, format_size};
+use crate::model::words::Word;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue};
 
@@ -207,28 +208,17 @@ impl<T, V: Copy + PartialEq + Sync> ConfigValue<T> for SwitchValue<T, V> {
     }
 }
 
-/// A setting that is written as one of a fixed set of words.
-pub(super) trait ConfigWord: Copy + PartialEq + 'static {
-    /// Every word with its value, in the order of the documentation.
-    const WORDS: &'static [(&'static str, Self)];
-}
-
 /// One of a fixed set of words.
 pub(super) struct WordValue<T, V>(pub(super) fn(&mut T) -> &mut V);
 
-impl<T, V: ConfigWord> ConfigValue<T> for WordValue<T, V> {
+impl<T, V: Word> ConfigValue<T> for WordValue<T, V> {
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>) {
-        set_if_some(
-            (self.0)(target),
-            read_word(node, V::WORDS, context.problems),
-        );
+        set_if_some((self.0)(target), read::enum_word(node, context.problems));
     }
 
     fn schema(&self, defaults: &mut T) -> Json {
-        let default = *(self.0)(defaults);
-        let words: Vec<&str> = V::WORDS.iter().map(|(word, _)| *word).collect();
-        let default = V::WORDS.iter().find(|(_, value)| *value == default);
-        enum_schema(&words, default.map_or("", |(word, _)| word))
+        let words: Vec<&str> = V::ALL.iter().map(|value| value.as_str()).collect();
+        enum_schema(&words, (self.0)(defaults).as_str())
     }
 }
 
@@ -248,45 +238,48 @@ pub(super) fn read_word<V: Copy>(
     .map(|(_, value)| *value)
 }
 
-/// A whole number.
-pub(super) struct CountValue<T, N> {
-    pub(super) range: RangeInclusive<i64>,
-    pub(super) place: fn(&mut T) -> &mut N,
-}
+/// A whole number: its range and its place.
+pub(super) struct CountValue<T, N>(
+    pub(super) RangeInclusive<i64>,
+    pub(super) fn(&mut T) -> &mut N,
+);
 
 impl<T, N: Copy + Serialize + TryFrom<i64>> ConfigValue<T> for CountValue<T, N> {
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>) {
-        let count = read::integer(node, self.range.clone(), context.problems);
+        let Self(range, place) = self;
+        let count = read::integer(node, range.clone(), context.problems);
         let count = count.and_then(|count| N::try_from(count).ok());
-        set_if_some((self.place)(target), count);
+        set_if_some(place(target), count);
     }
 
     fn schema(&self, defaults: &mut T) -> Json {
+        let Self(range, place) = self;
         json!({
             "anyOf": [
-                { "type": "integer", "minimum": self.range.start(), "maximum": self.range.end() },
+                { "type": "integer", "minimum": range.start(), "maximum": range.end() },
                 variable_schema(),
             ],
-            "default": *(self.place)(defaults),
+            "default": *place(defaults),
         })
     }
 }
 
-/// A size in bytes.
-pub(super) struct SizeValue<T, N> {
-    pub(super) range: RangeInclusive<u64>,
-    pub(super) place: fn(&mut T) -> &mut N,
-}
+/// A size in bytes: its range and its place.
+pub(super) struct SizeValue<T, N>(
+    pub(super) RangeInclusive<u64>,
+    pub(super) fn(&mut T) -> &mut N,
+);
 
 impl<T, N: Copy + TryFrom<u64> + TryInto<u64>> ConfigValue<T> for SizeValue<T, N> {
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>) {
-        let size = read_size(node, &self.range, "", context.problems);
+        let Self(range, place) = self;
+        let size = read_size(node, range, "", context.problems);
         let size = size.and_then(|size| N::try_from(size).ok());
-        set_if_some((self.place)(target), size);
+        set_if_some(place(target), size);
     }
 
     fn schema(&self, defaults: &mut T) -> Json {
-        let default = (*(self.place)(defaults)).try_into().unwrap_or(u64::MAX);
+        let default = (*(self.1)(defaults)).try_into().unwrap_or(u64::MAX);
         json!({ "anyOf": [size_schema(), variable_schema()], "default": format_size(default) })
     }
 }
@@ -311,33 +304,34 @@ pub(super) fn read_size(
     None
 }
 
-/// A duration. Some bound more than one part, so it may be stored in several places.
-pub(super) struct TimeValue<T> {
-    pub(super) range: RangeInclusive<Duration>,
-    pub(super) places: fn(&mut T) -> Vec<&mut Duration>,
-}
+/// A duration: its range and its places. Some durations bound more than one part.
+pub(super) struct TimeValue<T>(
+    pub(super) RangeInclusive<Duration>,
+    pub(super) fn(&mut T) -> Vec<&mut Duration>,
+);
 
 impl<T> ConfigValue<T> for TimeValue<T> {
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>) {
         let Some(duration) = read::duration(node, context.problems) else {
             return;
         };
-        if !self.range.contains(&duration) {
-            let least = format_duration(*self.range.start());
-            let most = format_duration(*self.range.end());
+        let Self(range, places) = self;
+        if !range.contains(&duration) {
+            let least = format_duration(*range.start());
+            let most = format_duration(*range.end());
             context.problems.push(read::wrong_type(
                 node,
                 &format!("a duration from {least} to {most} is needed here"),
             ));
             return;
         }
-        for place in (self.places)(target) {
+        for place in places(target) {
             *place = duration;
         }
     }
 
     fn schema(&self, defaults: &mut T) -> Json {
-        let default = (self.places)(defaults)
+        let default = (self.1)(defaults)
             .first()
             .map(|time| format_duration(**time));
         json!({ "anyOf": [duration_schema(), variable_schema()], "default": default })
@@ -410,19 +404,19 @@ impl<T, V> ConfigValue<T> for ParsedValue<T, V> {
     }
 }
 
-/// A value of a kind that only one key has.
-pub(super) struct CustomValue<T> {
-    pub(super) read: fn(&Node, &mut T, &mut ReadContext<'_>),
-    pub(super) schema: fn(&mut T) -> Json,
-}
+/// A value of a kind that only one key has: the functions that read it and return its schema.
+pub(super) struct CustomValue<T>(
+    pub(super) fn(&Node, &mut T, &mut ReadContext<'_>),
+    pub(super) fn(&mut T) -> Json,
+);
 
 impl<T> ConfigValue<T> for CustomValue<T> {
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>) {
-        (self.read)(node, target, context);
+        (self.0)(node, target, context);
     }
 
     fn schema(&self, defaults: &mut T) -> Json {
-        (self.schema)(defaults)
+        (self.1)(defaults)
     }
 }
 

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::config::settings::{LedgerMode, Settings};
+use crate::config::settings::Settings;
 use crate::model::units::{self, format_duration};
-use crate::store::ledger::LedgerFullAction;
 use crate::urls::target::UrlTarget;
 use crate::yaml::Node;
 
 use super::ReadContext;
 use super::json_schema::text_schema;
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue,
-    SizeValue, TimeValue, WordValue, parse_scalar,
+    ConfigKey, CountValue, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue, SizeValue,
+    TimeValue, WordValue, parse_scalar,
 };
 
 /// Less than the minimum is no cache; the file grows independently of it.
@@ -45,34 +44,24 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "queue",
         "Changes that may wait to be written.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.ledger.store.queue,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.ledger.store.queue),
     ),
     ConfigKey::new(
         "temporary_errors",
         "The number of temporary errors of a URL in a row that count as a permanent one.",
-        &CountValue {
-            range: 1..=1_000,
-            place: |s: &mut Settings| &mut s.ledger.store.tolerance.temporary_errors,
-        },
+        &CountValue(1..=1_000, |s: &mut Settings| {
+            &mut s.ledger.store.tolerance.temporary_errors
+        }),
     ),
     ConfigKey::new(
         "cache",
         "Memory for records and tables, approximately, besides a few bytes per URL.",
-        &SizeValue {
-            range: CACHE_RANGE,
-            place: |s: &mut Settings| &mut s.ledger.store.cache,
-        },
+        &SizeValue(CACHE_RANGE, |s: &mut Settings| &mut s.ledger.store.cache),
     ),
     ConfigKey::new(
         "sweep_rate",
         "URLs per second that a sweep checks, at most.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.ledger.sweep_rate,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.ledger.sweep_rate),
     ),
     ConfigKey::new(
         "removal_guard",
@@ -141,32 +130,16 @@ const EVENT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "webhook",
         "A URL to which events are posted, or none.",
-        &CustomValue {
-            read: read_webhook,
-            schema: |_| text_schema(),
-        },
+        &CustomValue(read_webhook, |_| text_schema()),
     ),
     ConfigKey::new(
         "keep",
         "How long events are kept for their readers.",
-        &TimeValue {
-            range: KEEP_RANGE,
-            places: |s: &mut Settings| vec![&mut s.ledger.events.keep],
-        },
+        &TimeValue(KEEP_RANGE, |s: &mut Settings| {
+            vec![&mut s.ledger.events.keep]
+        }),
     ),
 ];
-
-impl ConfigWord for LedgerMode {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("always", Self::Always),
-        ("never", Self::Never),
-    ];
-}
-
-impl ConfigWord for LedgerFullAction {
-    const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
-}
 
 fn parse_hold(text: &str) -> Result<Option<u8>, String> {
     if text == OFF {

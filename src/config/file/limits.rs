@@ -24,114 +24,84 @@ pub(super) const LIMIT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "connections",
         "The maximum number of client connections; others are answered with 503. Lowered if the limit of open files is too low.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.accept.connections,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.accept.connections),
     ),
     ConfigKey::new(
         "per_client",
         "The maximum number of client connections from one address.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.accept.per_client,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.accept.per_client),
     ),
     ConfigKey::new(
         "head",
         "The size of a request line with its headers; over it 431.",
-        &SizeValue {
-            range: HEAD_RANGE,
-            place: |s: &mut Settings| &mut s.accept.reader.limits.bytes,
-        },
+        &SizeValue(HEAD_RANGE, |s: &mut Settings| {
+            &mut s.accept.reader.limits.bytes
+        }),
     ),
     ConfigKey::new(
         "fields",
         "The number of headers of a request; over it 431.",
-        &CountValue {
-            range: FIELDS_RANGE,
-            place: |s: &mut Settings| &mut s.accept.reader.limits.fields,
-        },
+        &CountValue(FIELDS_RANGE, |s: &mut Settings| {
+            &mut s.accept.reader.limits.fields
+        }),
     ),
     ConfigKey::new(
         "target",
         "The size of the URL in the request line; over it 414.",
-        &SizeValue {
-            range: TARGET_RANGE,
-            place: |s: &mut Settings| &mut s.accept.reader.limits.target,
-        },
+        &SizeValue(TARGET_RANGE, |s: &mut Settings| {
+            &mut s.accept.reader.limits.target
+        }),
     ),
     ConfigKey::new(
         "origin_head",
         "The size of a response head; over it 502.",
-        &SizeValue {
-            range: HEAD_RANGE,
-            place: |s: &mut Settings| &mut s.upstream.head,
-        },
+        &SizeValue(HEAD_RANGE, |s: &mut Settings| &mut s.upstream.head),
     ),
     ConfigKey::new(
         "origin_fields",
         "The number of headers of a response; over it 502.",
-        &CountValue {
-            range: FIELDS_RANGE,
-            place: |s: &mut Settings| &mut s.upstream.fields,
-        },
+        &CountValue(FIELDS_RANGE, |s: &mut Settings| &mut s.upstream.fields),
     ),
     ConfigKey::new(
         "request_body",
         "The size of a request body; over it 413.",
-        &SizeValue {
-            range: BODY_RANGE,
-            place: |s: &mut Settings| &mut s.max_request_body,
-        },
+        &SizeValue(BODY_RANGE, |s: &mut Settings| &mut s.max_request_body),
     ),
     ConfigKey::new(
         "queue_per_host",
         "Requests that may wait for one host's turn; further ones are refused at once.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.admission.per_host,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.admission.per_host),
     ),
     ConfigKey::new(
         "queue",
         "Requests that may wait in total.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.admission.total,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.admission.total),
     ),
     ConfigKey::new(
         "max_hold",
         "The longest wait that a crawler can request with Crawl-Max-Wait.",
-        &TimeValue {
-            range: TIME_OR_ZERO_RANGE,
-            places: |s: &mut Settings| vec![&mut s.admission.max_wait],
-        },
+        &TimeValue(TIME_OR_ZERO_RANGE, |s: &mut Settings| {
+            vec![&mut s.admission.max_wait]
+        }),
     ),
     ConfigKey::new(
         "tunnels_per_host",
         "Open tunnels to one host whose bytes are copied unread; over it 503.",
-        &CountValue {
-            range: COUNT_RANGE,
-            place: |s: &mut Settings| &mut s.tunnels.per_host,
-        },
+        &CountValue(COUNT_RANGE, |s: &mut Settings| &mut s.tunnels.per_host),
     ),
     ConfigKey::new(
         "idle_pool",
         "Idle connections to origins in total.",
-        &CountValue {
-            range: COUNT_OR_ZERO_RANGE,
-            place: |s: &mut Settings| &mut s.upstream.pool.total,
-        },
+        &CountValue(COUNT_OR_ZERO_RANGE, |s: &mut Settings| {
+            &mut s.upstream.pool.total
+        }),
     ),
     ConfigKey::new(
         "idle_per_host",
         "Idle connections to one origin.",
-        &CountValue {
-            range: COUNT_OR_ZERO_RANGE,
-            place: |s: &mut Settings| &mut s.upstream.pool.per_host,
-        },
+        &CountValue(COUNT_OR_ZERO_RANGE, |s: &mut Settings| {
+            &mut s.upstream.pool.per_host
+        }),
     ),
 ];
 
@@ -139,115 +109,91 @@ pub(super) const TIMEOUT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "head",
         "A request head, from its first byte; over it 408.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.accept.reader.head],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.accept.reader.head]
+        }),
     ),
     ConfigKey::new(
         "idle",
         "A client connection without a request, or an idle connection to an origin.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.accept.reader.idle, &mut s.upstream.pool.idle],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.accept.reader.idle, &mut s.upstream.pool.idle]
+        }),
     ),
     ConfigKey::new(
         "tls",
         "A TLS handshake, and the first bytes of a tunnel.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.tls.handshake_timeout, &mut s.tunnels.hello],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.tls.handshake_timeout, &mut s.tunnels.hello]
+        }),
     ),
     ConfigKey::new(
         "dns",
         "A name lookup; over it 504.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.dns.timeout],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| vec![&mut s.dns.timeout]),
     ),
     ConfigKey::new(
         "connect",
         "One attempt to connect.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| {
-                vec![&mut s.upstream.dial.connect, &mut s.tunnels.dial.connect]
-            },
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.upstream.dial.connect, &mut s.tunnels.dial.connect]
+        }),
     ),
     ConfigKey::new(
         "connect_total",
         "All attempts to connect; over it 504.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.upstream.dial.total, &mut s.tunnels.dial.total],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.upstream.dial.total, &mut s.tunnels.dial.total]
+        }),
     ),
     ConfigKey::new(
         "response_head",
         "From the end of the request to the end of the response head; over it 504.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.upstream.response_head],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.upstream.response_head]
+        }),
     ),
     ConfigKey::new(
         "body_idle",
         "A body during which nothing arrives.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.upstream.body_idle],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.upstream.body_idle]
+        }),
     ),
     ConfigKey::new(
         "write_stall",
         "A client that does not read its response.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.accept.reader.write_stall],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.accept.reader.write_stall]
+        }),
     ),
     ConfigKey::new(
         "request",
         "A request as a whole.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.upstream.body],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| vec![&mut s.upstream.body]),
     ),
     ConfigKey::new(
         "tunnel_idle",
         "A tunnel without traffic.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.tunnels.idle],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| vec![&mut s.tunnels.idle]),
     ),
     ConfigKey::new(
         "tunnel",
         "A tunnel as a whole.",
-        &TimeValue {
-            range: TIME_RANGE,
-            places: |s: &mut Settings| vec![&mut s.tunnels.total],
-        },
+        &TimeValue(TIME_RANGE, |s: &mut Settings| vec![&mut s.tunnels.total]),
     ),
     ConfigKey::new(
         "drain",
         "After SIGTERM: how long running requests may take to complete.",
-        &TimeValue {
-            range: TIME_OR_ZERO_RANGE,
-            places: |s: &mut Settings| vec![&mut s.drain.timeout],
-        },
+        &TimeValue(TIME_OR_ZERO_RANGE, |s: &mut Settings| {
+            vec![&mut s.drain.timeout]
+        }),
     ),
     ConfigKey::new(
         "drain_delay",
         "After SIGTERM: how long connections are still accepted, so that load balancers can notice.",
-        &TimeValue {
-            range: TIME_OR_ZERO_RANGE,
-            places: |s: &mut Settings| vec![&mut s.drain.delay],
-        },
+        &TimeValue(TIME_OR_ZERO_RANGE, |s: &mut Settings| {
+            vec![&mut s.drain.delay]
+        }),
     ),
 ];

@@ -7,9 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::settings::Settings;
 use crate::diagnostics::problem::Problem;
-use crate::metrics::log::{
-    LogDestination, LogFileRotation, LogFullAction, LogLineFormat, QueryVisibility,
-};
+use crate::metrics::log::{LogDestination, LogFileRotation, QueryVisibility};
 use crate::model::units::format_size;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
@@ -17,8 +15,8 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{duration_schema, size_schema, text_schema, variable_schema};
 use super::key::{
-    ConfigKey, ConfigValue as _, ConfigWord, CountValue, CustomValue, ShareValue, TimeValue,
-    WordValue, object_schema, read_keys, read_size,
+    ConfigKey, ConfigValue as _, CountValue, CustomValue, ShareValue, TimeValue, WordValue,
+    object_schema, read_keys, read_size,
 };
 
 /// The size at which a file is rotated. A smaller file would hold only a handful of lines.
@@ -32,10 +30,7 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "decisions",
         "auto (text for people on a terminal, else JSON, on standard error), stderr, stdout, none, or the path of a file.",
-        &CustomValue {
-            read: read_destination,
-            schema: |_| text_schema(),
-        },
+        &CustomValue(read_destination, |_| text_schema()),
     ),
     ConfigKey::new(
         "format",
@@ -56,10 +51,10 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "redact_query",
         "Deprecated: true is `query: none`, false is `query: full`.",
-        &CustomValue {
-            read: read_redact_query,
-            schema: |_| json!({ "type": "boolean", "deprecated": true }),
-        },
+        &CustomValue(
+            read_redact_query,
+            |_| json!({ "type": "boolean", "deprecated": true }),
+        ),
     ),
     ConfigKey::new(
         "query",
@@ -69,28 +64,11 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "rotate",
         "When the log's file is rotated.",
-        &CustomValue {
-            read: read_rotation,
-            schema: |s: &mut Settings| object_schema("", ROTATION_KEYS, &mut RotationDraft::new(s)),
-        },
+        &CustomValue(read_rotation, |s: &mut Settings| {
+            object_schema("", ROTATION_KEYS, &mut RotationDraft::new(s))
+        }),
     ),
 ];
-
-impl ConfigWord for LogLineFormat {
-    const WORDS: &'static [(&'static str, Self)] = &[("json", Self::Json), ("squid", Self::Squid)];
-}
-
-impl ConfigWord for LogFullAction {
-    const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
-}
-
-impl ConfigWord for QueryVisibility {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("full", Self::Shown),
-        ("names", Self::NamesOnly),
-        ("none", Self::Redacted),
-    ];
-}
 
 fn read_redact_query(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
     let Some(redact) = read::boolean(node, context.problems) else {
@@ -132,26 +110,20 @@ const ROTATION_KEYS: &[ConfigKey<RotationDraft>] = &[
     ConfigKey::new(
         "size",
         "The size at which a file is rotated; none: it only grows.",
-        &CustomValue {
-            read: read_rotation_size,
-            schema: rotation_size_schema,
-        },
+        &CustomValue(read_rotation_size, rotation_size_schema),
     ),
     ConfigKey::new(
         "keep",
         "The number of older files that are kept; PATH.1 is the latest.",
-        &CountValue {
-            range: 0..=1_000,
-            place: |r: &mut RotationDraft| &mut r.keep,
-        },
+        &CountValue(0..=1_000, |r: &mut RotationDraft| &mut r.keep),
     ),
     ConfigKey::new(
         "max_age",
         "A file is also rotated each day (UTC), and older files are removed after this time; none: only by size and number.",
-        &CustomValue {
-            read: read_max_age,
-            schema: |_| json!({ "anyOf": [{ "const": "none" }, duration_schema(), variable_schema()], "default": "none" }),
-        },
+        &CustomValue(
+            read_max_age,
+            |_| json!({ "anyOf": [{ "const": "none" }, duration_schema(), variable_schema()], "default": "none" }),
+        ),
     ),
 ];
 
@@ -196,10 +168,7 @@ fn read_max_age(node: &Node, draft: &mut RotationDraft, context: &mut ReadContex
         return;
     }
     let mut age = Duration::ZERO;
-    let value = TimeValue {
-        range: MAX_AGE_RANGE,
-        places: |age: &mut Duration| vec![age],
-    };
+    let value = TimeValue(MAX_AGE_RANGE, |age: &mut Duration| vec![age]);
     value.read(node, &mut age, context);
     draft.max_age = (!age.is_zero()).then_some(age);
 }

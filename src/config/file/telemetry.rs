@@ -9,7 +9,6 @@ use serde_json::{Value as Json, json};
 use crate::config::settings::{OtlpConfig, Settings, SpanExportConfig};
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
-use crate::metrics::labels::MetricsMode;
 use crate::urls::target::UrlTarget;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue};
@@ -17,7 +16,7 @@ use crate::yaml::{Node, YamlValue};
 use super::ReadContext;
 use super::json_schema::text_schema;
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, ParsedValue, ShareValue, TimeValue, WordValue,
+    ConfigKey, CountValue, CustomValue, ParsedValue, ShareValue, TimeValue, WordValue,
     object_schema, read_keys,
 };
 
@@ -42,25 +41,16 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "rule_labels",
         "The most rules with series of their own in /metrics: those that match and decide most. The others are summed.",
-        &CountValue {
-            range: 0..=100_000,
-            place: |s: &mut Settings| &mut s.telemetry.metrics.rule_labels,
-        },
+        &CountValue(0..=100_000, |s: &mut Settings| {
+            &mut s.telemetry.metrics.rule_labels
+        }),
     ),
     ConfigKey::new(
         "otlp",
         "Where spans of requests are sent, or none.",
-        &CustomValue {
-            read: read_otlp,
-            schema: otlp_schema,
-        },
+        &CustomValue(read_otlp, otlp_schema),
     ),
 ];
-
-impl ConfigWord for MetricsMode {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("full", Self::All), ("none", Self::EssentialOnly)];
-}
 
 #[derive(Default)]
 struct OtlpDraft {
@@ -86,40 +76,38 @@ const OTLP_KEYS: &[ConfigKey<OtlpDraft>] = &[
     ConfigKey::new(
         "service",
         "The name of the service in spans (service.name); the default is crawlgate.",
-        &CustomValue {
-            read: |node, draft: &mut OtlpDraft, context| {
+        &CustomValue(
+            |node, draft: &mut OtlpDraft, context| {
                 if let Some(service) = read::spelling(node, context.problems) {
                     draft.export.service = service.to_owned();
                 }
             },
-            schema: |_| text_schema(),
-        },
+            |_| text_schema(),
+        ),
     ),
     ConfigKey::new(
         "headers",
         "Headers of each export, such as credentials.",
-        &CustomValue {
-            read: |node, draft: &mut OtlpDraft, context| {
+        &CustomValue(
+            |node, draft: &mut OtlpDraft, context| {
                 draft.export.headers = read_headers(node, context.problems);
             },
-            schema: |_| json!({ "type": "object", "additionalProperties": text_schema() }),
-        },
+            |_| json!({ "type": "object", "additionalProperties": text_schema() }),
+        ),
     ),
     ConfigKey::new(
         "timeout",
         "The time that one export may take.",
-        &TimeValue {
-            range: EXPORT_TIME_RANGE,
-            places: |draft: &mut OtlpDraft| vec![&mut draft.export.timeout],
-        },
+        &TimeValue(EXPORT_TIME_RANGE, |draft: &mut OtlpDraft| {
+            vec![&mut draft.export.timeout]
+        }),
     ),
     ConfigKey::new(
         "queue",
         "Requests that may wait to be exported; the spans of others are dropped and counted.",
-        &CountValue {
-            range: 1..=1_000_000,
-            place: |draft: &mut OtlpDraft| &mut draft.export.queue,
-        },
+        &CountValue(1..=1_000_000, |draft: &mut OtlpDraft| {
+            &mut draft.export.queue
+        }),
     ),
 ];
 

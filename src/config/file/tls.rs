@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
 
-use crate::config::settings::{AuthorityFiles, Settings, TrustRoots};
+use crate::config::settings::{AuthorityFiles, Settings};
 use crate::model::certificate_verification::CertificateVerification;
 use crate::proxy::intercept::RefusalDelivery;
 use crate::yaml::Node;
@@ -13,7 +13,7 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{one_or_many_schema, text_schema};
 use super::key::{
-    ConfigKey, ConfigWord, CountValue, CustomValue, ParsedValue, PathValue, SwitchValue, WordValue,
+    ConfigKey, CountValue, CustomValue, ParsedValue, PathValue, SwitchValue, WordValue,
     object_schema, read_keys,
 };
 
@@ -49,14 +49,11 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "ca",
         "The certificate authority, or a list of which the first signs.",
-        &CustomValue {
-            read: read_authorities,
-            schema: |_| {
-                let mut defaults = AuthorityDraft::new();
-                let authority = object_schema("An authority.", AUTHORITY_KEYS, &mut defaults);
-                one_or_many_schema(&authority)
-            },
-        },
+        &CustomValue(read_authorities, |_| {
+            let mut defaults = AuthorityDraft::new();
+            let authority = object_schema("An authority.", AUTHORITY_KEYS, &mut defaults);
+            one_or_many_schema(&authority)
+        }),
     ),
     ConfigKey::new(
         "bundle",
@@ -71,18 +68,12 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "extra_roots",
         "Files (PEM) with additional roots.",
-        &CustomValue {
-            read: read_extra_roots,
-            schema: |_| one_or_many_schema(&text_schema()),
-        },
+        &CustomValue(read_extra_roots, |_| one_or_many_schema(&text_schema())),
     ),
     ConfigKey::new(
         "leaf_cache",
         "The number of cached certificates, one per host.",
-        &CountValue {
-            range: 1..=10_000_000,
-            place: |s: &mut Settings| &mut s.tls.leaf_cache,
-        },
+        &CountValue(1..=10_000_000, |s: &mut Settings| &mut s.tls.leaf_cache),
     ),
     ConfigKey::new(
         "mints_per_client",
@@ -94,11 +85,6 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
 ];
-
-impl ConfigWord for TrustRoots {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("native", Self::Native), ("webpki", Self::Webpki)];
-}
 
 struct AuthorityDraft {
     cert: Option<PathBuf>,

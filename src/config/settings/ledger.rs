@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::ledger::removal::RemovalGuardSettings;
+use crate::model::words::words;
 use crate::store::ledger::LedgerSettings;
 use crate::urls::target::UrlTarget;
 
@@ -22,14 +23,15 @@ pub struct LedgerConfig {
     pub events: EventsConfig,
 }
 
-/// When there is a ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LedgerMode {
-    /// If the active policy needs one.
-    Auto,
-    Always,
-    /// Never; a policy that needs one is refused.
-    Never,
+words! {
+    /// When there is a ledger.
+    pub enum LedgerMode {
+        /// If the active policy needs one.
+        Auto = "auto",
+        Always = "always",
+        /// Never; a policy that needs one is refused.
+        Never = "never",
+    }
 }
 
 /// The feed of events, for systems that keep an index.

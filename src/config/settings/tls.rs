@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::model::certificate_verification::CertificateVerification;
+use crate::model::words::words;
 use crate::proxy::intercept::RefusalDelivery;
 
 /// Settings of `tls`.
@@ -42,13 +43,14 @@ pub struct AuthorityFiles {
     pub create: bool,
 }
 
-/// The trusted roots for origins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrustRoots {
-    /// The roots of the operating system.
-    Native,
-    /// Mozilla's roots, as of the build of this program.
-    Webpki,
+words! {
+    /// The trusted roots for origins.
+    pub enum TrustRoots {
+        /// The roots of the operating system.
+        Native = "native",
+        /// Mozilla's roots, as of the build of this program.
+        Webpki = "webpki",
+    }
 }
 
 impl TlsConfig {

@@ -118,7 +118,7 @@ impl LogLine<'_> {
 }
 
 /// The numbers of lines of this process that are missing in the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissingLines {
     /// Lines of allowed requests that are not in the sample (`logs.allows`).
     pub(crate) left_out: u64,

@@ -1,18 +1,21 @@
 //! The setting `logs.query`: how much of a URL's query the log shows.
 
+use crate::model::words::words;
+
 /// The text in place of a value, or of a whole query.
 const REDACTED: &str = "redacted";
 
-/// The part of a URL's query that is shown. It applies wherever URLs of requests are shown: in the log, in the latest
-/// lines in memory, in the examples of shadow reports, and in spans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueryVisibility {
-    /// The whole query.
-    Shown,
-    /// The names of parameters; their values are replaced by `redacted`. A parameter without `=` counts as a value.
-    NamesOnly,
-    /// Nothing: the query is replaced by `?redacted`.
-    Redacted,
+words! {
+    /// The part of a URL's query that is shown. It applies wherever URLs of requests are shown: in the log, in the
+    /// latest lines in memory, in the examples of shadow reports, and in spans.
+    pub enum QueryVisibility {
+        /// The whole query.
+        Shown = "full",
+        /// The names of parameters; their values are replaced by `redacted`. A parameter without `=` counts as a value.
+        NamesOnly = "names",
+        /// Nothing: the query is replaced by `?redacted`.
+        Redacted = "none",
+    }
 }
 
 impl QueryVisibility {

@@ -61,9 +61,8 @@ impl Recorder {
 
     /// Creates the record of a request whose head was complete at `began`.
     pub fn begin(&self, began: Instant, method: &Method) -> RequestRecord {
-        if let Some(families) = self.0.metrics.enabled_families() {
-            families.inflight.inc();
-        }
+        let metrics = &self.0.metrics;
+        metrics.update(|families| families.inflight.inc());
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
         RequestRecord::new(Arc::clone(&self.0), number, began, method)
     }

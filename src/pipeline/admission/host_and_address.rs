@@ -61,10 +61,9 @@ impl AdmissionQueue {
                 }
                 // The request keeps its ticket, so the next request for the same URL must not get it.
                 Err(_) => {
-                    let ticket_key = self
-                        .returning_tickets
-                        .key(address.crawler, address.resource);
-                    let _ = self.returning_tickets.take(ticket_key, self.clock.now());
+                    let now = self.clock.now();
+                    let tickets = &self.returning_tickets;
+                    let _ = tickets.take(address.crawler, address.resource, now);
                 }
             }
             // Other requests for the host go before it now.

@@ -12,22 +12,18 @@ use super::recent_map::{RecentKey, RecentMap};
 #[derive(Debug, Default)]
 pub(super) struct ReturningTickets(RecentMap<QueueTicket>);
 
-/// The crawler and the URL.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReturningTicketKey(RecentKey);
-
 impl ReturningTickets {
-    pub(super) fn key(&self, crawler: &Crawler, url: &str) -> ReturningTicketKey {
-        ReturningTicketKey(self.0.key((crawler.as_str(), url)))
-    }
-
-    /// Remembers the ticket of a refused request.
-    pub(super) fn insert(&self, key: ReturningTicketKey, ticket: QueueTicket, now: Instant) {
-        self.0.insert(key.0, ticket, now);
+    /// Stores the ticket of a refused request.
+    pub(super) fn insert(&self, crawler: &Crawler, url: &str, ticket: QueueTicket, now: Instant) {
+        self.0.insert(self.key(crawler, url), ticket, now);
     }
 
     /// Returns the ticket of a request that is sent again.
-    pub(super) fn take(&self, key: ReturningTicketKey, now: Instant) -> Option<QueueTicket> {
-        self.0.take(key.0, now)
+    pub(super) fn take(&self, crawler: &Crawler, url: &str, now: Instant) -> Option<QueueTicket> {
+        self.0.take(self.key(crawler, url), now)
+    }
+
+    fn key(&self, crawler: &Crawler, url: &str) -> RecentKey {
+        self.0.key((crawler.as_str(), url))
     }
 }

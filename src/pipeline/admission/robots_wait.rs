@@ -43,7 +43,7 @@ impl AdmissionQueue {
             return Ok(());
         }
         if let Some(arrival) = arrival {
-            self.keep_ticket(request, arrival);
+            self.keep_ticket(request.crawler, request.resource, arrival.ticket);
         }
         Err(self.robots_wait_end())
     }
@@ -64,15 +64,13 @@ impl AdmissionQueue {
         if let Some(value) = at_once {
             return Ok(value);
         }
-        let ticket_key = self
-            .returning_tickets
-            .key(request.crawler, request.resource);
         let now = self.clock.now();
-        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
+        let arrival = *arrival
+            .get_or_insert_with(|| self.new_arrival(request.crawler, request.resource, now));
         let remaining = self.remaining_robots_wait(request, Some(arrival));
         let result = self.hold_for_robots(request, remaining, event).await;
         if result.is_err() {
-            self.keep_ticket(request, arrival);
+            self.keep_ticket(request.crawler, request.resource, arrival.ticket);
         }
         result
     }
@@ -121,13 +119,5 @@ impl AdmissionQueue {
         } else {
             RobotsWaitEnd::TimedOut
         }
-    }
-
-    fn keep_ticket(&self, request: &RobotsWaitRequest<'_>, arrival: Arrival) {
-        let key = self
-            .returning_tickets
-            .key(request.crawler, request.resource);
-        self.returning_tickets
-            .insert(key, arrival.ticket, self.clock.now());
     }
 }

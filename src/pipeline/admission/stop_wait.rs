@@ -44,18 +44,15 @@ impl AdmissionQueue {
             return Err(refusal);
         }
         let now = self.clock.now();
-        let ticket_key = self
-            .returning_tickets
-            .key(request.crawler, request.resource);
-        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
+        let arrival = *arrival
+            .get_or_insert_with(|| self.new_arrival(request.crawler, request.resource, now));
         let deadline = now.max(arrival.at + max_wait);
         let result = self
             .stops
             .wait_until_lifted(&request.coverage, request.crawler, deadline)
             .await;
         if result.is_err() {
-            self.returning_tickets
-                .insert(ticket_key, arrival.ticket, self.clock.now());
+            self.keep_ticket(request.crawler, request.resource, arrival.ticket);
         }
         result
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
+use crate::model::words::words;
 use crate::pipeline::destination::DestinationResolver;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::evaluation_loop::PipelineStages as _;
@@ -165,38 +166,16 @@ pub struct NotAsked {
     pub why: &'static str,
 }
 
-/// The things that may decide about a request and that an explanation may leave out, in the order of the stages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotAskedSubject {
-    Budgets,
-    Ledger,
-    Addresses,
-    RobotsTxt,
-    Stops,
-    Pace,
-}
-
-impl NotAskedSubject {
-    /// All, in the order of the stages.
-    pub const ALL: [Self; 6] = [
-        Self::Budgets,
-        Self::Ledger,
-        Self::Addresses,
-        Self::RobotsTxt,
-        Self::Stops,
-        Self::Pace,
-    ];
-
-    /// The name in explanations.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Budgets => "budgets",
-            Self::Ledger => "ledger",
-            Self::Addresses => "addresses",
-            Self::RobotsTxt => "robots.txt",
-            Self::Stops => "stops",
-            Self::Pace => "pace",
-        }
+words! {
+    /// The things that may decide about a request and that an explanation may leave out, in the order of the
+    /// stages.
+    pub enum NotAskedSubject {
+        Budgets = "budgets",
+        Ledger = "ledger",
+        Addresses = "addresses",
+        RobotsTxt = "robots.txt",
+        Stops = "stops",
+        Pace = "pace",
     }
 }
 

@@ -10,7 +10,6 @@ use crate::pipeline::destination::{
 use crate::pipeline::evaluation::{Evaluation, StageDecision, TunnelEvaluation};
 use crate::pipeline::facts::EvaluationFacts;
 use crate::pipeline::refusal::Refusal;
-use crate::policy::fact::{Fact, Facts};
 use crate::policy::rule::PolicyStage;
 
 /// Resolves the host of a request, and drops the addresses that must not be dialled.
@@ -76,10 +75,7 @@ pub(crate) fn all_addresses(addresses: &mut impl AddressList) -> SmallVec<[IpAdd
 
 /// Evaluates the policy with one of the host's addresses.
 pub(crate) fn evaluate_address(evaluation: &Evaluation, address: IpAddr) -> StageDecision {
-    let facts = Facts {
-        address: Fact::Known(Some(address)),
-        ..evaluation.facts().policy_facts()
-    };
+    let facts = evaluation.facts().policy_facts().with_address(address);
     let mut trail = evaluation.trail().clone();
     let policy = evaluation.policy();
     let decision = policy.decide_stage(&mut trail, PolicyStage::Destination, &facts);

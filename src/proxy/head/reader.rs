@@ -21,7 +21,7 @@ use super::scan::{
 };
 use super::service_state::ServiceState;
 use super::timer::LazyTimer;
-use crate::proxy::read_allowance::MAX_READ;
+use crate::proxy::read_allowance::{MAX_PARSED, MAX_READ};
 
 /// The head reader's events.
 pub trait HeadEvents {
@@ -312,7 +312,7 @@ impl<E: HeadEvents> HeadReader<E> {
     ) -> Poll<io::Result<()>> {
         // hyper parses chunks byte by byte, so one read of them is enough for a poll.
         let is_unparsed = remaining > u64::MAX / 2;
-        let room = if is_unparsed { MAX_READ / 4 } else { MAX_READ };
+        let room = if is_unparsed { MAX_PARSED } else { MAX_READ };
         let most = usize::try_from(remaining).unwrap_or(usize::MAX).min(room);
         if !self.buffer.is_empty() {
             let count = self.pass_on(most, out);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 use crate::proxy::origin_tls::OriginStream;
 use crate::proxy::read_allowance::ReadAllowance;
@@ -124,9 +124,12 @@ impl AsyncRead for ObservedRead<'_> {
         let this = &mut *self.get_mut().0;
         ready!(this.allowance.poll_available(cx));
         let before = out.filled().len();
-        ready!(Pin::new(&mut TokioIo::new(&mut this.stream)).poll_read(cx, out))?;
+        let room = this.allowance.remaining() as u64;
+        let mut limited = TokioIo::new(&mut this.stream).take(room);
+        ready!(Pin::new(&mut limited).poll_read(cx, out))?;
         let received = out.filled().get(before..).unwrap_or_default();
         this.allowance.spend(received.len());
+        this.allowance.record_unparsed(received.len());
         Poll::Ready(this.interim.scan(received).map_err(io::Error::other))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::config::policy;
 use crate::config::policy_replacement::{PolicyOnDisk, ReplacedPolicies};
 use crate::config::settings::PolicyOrigin;
-use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::heap;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcome, ReloadTrigger};
 use crate::pipeline::rollout::{
@@ -18,7 +18,7 @@ use crate::pipeline::rollout::{
 };
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
-use crate::policy::source::PolicyFileSet;
+use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{
     ActivationCause, ChangeAuthor, PolicyActivation, PolicyStore, ShadowAssignment,
 };
@@ -327,8 +327,9 @@ impl PolicyFileReloader {
                 report.name
             )));
         }
+        let loaded = self.live_files.lock().clone();
         let policies = ReplacedPolicies {
-            previous: load_files(&store, before)?,
+            previous: active_files(&store, &disk, before, &loaded)?,
             previous_revision: before.to_owned(),
             next: files,
             next_revision: report.revision.clone(),
@@ -340,13 +341,6 @@ impl PolicyFileReloader {
                     "store.path cannot be written: {error}; nothing was changed"
                 ))
             })?;
-        let loaded = self.live_files.lock().clone();
-        if policies.previous.digests() != loaded {
-            return Err(refused(format!(
-                "the copy of the active policy in store.path, which would be restored if writing fails, is not what was \
-                 loaded: remove policies/{before} there, and run `crawlgate reload`"
-            )));
-        }
         let written_files = disk.replace(&store, &loaded, &policies).map_err(refused)?;
         let activation =
             PolicyActivation::new(&report.name, &report.revision, self.clock.wall_time(), how);
@@ -388,13 +382,21 @@ impl PolicyFileReloader {
         let active = self.active_policy.load();
         let active = active.policy.revision();
         if active == report.revision {
-            store.end_replacement().map_err(|error| {
-                refused(format!(
-                    "policy {active} is active, but store.path cannot be written: {error}"
-                ))
-            })?;
+            // The policy is in force, so what fails from here on is a warning.
+            let mut report = report;
+            if let Err(error) = store.end_replacement() {
+                report.warnings.push(store_warning(&error.to_string()));
+            }
             if clears_shadow {
-                self.drop_assignment(&store)?;
+                match self.drop_assignment(&store) {
+                    Ok(problems) | Err(PolicyChangeError::Invalid(problems)) => {
+                        report.warnings.extend(problems);
+                    }
+                    Err(PolicyChangeError::Refused(error)) => {
+                        let message = format!("the shadow policy is not cleared: {error}");
+                        report.warnings.push(store_warning(&message));
+                    }
+                }
             }
             return Ok(report);
         }
@@ -424,6 +426,34 @@ impl PolicyFileReloader {
             }
         }
     }
+}
+
+/// Returns the files of the active policy, which are restored if writing fails: the copy in the store, or the files on
+/// disk, of which a copy is then made.
+fn active_files(
+    store: &PolicyStore,
+    disk: &PolicyOnDisk,
+    revision: &str,
+    loaded: &PolicyFileDigests,
+) -> Result<PolicyFileSet, PolicyChangeError> {
+    let is_active = |files: &PolicyFileSet| files.digests() == *loaded;
+    if let Ok(Some(kept)) = store.load(revision)
+        && is_active(&kept)
+    {
+        return Ok(kept);
+    }
+    let Some(present) = disk.present_files().filter(is_active) else {
+        return Err(refused(
+            "store.path has no copy of the active policy, and its files have changed or are too large to be kept: run \
+             `crawlgate reload`, and try again",
+        ));
+    };
+    store.keep(revision, &present).map_err(|error| {
+        refused(format!(
+            "store.path cannot be written: {error}; nothing was changed"
+        ))
+    })?;
+    Ok(present)
 }
 
 /// Returns the files of a policy that is kept.
@@ -456,6 +486,12 @@ fn new_report(policy: &Policy, before: Option<&str>, warnings: Vec<Problem>) -> 
         warnings,
         written_files: Vec::new(),
     }
+}
+
+/// Returns a warning about the store, after a change that was made.
+fn store_warning(message: &str) -> Problem {
+    tracing::warn!("store.path: {message}");
+    Problem::warning(&SourceLocation::for_file(&"store.path".into()), message)
 }
 
 fn refused(message: impl Into<String>) -> PolicyChangeError {

@@ -1,5 +1,5 @@
 //! The pacing state of one host, address or domain: a limiter for each request kind, and what its
-//! responses have shown about it.
+//! responses have shown about it. Each grant is a [`Lease`].
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pacing::pace::{
 };
 use crate::pacing::response_class::{Challenge, ResponseClass};
 
-use super::{HostSnapshot, LeaseOutcome, StoreStats};
+use super::{HostSnapshot, LeaseOutcome, LimiterKey, StoreStats};
 
 /// The time for which latency and ban signals are kept after the last request, in addition to the time that a
 /// limiter is kept.
@@ -45,9 +45,19 @@ struct HostEntryState {
     pace: Option<HostPace>,
 }
 
+/// A grant to send a request, to be released to the store that issued it. A lease that is dropped instead lasts
+/// until it expires.
+#[derive(Debug)]
+#[must_use]
+pub struct Lease {
+    host: Arc<HostEntry>,
+    kind: RequestKind,
+    grant: Grant,
+}
+
 /// Identifies a granted request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
+struct Grant {
     id: LeaseId,
     epoch: BackoffEpoch,
     role: GrantRole,
@@ -57,12 +67,6 @@ pub(super) struct Grant {
 enum GrantRole {
     Normal,
     Probe,
-}
-
-impl Grant {
-    pub(super) fn is_probe(self) -> bool {
-        self.role == GrantRole::Probe
-    }
 }
 
 impl HostEntry {
@@ -79,90 +83,19 @@ impl HostEntry {
     }
 
     pub(super) fn try_acquire(
-        &self,
+        self: Arc<Self>,
         kind: RequestKind,
         pace: &HostPace,
         now: Instant,
-    ) -> PaceDecision<Grant> {
-        let mut state = self.state.lock();
-        if kind == RequestKind::Navigation || state.pace.is_none() {
-            state.pace = Some(*pace);
-        }
-        let Some(adaptive) = pace.adaptive else {
-            return state.try_acquire(kind, pace, now);
-        };
-        let delay = state.latency.delay(adaptive).max(pace.delay);
-        state.try_acquire(kind, &HostPace { delay, ..*pace }, now)
-    }
-
-    pub(super) fn record_sent(&self, kind: RequestKind, grant: Grant, now: Instant) {
-        let mut state = self.state.lock();
-        let draw = state.next_random();
-        state.limiter(kind).record_sent(grant.id, draw, now);
-    }
-
-    pub(super) fn retry_permit(
-        &self,
-        kind: RequestKind,
-        grant: Grant,
-        now: Instant,
-    ) -> ResendDecision {
-        let mut state = self.state.lock();
-        match state.backoff_remaining(grant, now) {
-            Some(_) => ResendDecision::Never,
-            None => state.limiter(kind).try_resend(grant.id, now),
-        }
-    }
-
-    pub(super) fn backoff_remaining(&self, grant: Grant, now: Instant) -> Option<Duration> {
-        self.state.lock().backoff_remaining(grant, now)
-    }
-
-    pub(super) fn record_response(
-        &self,
-        kind: RequestKind,
-        grant: Grant,
-        (class, challenge): (ResponseClass, Challenge),
-        now: Instant,
-    ) -> BanSuspicion {
-        let mut state = self.state.lock();
-        if state.probe == Some((kind, grant.id)) {
-            state.probe = None;
-        }
-        state.record_latency(kind, grant, class, now);
-        state.update_backoff(grant, class, now);
-        state.check_for_ban(class, challenge, now)
-    }
-
-    pub(super) fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
-        self.state.lock().debt.charge(bytes, per_second, now);
-    }
-
-    pub(super) fn release(
-        &self,
-        kind: RequestKind,
-        grant: Grant,
-        outcome: LeaseOutcome,
-        now: Instant,
-    ) {
-        let mut state = self.state.lock();
-        let used = match outcome {
-            LeaseOutcome::Unused => LeaseUse::Unused,
-            LeaseOutcome::Abandoned | LeaseOutcome::Failed | LeaseOutcome::Answered => {
-                LeaseUse::Used
-            }
-        };
-        state.limiter(kind).release(grant.id, used, now);
-        if state.probe == Some((kind, grant.id)) {
-            state.probe = None;
-        }
-        match outcome {
-            LeaseOutcome::Unused | LeaseOutcome::Abandoned => {}
-            LeaseOutcome::Failed => state.record_failure(grant.epoch, now),
-            LeaseOutcome::Answered => {
-                state.backoff.record_success(grant.epoch, now);
-                state.bans.record_success();
-            }
+    ) -> PaceDecision<Lease> {
+        let decision = self.state.lock().try_acquire_adapted(kind, pace, now);
+        match decision {
+            PaceDecision::Granted(grant) => PaceDecision::Granted(Lease {
+                host: self,
+                kind,
+                grant,
+            }),
+            PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
         }
     }
 
@@ -188,6 +121,94 @@ impl HostEntry {
         let state = self.state.lock();
         stats.leases += state.navigations.active_leases(now) + state.embeds.active_leases(now);
         stats.backing_off += usize::from(state.backoff.remaining(now).is_some());
+    }
+}
+
+impl Lease {
+    /// Returns the key that the lease was granted for.
+    pub fn key(&self) -> LimiterKey<'_> {
+        LimiterKey {
+            name: &self.host.name,
+            kind: self.kind,
+        }
+    }
+
+    /// Returns the name that the lease was granted for, to be kept after its release.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.host.name)
+    }
+
+    /// Returns `true` if this request is the probe that follows a backoff.
+    pub fn is_probe(&self) -> bool {
+        self.grant.role == GrantRole::Probe
+    }
+
+    /// Records that the request head was sent: the delay of the next request and the expiry of the lease are
+    /// measured from here.
+    pub fn renew(&self, now: Instant) {
+        let mut state = self.host.state.lock();
+        let draw = state.next_random();
+        state
+            .limiter(self.kind)
+            .record_sent(self.grant.id, draw, now);
+    }
+
+    /// Returns the decision on sending the request again.
+    pub fn retry_permit(&self, now: Instant) -> ResendDecision {
+        let mut state = self.host.state.lock();
+        match state.backoff_remaining(self.grant, now) {
+            Some(_) => ResendDecision::Never,
+            None => state.limiter(self.kind).try_resend(self.grant.id, now),
+        }
+    }
+
+    /// Returns the rest of a backoff that began after the lease was granted. A request that has not been sent
+    /// yet must then not be sent.
+    pub fn backoff_remaining(&self, now: Instant) -> Option<Duration> {
+        self.host.state.lock().backoff_remaining(self.grant, now)
+    }
+
+    /// Charges the bytes of the request's bodies to a budget of bytes per second, which delays later grants. To be
+    /// called before the release, so that no request is granted in between.
+    pub fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
+        let mut state = self.host.state.lock();
+        state.debt.charge(bytes, per_second, now);
+    }
+
+    /// Releases the lease: after the origin's last byte, or unused.
+    pub fn release(self, outcome: LeaseOutcome, now: Instant) {
+        let mut state = self.host.state.lock();
+        let used = match outcome {
+            LeaseOutcome::Unused => LeaseUse::Unused,
+            LeaseOutcome::Abandoned | LeaseOutcome::Failed | LeaseOutcome::Answered => {
+                LeaseUse::Used
+            }
+        };
+        state.limiter(self.kind).release(self.grant.id, used, now);
+        state.end_probe(self.kind, self.grant);
+        match outcome {
+            LeaseOutcome::Unused | LeaseOutcome::Abandoned => {}
+            LeaseOutcome::Failed => state.record_failure(self.grant.epoch, now),
+            LeaseOutcome::Answered => {
+                state.backoff.record_success(self.grant.epoch, now);
+                state.bans.record_success();
+            }
+        }
+    }
+
+    /// Records the head of a response that is not simply successful: its class, and the latency. The lease is then
+    /// released as [`LeaseOutcome::Abandoned`].
+    pub fn record_response(
+        &self,
+        class: ResponseClass,
+        challenge: Challenge,
+        now: Instant,
+    ) -> BanSuspicion {
+        let mut state = self.host.state.lock();
+        state.end_probe(self.kind, self.grant);
+        state.record_latency(self.kind, self.grant, class, now);
+        state.update_backoff(self.grant, class, now);
+        state.check_for_ban(class, challenge, now)
     }
 }
 
@@ -248,6 +269,23 @@ impl HostEntryState {
             latency: self.latency.average(),
             byte_debt,
         }
+    }
+
+    /// Stores the pace of pages, or that of the first request, and applies the adaptive delay.
+    fn try_acquire_adapted(
+        &mut self,
+        kind: RequestKind,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Grant> {
+        if kind == RequestKind::Navigation || self.pace.is_none() {
+            self.pace = Some(*pace);
+        }
+        let Some(adaptive) = pace.adaptive else {
+            return self.try_acquire(kind, pace, now);
+        };
+        let delay = self.latency.delay(adaptive).max(pace.delay);
+        self.try_acquire(kind, &HostPace { delay, ..*pace }, now)
     }
 
     fn try_acquire(
@@ -344,6 +382,13 @@ impl HostEntryState {
                 })
             }
             PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
+        }
+    }
+
+    /// Ends the probe if this grant is the probe.
+    fn end_probe(&mut self, kind: RequestKind, grant: Grant) {
+        if self.probe == Some((kind, grant.id)) {
+            self.probe = None;
         }
     }
 

@@ -70,7 +70,7 @@ impl Live {
         let metrics = Metrics::new(std::slice::from_ref(&crawler), &[]).unwrap();
         let bot = metrics.crawler_index(crawler.as_str());
         let log = open(&metrics, &clock).unwrap();
-        let live = DecisionsApi::new(log.tap().unwrap());
+        let live = DecisionsApi::new(log.tap());
         let recorder = Recorder::new(metrics.clone(), log, clock);
         let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
         let apis = AdminApis {

@@ -5,26 +5,21 @@ use std::time::Duration;
 
 use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
 use crawlgate::metrics::labels::{ClientTlsFailureCause, ResponseSource};
-use crawlgate::metrics::log::{DecisionLog, LogSettings};
-use crawlgate::metrics::record::{Recorder, UrlRetention};
+use crawlgate::metrics::record::UrlRetention;
 use crawlgate::model::reason::Reason;
 use crawlgate::model::stage::Stage;
 use http::Method;
 use serde_json::json;
 
 use super::ApiBench;
+use crate::support::recorder::unwritten_recorder;
 
 const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow }\n";
 
 #[tokio::test]
 async fn the_status_counts_recorded_requests_only() {
     let bench = ApiBench::new(POLICY).await;
-    let settings = LogSettings {
-        destination: crawlgate::metrics::log::LogDestination::None,
-        ..LogSettings::default()
-    };
-    let log = DecisionLog::open(settings, &bench.metrics, &bench.clock).unwrap();
-    let recorder = Recorder::new(bench.metrics.clone(), log, bench.clock.clone());
+    let recorder = unwritten_recorder(&bench.metrics, &bench.clock);
     let news = bench.metrics.crawler_index("news");
     for (refused, took) in [(true, 3), (true, 30), (false, 3_000)] {
         let mut record = recorder.begin(bench.clock.now(), &Method::GET);
@@ -195,12 +190,7 @@ async fn the_history_has_a_sample_for_each_ten_seconds_of_an_hour() {
 
 /// Records a request that a rule refuses.
 fn refuse(bench: &ApiBench) {
-    let settings = LogSettings {
-        destination: crawlgate::metrics::log::LogDestination::None,
-        ..LogSettings::default()
-    };
-    let log = DecisionLog::open(settings, &bench.metrics, &bench.clock).unwrap();
-    let recorder = Recorder::new(bench.metrics.clone(), log, bench.clock.clone());
+    let recorder = unwritten_recorder(&bench.metrics, &bench.clock);
     let mut record = recorder.begin(bench.clock.now(), &Method::GET);
     record.enter_stage(Stage::Request);
     record.set_rejected(Reason::Rule, None, UrlRetention::Full);
@@ -222,17 +212,17 @@ async fn pass_minutes(minutes: u32) {
 async fn crawlers_are_reported_with_their_refusals_and_their_trust() {
     let policy = "policy: 1\nname: acme\noptions: { disposition: allow }\nspaces: [{ name: main, crawlers: [news] }]\n";
     let bench = ApiBench::new(policy).await;
-    let recorder = Recorder::new(
-        bench.metrics.clone(),
-        DecisionLog::disabled(),
-        bench.clock.clone(),
-    );
+    let recorder = unwritten_recorder(&bench.metrics, &bench.clock);
     let has_sample = async || {
         let (_, output) = bench.ask("GET /api/v1/history", b"").await;
         !output["samples"].as_array().unwrap().is_empty()
     };
-    while !has_sample().await {
-        tokio::task::yield_now().await;
+    for attempt in 0.. {
+        if has_sample().await {
+            break;
+        }
+        assert!(attempt < 1_000, "the first sample is never taken");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let news = bench.metrics.crawler_index("news");
     for reason in [Some(Reason::RobotsTxt), Some(Reason::RobotsTxt), None] {

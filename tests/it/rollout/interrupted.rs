@@ -106,3 +106,21 @@ fn a_history_that_cannot_be_read_is_no_obstacle_for_the_crawl() {
         bench.gate.stderr().contains("have been changed")
     });
 }
+
+#[test]
+fn a_promotion_that_the_store_cannot_record_is_answered_as_made() {
+    let bench = RolloutBench::with_configured_shadow();
+    ok(&bench.set(&policy("two")));
+    let history = bench.file("store/policies/history.json");
+    fs::remove_file(&history).unwrap();
+    // A file cannot be renamed to the name of a directory.
+    fs::create_dir(&history).unwrap();
+    let answer = bench.promote();
+    ok(&answer);
+    assert!(
+        answer.body.contains("the shadow policy is not cleared"),
+        "{}",
+        answer.body
+    );
+    assert_eq!(bench.get("status")["policy"]["name"], "two");
+}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::words::words;
 
 use super::event::LedgerEventReason;
 use super::filter::url_host;
@@ -105,25 +106,12 @@ impl fmt::Display for RemovalCause {
     }
 }
 
-/// The kinds of causes with a grace time and a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RemovalCauseKind {
-    Policy,
-    RobotsTxt,
-    Noindex,
-}
-
-impl RemovalCauseKind {
-    /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Policy, Self::RobotsTxt, Self::Noindex];
-
-    /// The value of the metric's label and a key in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::RobotsTxt => "robots_txt",
-            Self::Noindex => "noindex",
-        }
+words! {
+    /// The kinds of causes with a grace time and a limit: keys in JSON, and values of a label.
+    pub enum RemovalCauseKind {
+        Policy = "policy",
+        RobotsTxt = "robots_txt",
+        Noindex = "noindex",
     }
 }
 

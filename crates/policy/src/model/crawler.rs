@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::profile::Profile;
 use super::rule_id::Slug;
+use super::words::words;
 
 /// A crawler as configured: its name, its profile and the request headers that it may set. Clients
 /// without a name are `anonymous`.
@@ -104,43 +105,20 @@ impl fmt::Display for Crawler {
     }
 }
 
-/// A request header that counts only for crawlers that may use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CrawlerHint {
-    /// `Crawl-Priority`, or the urgency of `Priority` (RFC 9218).
-    Priority,
-    /// `Crawl-Max-Wait`, beyond the profile's maximum.
-    Wait,
-    /// `Crawl-Depth`.
-    Depth,
-    /// `Crawl-Trace`.
-    Trace,
-    /// `Cache-Control: no-cache`, which then overrides `recrawl.min_interval`.
-    Recrawl,
-    /// `Warcprox-Meta`.
-    Warcprox,
-}
-
-impl CrawlerHint {
-    /// All hints, in the order of the documentation.
-    pub const ALL: [Self; 6] = [
-        Self::Priority,
-        Self::Wait,
-        Self::Depth,
-        Self::Trace,
-        Self::Recrawl,
-        Self::Warcprox,
-    ];
-
-    /// The word in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Priority => "priority",
-            Self::Wait => "wait",
-            Self::Depth => "depth",
-            Self::Trace => "trace",
-            Self::Recrawl => "recrawl",
-            Self::Warcprox => "warcprox",
-        }
+words! {
+    /// A request header that counts only for crawlers that may use it.
+    pub enum CrawlerHint {
+        /// `Crawl-Priority`, or the urgency of `Priority` (RFC 9218).
+        Priority = "priority",
+        /// `Crawl-Max-Wait`, beyond the profile's maximum.
+        Wait = "wait",
+        /// `Crawl-Depth`.
+        Depth = "depth",
+        /// `Crawl-Trace`.
+        Trace = "trace",
+        /// `Cache-Control: no-cache`, which then overrides `recrawl.min_interval`.
+        Recrawl = "recrawl",
+        /// `Warcprox-Meta`.
+        Warcprox = "warcprox",
     }
 }

@@ -7,38 +7,41 @@
 use std::time::Duration;
 
 use super::intent::Intent;
+use super::words::words;
 
-/// A family of crawlers that interpret refusals in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// A client about which nothing is known.
-    Generic,
-    /// The statuses that RFC 9110 and RFC 9209 recommend.
-    StrictHttp,
-    /// Scrapy, which retries 429 and 5xx at once and treats 304 as an error.
-    Scrapy,
-    /// Crawlee, where 401, 403 and 429 retire a session and are fetched up to ten times.
-    Crawlee,
-    /// Browsertrix Crawler, where 403, 429 and 503 count as rate limits.
-    Browsertrix,
-    /// brozzler with warcprox, which expects `Warcprox-Meta`.
-    Warcprox,
-    /// Heritrix, which archives every response.
-    Heritrix,
-    /// Apache Nutch, where nearly every status counts against the host.
-    Nutch,
-    /// Apache StormCrawler, which deletes a page at the third error.
-    StormCrawler,
-    /// Norconex, where 404 deletes and 304 keeps.
-    Norconex,
-    /// Exalead CloudView, where 503 with `Retry-After` keeps and every other 4xx and 5xx deletes.
-    CloudView,
-    /// Python's httpx, which times out after 5 s.
-    Httpx,
-    /// newspaper, which times out after 7 s.
-    Newspaper,
-    /// lychee, which times out after 20 s.
-    Lychee,
+words! {
+    /// A family of crawlers that interpret refusals in the same way.
+    pub enum Profile {
+        /// A client about which nothing is known.
+        Generic = "generic",
+        /// The statuses that RFC 9110 and RFC 9209 recommend.
+        StrictHttp = "strict-http",
+        /// Scrapy, which retries 429 and 5xx at once and treats 304 as an error.
+        Scrapy = "scrapy",
+        /// Crawlee, where 401, 403 and 429 retire a session and are fetched up to ten times.
+        Crawlee = "crawlee",
+        /// Browsertrix Crawler, where 403, 429 and 503 count as rate limits.
+        Browsertrix = "browsertrix",
+        /// brozzler with warcprox, which expects `Warcprox-Meta`.
+        Warcprox = "warcprox",
+        /// Heritrix, which archives every response.
+        Heritrix = "heritrix",
+        /// Apache Nutch, where nearly every status counts against the host.
+        Nutch = "nutch",
+        /// Apache StormCrawler, which deletes a page at the third error.
+        StormCrawler = "stormcrawler",
+        /// Norconex, where 404 deletes and 304 keeps.
+        Norconex = "norconex",
+        /// Exalead CloudView, where 503 with `Retry-After` keeps and every other 4xx and 5xx
+        /// deletes.
+        CloudView = "cloudview",
+        /// Python's httpx, which times out after 5 s.
+        Httpx = "httpx",
+        /// newspaper, which times out after 7 s.
+        Newspaper = "newspaper",
+        /// lychee, which times out after 20 s.
+        Lychee = "lychee",
+    }
 }
 
 /// The presence of `If-None-Match` or `If-Modified-Since` in the request.
@@ -60,49 +63,6 @@ pub enum WireResponse {
 }
 
 impl Profile {
-    /// All profiles, in the order of the documentation.
-    pub const ALL: [Self; 14] = [
-        Self::Generic,
-        Self::StrictHttp,
-        Self::Scrapy,
-        Self::Crawlee,
-        Self::Browsertrix,
-        Self::Warcprox,
-        Self::Heritrix,
-        Self::Nutch,
-        Self::StormCrawler,
-        Self::Norconex,
-        Self::CloudView,
-        Self::Httpx,
-        Self::Newspaper,
-        Self::Lychee,
-    ];
-
-    /// The name in the configuration and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Generic => "generic",
-            Self::StrictHttp => "strict-http",
-            Self::Scrapy => "scrapy",
-            Self::Crawlee => "crawlee",
-            Self::Browsertrix => "browsertrix",
-            Self::Warcprox => "warcprox",
-            Self::Heritrix => "heritrix",
-            Self::Nutch => "nutch",
-            Self::StormCrawler => "stormcrawler",
-            Self::Norconex => "norconex",
-            Self::CloudView => "cloudview",
-            Self::Httpx => "httpx",
-            Self::Newspaper => "newspaper",
-            Self::Lychee => "lychee",
-        }
-    }
-
-    /// Parses the name in the configuration.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|p| p.as_str() == word)
-    }
-
     /// Returns the profile that matches a `User-Agent`, else [`Generic`](Self::Generic).
     ///
     /// Crawlee and browser crawlers send browser strings, so the configuration must name their

@@ -5,6 +5,7 @@
 
 use super::crawl_status::CrawlStatus;
 use super::intent::Intent;
+use super::words::Word;
 
 /// The prospects of a retry: the value of `Crawl-Retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -408,6 +409,14 @@ impl Reason {
             }
             (StatusSource::Fixed(_) | StatusSource::Gateway, _) => None,
         }
+    }
+}
+
+impl Word for Reason {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
     }
 }
 

@@ -2,64 +2,37 @@
 //! chooses for each of them.
 
 use super::reason::Reason;
+use super::words::words;
 
-/// An outcome after which a page of the index may have to leave it: a key of the option `removal`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RemovalOutcome {
-    /// The site forbids the URL, or the use that the crawler makes of it.
-    RobotsTxt,
-    /// The policy refuses the URL or its response.
-    Rule,
-    /// The document asks not to be indexed.
-    Noindex,
-    /// The document names another URL as its canonical one.
-    Noncanonical,
-    /// Another URL has the same document.
-    Duplicate,
-    /// The document is larger than the policy allows.
-    TooLarge,
-    /// 404, or a page that is recognised as one.
-    NotFound,
-    /// 410, or a page that is recognised as one.
-    Gone,
-    /// Another response that is a permanent error.
-    BadStatus,
-    /// The exchange failed, or the origin asks for patience: a temporary error, or a permanent one
-    /// without a response.
-    Error,
+words! {
+    /// An outcome after which a page of the index may have to leave it: a key of the option
+    /// `removal`.
+    pub enum RemovalOutcome {
+        /// The site forbids the URL, or the use that the crawler makes of it.
+        RobotsTxt = "robots_txt",
+        /// The policy refuses the URL or its response.
+        Rule = "rule",
+        /// The document asks not to be indexed.
+        Noindex = "noindex",
+        /// The document names another URL as its canonical one.
+        Noncanonical = "noncanonical",
+        /// Another URL has the same document.
+        Duplicate = "duplicate",
+        /// The document is larger than the policy allows.
+        TooLarge = "too_large",
+        /// 404, or a page that is recognised as one.
+        NotFound = "not_found",
+        /// 410, or a page that is recognised as one.
+        Gone = "gone",
+        /// Another response that is a permanent error.
+        BadStatus = "bad_status",
+        /// The exchange failed, or the origin asks for patience: a temporary error, or a permanent
+        /// one without a response.
+        Error = "error",
+    }
 }
 
 impl RemovalOutcome {
-    /// All outcomes, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
-        Self::RobotsTxt,
-        Self::Rule,
-        Self::Noindex,
-        Self::Noncanonical,
-        Self::Duplicate,
-        Self::TooLarge,
-        Self::NotFound,
-        Self::Gone,
-        Self::BadStatus,
-        Self::Error,
-    ];
-
-    /// The key of the option `removal`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RobotsTxt => "robots_txt",
-            Self::Rule => "rule",
-            Self::Noindex => "noindex",
-            Self::Noncanonical => "noncanonical",
-            Self::Duplicate => "duplicate",
-            Self::TooLarge => "too_large",
-            Self::NotFound => "not_found",
-            Self::Gone => "gone",
-            Self::BadStatus => "bad_status",
-            Self::Error => "error",
-        }
-    }
-
     /// Returns the outcome of a response that is a permanent error.
     pub fn from_origin_status(status: u16) -> Self {
         match status {

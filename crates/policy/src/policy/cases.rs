@@ -20,6 +20,7 @@ use crate::model::intent::Intent;
 use crate::model::profile::Profile;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
+use crate::model::words::words;
 
 /// A test case.
 #[derive(Clone, Debug)]
@@ -56,35 +57,19 @@ pub struct Expectation {
     pub options: Vec<(Box<str>, OptionValue)>,
 }
 
-/// The verdict of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpectedVerdict {
-    /// No evaluated stage rejects.
-    Allow,
-    /// A stage rejects.
-    Reject,
-    /// The decision on a tunnel depends on what it hides.
-    Undecided,
+words! {
+    /// The verdict of a case.
+    pub enum ExpectedVerdict {
+        /// No evaluated stage rejects.
+        Allow = "allow",
+        /// A stage rejects.
+        Reject = "reject",
+        /// The decision on a tunnel depends on what it hides.
+        Undecided = "undecided",
+    }
 }
 
 impl ExpectedVerdict {
-    /// All verdicts, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::Undecided];
-
-    /// The word in cases and in the output of `decide`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Reject => "reject",
-            Self::Undecided => "undecided",
-        }
-    }
-
-    /// Parses the word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.as_str() == word)
-    }
-
     /// Returns the word for a decision's verdict.
     pub fn from_verdict(verdict: Verdict) -> Self {
         match verdict {

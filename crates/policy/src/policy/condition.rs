@@ -3,7 +3,7 @@
 use super::fact::{EvaluationTarget, Fact, Facts};
 use super::field::{Field, ValueType};
 use super::list::{ListItems, ListKind, PolicyList};
-use super::pattern::{Networks, Ranges, TextKind, TextTest, to_surt};
+use super::pattern::{LiteralTestKind, Networks, Ranges, TextKind, TextTest, to_surt};
 use super::rule::PolicyStage;
 use crate::urls::target::HostTarget;
 
@@ -40,6 +40,46 @@ impl From<Fact<bool>> for Truth {
         match fact {
             Fact::Known(value) => value.into(),
             Fact::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// The asserted value of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polarity {
+    Yes,
+    No,
+}
+
+impl Polarity {
+    pub(crate) fn negate(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+        }
+    }
+
+    pub(crate) fn to_truth(self) -> Truth {
+        match self {
+            Self::Yes => Truth::Yes,
+            Self::No => Truth::No,
+        }
+    }
+}
+
+/// The assertion that a condition has a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assertion<'p> {
+    pub(crate) condition: &'p Condition,
+    pub(crate) polarity: Polarity,
+}
+
+impl Assertion<'_> {
+    pub(crate) fn evaluate(self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
+        let value = self.condition.evaluate(facts, lists);
+        match self.polarity {
+            Polarity::Yes => value,
+            Polarity::No => value.negate(),
         }
     }
 }
@@ -185,7 +225,7 @@ impl Atom {
     }
 
     fn text_matches(&self, test: &TextTest, facts: &Facts<'_>) -> Fact<bool> {
-        let target = if test.kind.counts() {
+        let target = if let TextKind::Count(..) = test.kind {
             facts.counted_target()
         } else {
             facts.target
@@ -258,18 +298,21 @@ impl Atom {
         let Some(base) = self.tunnel_url_prefix(target) else {
             return Truth::Unknown;
         };
-        if let TextKind::Prefix(_) = &test.kind {
-            return evaluate_prefixes(test, &base);
-        }
-        if let (TextKind::Surt(_), Some(base)) = (&test.kind, to_surt(&base)) {
-            return evaluate_prefixes(test, &base);
-        }
-        let impossible =
-            matches!(&test.kind, TextKind::Exact(_) if !test.has_value_starting_with(&base));
-        if impossible {
-            Truth::No
-        } else {
-            Truth::Unknown
+        let TextKind::Literal(kind, _) = test.kind else {
+            return Truth::Unknown;
+        };
+        match kind {
+            LiteralTestKind::Prefix => evaluate_prefixes(test, &base),
+            LiteralTestKind::Surt => {
+                to_surt(&base).map_or(Truth::Unknown, |base| evaluate_prefixes(test, &base))
+            }
+            LiteralTestKind::Exact if !test.has_value_starting_with(&base) => Truth::No,
+            LiteralTestKind::Exact
+            | LiteralTestKind::Suffix
+            | LiteralTestKind::Contains
+            | LiteralTestKind::Domain
+            | LiteralTestKind::Ext
+            | LiteralTestKind::Under => Truth::Unknown,
         }
     }
 

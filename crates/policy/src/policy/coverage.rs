@@ -5,8 +5,8 @@
 
 use super::Policy;
 use super::cases::Case;
-use super::condition::Condition;
-use super::rule::{ChildOrder, EnforcementMode, FilterKind, GroupGuard, Rule, RuleBody, RuleIndex};
+use super::condition::{Condition, Polarity};
+use super::rule::{ChildOrder, EnforcementMode, Rule, RuleBody, RuleIndex};
 use super::trail::{RuleState, Trail};
 
 /// The number of times that each rule of a policy had each outcome.
@@ -163,17 +163,11 @@ fn branch_names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
 /// Returns whether a rule with a constant condition always or never takes effect; `None` if its
 /// condition is not constant.
 fn constant_effect(rule: &Rule) -> Option<bool> {
-    match &rule.body {
-        RuleBody::Group(group) => match &group.guard {
-            GroupGuard::Always => Some(true),
-            GroupGuard::When(condition) => constant_value(condition),
-            GroupGuard::Unless(condition) => constant_value(condition).map(|value| !value),
-        },
-        RuleBody::Filter(filter) => match filter.kind {
-            FilterKind::Forbid => constant_value(&filter.condition),
-            FilterKind::Require => constant_value(&filter.condition).map(|value| !value),
-        },
-    }
+    let Some(assertion) = rule.assertion() else {
+        return Some(true);
+    };
+    let value = constant_value(assertion.condition)?;
+    Some(value == (assertion.polarity == Polarity::Yes))
 }
 
 /// Returns the value of a condition that does not depend on the facts.

@@ -5,10 +5,9 @@ use crate::model::intent::Intent;
 use crate::urls::target::HostTarget;
 
 use super::Policy;
-use super::condition::Truth;
 use super::fact::Facts;
 use super::options::{OptionValue, schema};
-use super::rule::{EnforcementMode, GroupGuard, Rule, RuleBody, RuleIndex};
+use super::rule::{EnforcementMode, Rule, RuleBody, RuleIndex};
 use super::trail::Trail;
 
 /// A rule that may apply to a crawler.
@@ -92,11 +91,9 @@ impl Policy {
 
     /// Returns `true` if the rule has no effect on any request of the crawler.
     fn excludes(&self, rule: &Rule, facts: &Facts<'_>) -> bool {
-        let always = matches!(&rule.body, RuleBody::Group(group) if matches!(group.guard, GroupGuard::Always));
-        let truth = rule.condition().map_or(Truth::Unknown, |condition| {
-            condition.evaluate_for_crawler(facts, &self.lists)
-        });
-        !always && truth == rule.neutral_truth()
+        rule.condition().is_some_and(|condition| {
+            condition.evaluate_for_crawler(facts, &self.lists) == rule.neutral_truth()
+        })
     }
 }
 

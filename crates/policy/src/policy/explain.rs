@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
+use crate::model::words::words;
+
 use super::Policy;
 use super::condition::{Condition, Truth};
 use super::fact::{Fact, Facts};
@@ -21,34 +23,21 @@ use super::trail::{RuleState, Trail};
 use decisive_test::{DecisiveTest, ObservedValue};
 use test_description::{CONTENT_KIND, TestDescription};
 
-/// The outcome of a rule, in the words of `crawlgate explain`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleStatus {
-    /// A group that applied, or a filter that matched.
-    Matched,
-    /// The condition does not hold.
-    NoMatch,
-    /// Skipped by a `stop` or by an earlier match in its `match: first` list.
-    Stopped,
-    /// `enabled: false` or `mode: shadow` on the rule or on a group around it.
-    Disabled,
-    /// A group around it did not apply, or it belongs to another space.
-    Parent,
-    /// Facts that the condition needs are unknown.
-    Undecided,
-}
-
-impl RuleStatus {
-    /// The text in explanations.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Matched => "matched",
-            Self::NoMatch => "no match",
-            Self::Stopped => "skipped: stopped",
-            Self::Disabled => "skipped: disabled",
-            Self::Parent => "skipped: parent",
-            Self::Undecided => "undecided",
-        }
+words! {
+    /// The outcome of a rule, in the words of `crawlgate explain`.
+    pub enum RuleStatus {
+        /// A group that applied, or a filter that matched.
+        Matched = "matched",
+        /// The condition does not hold.
+        NoMatch = "no match",
+        /// Skipped by a `stop` or by an earlier match in its `match: first` list.
+        Stopped = "skipped: stopped",
+        /// `enabled: false` or `mode: shadow` on the rule or on a group around it.
+        Disabled = "skipped: disabled",
+        /// A group around it did not apply, or it belongs to another space.
+        Parent = "skipped: parent",
+        /// Facts that the condition needs are unknown.
+        Undecided = "undecided",
     }
 }
 

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use crate::model::words::words;
 pub use crate::robots::usage::UsagePreference;
 use crate::urls::target::{HostTarget, UrlTarget};
 
@@ -48,31 +49,17 @@ impl<'a> EvaluationTarget<'a> {
     }
 }
 
-/// The destination of the response, from `Sec-Fetch-Dest`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FetchDest {
-    /// A page.
-    Navigation,
-    /// A resource of a page.
-    Embed,
+words! {
+    /// The destination of the response, from `Sec-Fetch-Dest`: the value of the field `dest`.
+    pub enum FetchDest {
+        /// A page.
+        Navigation = "navigation",
+        /// A resource of a page.
+        Embed = "embed",
+    }
 }
 
 impl FetchDest {
-    /// The value of the field `dest`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Navigation => "navigation",
-            Self::Embed => "embed",
-        }
-    }
-
-    /// Parses the value of the field `dest`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Navigation, Self::Embed]
-            .into_iter()
-            .find(|d| d.as_str() == word)
-    }
-
     /// Parses `Sec-Fetch-Dest` (Fetch Metadata, section 2.1): only `document` is a navigation.
     pub fn from_sec_fetch(value: &str) -> Self {
         if value.trim().eq_ignore_ascii_case("document") {
@@ -237,6 +224,15 @@ impl<'a> Facts<'a> {
     /// Returns the facts of a tunnel.
     pub fn for_tunnel(target: &'a HostTarget) -> Self {
         Self::new(EvaluationTarget::Tunnel(target))
+    }
+
+    /// Returns the facts with this address of the origin.
+    #[must_use]
+    pub fn with_address(self, address: IpAddr) -> Self {
+        Self {
+            address: Fact::Known(Some(address)),
+            ..self
+        }
     }
 
     /// Returns the target whose characters, segments and parameters are counted.

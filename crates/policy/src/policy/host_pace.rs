@@ -10,7 +10,7 @@ use super::list::texts::{PackedTexts, TextSet};
 use super::options::politeness::is_pace_option;
 use super::options::{Assignment, OptionEntry, OptionIndex, OptionSetter, OptionValue};
 
-/// The index of an entry in a [`HostPaceTable`].
+/// The index of an entry in a `HostPaceTable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPaceIndex(pub u16);
 

@@ -6,64 +6,35 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::model::words::words;
+
 use super::field::Field;
 use super::pattern::{TextTest, to_surt};
 use texts::{PackedTexts, SortedTexts, TextSet};
 
-/// The kind of a list: the field that it is compared with, and the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ListKind {
-    /// The host is an item or a subdomain of one.
-    Domains,
-    /// The host is an item.
-    Hosts,
-    /// The URL is an item.
-    Urls,
-    /// The URL begins with an item.
-    UrlPrefixes,
-    /// The SURT form of the URL begins with an item.
-    Surts,
-    /// The URL contains an item.
-    Substrings,
-    /// The URL matches a glob.
-    Globs,
-    /// The URL matches a regular expression.
-    Regexes,
-    /// The address is in an item.
-    Addresses,
-    /// Any text equals an item.
-    Values,
-}
-
-impl ListKind {
-    /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
-        Self::Domains,
-        Self::Hosts,
-        Self::Urls,
-        Self::UrlPrefixes,
-        Self::Surts,
-        Self::Substrings,
-        Self::Globs,
-        Self::Regexes,
-        Self::Addresses,
-        Self::Values,
-    ];
-
-    /// The word in a policy.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Domains => "domains",
-            Self::Hosts => "hosts",
-            Self::Urls => "urls",
-            Self::UrlPrefixes => "url_prefixes",
-            Self::Surts => "surts",
-            Self::Substrings => "substrings",
-            Self::Globs => "globs",
-            Self::Regexes => "regexes",
-            Self::Addresses => "addresses",
-            Self::Values => "values",
-        }
+words! {
+    /// The kind of a list: the field that it is compared with, and the comparison.
+    pub enum ListKind {
+        /// The host is an item or a subdomain of one.
+        Domains = "domains",
+        /// The host is an item.
+        Hosts = "hosts",
+        /// The URL is an item.
+        Urls = "urls",
+        /// The URL begins with an item.
+        UrlPrefixes = "url_prefixes",
+        /// The SURT form of the URL begins with an item.
+        Surts = "surts",
+        /// The URL contains an item.
+        Substrings = "substrings",
+        /// The URL matches a glob.
+        Globs = "globs",
+        /// The URL matches a regular expression.
+        Regexes = "regexes",
+        /// The address is in an item.
+        Addresses = "addresses",
+        /// Any text equals an item.
+        Values = "values",
     }
 }
 

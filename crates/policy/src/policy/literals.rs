@@ -5,7 +5,7 @@
 
 mod expression;
 
-use super::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+use super::pattern::{CaseSensitivity, LiteralTestKind, TextForm, TextKind, TextTest};
 
 /// The minimum length of a literal in bytes. Shorter ones occur in too many texts.
 pub(crate) const MIN_LENGTH: usize = 3;
@@ -30,13 +30,16 @@ impl RequiredLiterals {
 
     fn of_kind(kind: &TextKind) -> Option<Self> {
         match kind {
-            TextKind::Exact(values)
-            | TextKind::Prefix(values)
-            | TextKind::Suffix(values)
-            | TextKind::Contains(values)
-            | TextKind::Domain(values)
-            | TextKind::Under(values) => Self::of_values(values, ""),
-            TextKind::Ext(values) => Self::of_values(values, "."),
+            TextKind::Literal(kind, values) => match kind {
+                LiteralTestKind::Exact
+                | LiteralTestKind::Prefix
+                | LiteralTestKind::Suffix
+                | LiteralTestKind::Contains
+                | LiteralTestKind::Domain
+                | LiteralTestKind::Under => Self::of_values(values, ""),
+                LiteralTestKind::Ext => Self::of_values(values, "."),
+                LiteralTestKind::Surt => None,
+            },
             TextKind::Regex(regexes) => {
                 let mut all = Vec::new();
                 for regex in regexes {
@@ -44,11 +47,7 @@ impl RequiredLiterals {
                 }
                 Some(Self::from_texts(all))
             }
-            TextKind::Surt(_)
-            | TextKind::Length(_)
-            | TextKind::Segments(_)
-            | TextKind::Repeats(_)
-            | TextKind::Params(_) => None,
+            TextKind::Count(..) => None,
         }
     }
 
@@ -156,42 +155,26 @@ mod tests {
 
     #[test]
     fn values_are_their_own_literals() {
-        let of = |kind: TextKind, form: TextForm| {
-            let case = CaseSensitivity::Sensitive;
-            let found = RequiredLiterals::of_test(&TextTest::new(kind, case, form))?;
+        let of = |kind: LiteralTestKind, values: &[&str], form: TextForm| {
+            let values = values.iter().map(|text| (*text).into()).collect();
+            let test = TextTest::new(
+                TextKind::Literal(kind, values),
+                CaseSensitivity::Sensitive,
+                form,
+            );
+            let found = RequiredLiterals::of_test(&test)?;
             Some(found.iter().map(str::to_owned).collect::<Vec<_>>())
         };
-        let values = |all: &[&str]| all.iter().map(|text| (*text).into()).collect();
+        let plain = TextForm::Canonical;
         assert_eq!(
-            of(
-                TextKind::Prefix(values(&["/B/", "/a/"])),
-                TextForm::Canonical
-            )
-            .unwrap(),
+            of(LiteralTestKind::Prefix, &["/B/", "/a/"], plain).unwrap(),
             ["/a/", "/b/"]
         );
-        assert_eq!(
-            of(TextKind::Ext(values(&["GZ"])), TextForm::Canonical).unwrap(),
-            [".gz"]
-        );
-        assert_eq!(
-            of(
-                TextKind::Contains(values(&["abc", "x"])),
-                TextForm::Canonical
-            ),
-            None
-        );
-        assert_eq!(
-            of(TextKind::Contains(values(&["abc"])), TextForm::Normalised),
-            None
-        );
-        assert_eq!(
-            of(
-                TextKind::Surt(values(&["com,example,"])),
-                TextForm::Canonical
-            ),
-            None
-        );
+        assert_eq!(of(LiteralTestKind::Ext, &["GZ"], plain).unwrap(), [".gz"]);
+        assert_eq!(of(LiteralTestKind::Contains, &["abc", "x"], plain), None);
+        let normalised = TextForm::Normalised;
+        assert_eq!(of(LiteralTestKind::Contains, &["abc"], normalised), None);
+        assert_eq!(of(LiteralTestKind::Surt, &["com,example,"], plain), None);
     }
 
     /// An expression and texts made from it; some of the texts match, some only nearly.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use memchr::memmem;
 
+use crate::model::words::words;
 use crate::urls::target::normalise_text;
 
 use super::expression::Expression;
@@ -44,32 +45,47 @@ pub struct TextTest {
 /// The kinds of text tests. A test with several values holds if any of them matches.
 #[derive(Clone, Debug)]
 pub enum TextKind {
-    /// Equality.
-    Exact(Box<[Box<str>]>),
-    /// The beginning of the text.
-    Prefix(Box<[Box<str>]>),
-    /// The end of the text.
-    Suffix(Box<[Box<str>]>),
-    /// A substring.
-    Contains(Box<[Box<str>]>),
+    /// A comparison with plain texts.
+    Literal(LiteralTestKind, Box<[Box<str>]>),
     /// Regular expressions, including compiled globs.
     Regex(Box<[Expression]>),
-    /// The host is a value or a subdomain of one (`domain`).
-    Domain(Box<[Box<str>]>),
-    /// The path ends in `.` and a value, regardless of case (`ext`).
-    Ext(Box<[Box<str>]>),
-    /// The path is a value or below one (`under`).
-    Under(Box<[Box<str>]>),
-    /// The SURT form of the URL, without the scheme, begins with a value (`surt`).
-    Surt(Box<[Box<str>]>),
-    /// The number of characters.
-    Length(Ranges),
-    /// The number of non-empty segments of `path`.
-    Segments(Ranges),
-    /// The number of occurrences of the most frequent segment of `path`.
-    Repeats(Ranges),
-    /// The number of parameters of `query`.
-    Params(Ranges),
+    /// A number of characters or parts.
+    Count(CountTestKind, Ranges),
+}
+
+words! {
+    /// The comparisons of a text with a plain text.
+    pub enum LiteralTestKind {
+        /// Equality.
+        Exact = "exact",
+        /// The beginning of the text.
+        Prefix = "prefix",
+        /// The end of the text.
+        Suffix = "suffix",
+        /// A substring.
+        Contains = "contains",
+        /// The host is the value or a subdomain of it.
+        Domain = "domain",
+        /// The path ends in `.` and the value, regardless of case.
+        Ext = "ext",
+        /// The path is the value or below it.
+        Under = "under",
+        /// The SURT form of the URL, without the scheme, begins with the value.
+        Surt = "surt",
+    }
+}
+
+/// The quantities that a test can count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountTestKind {
+    /// The characters.
+    Length,
+    /// The non-empty segments of `path`.
+    Segments,
+    /// The occurrences of the most frequent segment of `path`.
+    Repeats,
+    /// The parameters of `query`.
+    Params,
 }
 
 impl TextTest {
@@ -142,38 +158,11 @@ impl TextTest {
 }
 
 impl TextKind {
-    /// Returns `true` for tests of a number of characters or parts.
-    pub(crate) fn counts(&self) -> bool {
-        match self {
-            Self::Length(_) | Self::Segments(_) | Self::Repeats(_) | Self::Params(_) => true,
-            Self::Exact(_)
-            | Self::Prefix(_)
-            | Self::Suffix(_)
-            | Self::Contains(_)
-            | Self::Regex(_)
-            | Self::Domain(_)
-            | Self::Ext(_)
-            | Self::Under(_)
-            | Self::Surt(_) => false,
-        }
-    }
-
     /// The values that are plain texts; empty for other tests.
     pub(crate) fn texts(&self) -> &[Box<str>] {
         match self {
-            Self::Exact(values)
-            | Self::Prefix(values)
-            | Self::Suffix(values)
-            | Self::Contains(values)
-            | Self::Domain(values)
-            | Self::Ext(values)
-            | Self::Under(values)
-            | Self::Surt(values) => values,
-            Self::Regex(_)
-            | Self::Length(_)
-            | Self::Segments(_)
-            | Self::Repeats(_)
-            | Self::Params(_) => &[],
+            Self::Literal(_, values) => values,
+            Self::Regex(_) | Self::Count(..) => &[],
         }
     }
 
@@ -181,76 +170,62 @@ impl TextKind {
     pub(crate) fn expressions(&self) -> &[Expression] {
         match self {
             Self::Regex(all) => all,
-            Self::Exact(_)
-            | Self::Prefix(_)
-            | Self::Suffix(_)
-            | Self::Contains(_)
-            | Self::Domain(_)
-            | Self::Ext(_)
-            | Self::Under(_)
-            | Self::Surt(_)
-            | Self::Length(_)
-            | Self::Segments(_)
-            | Self::Repeats(_)
-            | Self::Params(_) => &[],
+            Self::Literal(..) | Self::Count(..) => &[],
         }
     }
 
     /// Compares a text with the values one after the other.
     fn matches(&self, text: &str, case: CaseSensitivity) -> bool {
         match self {
-            Self::Length(ranges)
-            | Self::Segments(ranges)
-            | Self::Repeats(ranges)
-            | Self::Params(ranges) => self.count(text).is_some_and(|n| ranges.contains(n)),
-            Self::Exact(_)
-            | Self::Prefix(_)
-            | Self::Suffix(_)
-            | Self::Contains(_)
-            | Self::Regex(_)
-            | Self::Domain(_)
-            | Self::Ext(_)
-            | Self::Under(_)
-            | Self::Surt(_) => self.first_match(text, case).is_some(),
+            Self::Count(kind, ranges) => ranges.contains(kind.count(text)),
+            Self::Literal(..) | Self::Regex(_) => self.first_match(text, case).is_some(),
         }
     }
 
     /// Returns the index of the first value that a text matches; `None` for tests of a count.
     fn first_match(&self, text: &str, case: CaseSensitivity) -> Option<usize> {
         match self {
-            Self::Exact(values) => values.iter().position(|v| case.equals(text, v)),
-            Self::Prefix(values) => values.iter().position(|v| case.starts_with(text, v)),
-            Self::Suffix(values) => values.iter().position(|v| case.ends_with(text, v)),
-            Self::Contains(values) => values.iter().position(|v| case.contains(text, v)),
+            Self::Literal(kind, values) => kind.first_match(values, text, case),
             Self::Regex(all) => all.iter().position(|expression| expression.is_match(text)),
-            Self::Domain(values) => values.iter().position(|v| is_in_domain(text, v)),
-            Self::Ext(values) => values.iter().position(|v| has_extension(text, v)),
-            Self::Under(values) => values.iter().position(|v| is_under(text, v, case)),
-            Self::Surt(values) => {
-                let surt = to_surt(text)?;
-                values.iter().position(|v| surt.starts_with(&**v))
-            }
-            Self::Length(_) | Self::Segments(_) | Self::Repeats(_) | Self::Params(_) => None,
+            Self::Count(..) => None,
+        }
+    }
+
+    /// Returns the number that a counting test computes; `None` for other tests.
+    pub fn count(&self, text: &str) -> Option<u64> {
+        match self {
+            Self::Count(kind, _) => Some(kind.count(text)),
+            Self::Literal(..) | Self::Regex(_) => None,
         }
     }
 }
 
-impl TextKind {
-    /// Returns the number that a counting test computes; `None` for other tests.
-    pub fn count(&self, text: &str) -> Option<u64> {
-        if let Self::Length(_) = self {
-            return Some(text.chars().count() as u64);
+impl LiteralTestKind {
+    fn first_match(self, values: &[Box<str>], text: &str, case: CaseSensitivity) -> Option<usize> {
+        let mut values = values.iter();
+        match self {
+            Self::Exact => values.position(|v| case.equals(text, v)),
+            Self::Prefix => values.position(|v| case.starts_with(text, v)),
+            Self::Suffix => values.position(|v| case.ends_with(text, v)),
+            Self::Contains => values.position(|v| case.contains(text, v)),
+            Self::Domain => values.position(|v| is_in_domain(text, v)),
+            Self::Ext => values.position(|v| has_extension(text, v)),
+            Self::Under => values.position(|v| is_under(text, v, case)),
+            Self::Surt => {
+                let surt = to_surt(text)?;
+                values.position(|v| surt.starts_with(&**v))
+            }
         }
-        if let Self::Segments(_) = self {
-            return Some(segments(text).count() as u64);
-        }
-        if let Self::Repeats(_) = self {
-            return Some(max_segment_repeats(text));
-        }
-        if let Self::Params(_) = self {
-            Some(count_params(text))
-        } else {
-            None
+    }
+}
+
+impl CountTestKind {
+    fn count(self, text: &str) -> u64 {
+        match self {
+            Self::Length => text.chars().count() as u64,
+            Self::Segments => segments(text).count() as u64,
+            Self::Repeats => max_segment_repeats(text),
+            Self::Params => count_params(text),
         }
     }
 }
@@ -389,36 +364,32 @@ impl Networks {
 mod tests {
     use super::*;
 
-    fn test(
-        kind: fn(Box<[Box<str>]>) -> TextKind,
-        value: &str,
-        case: CaseSensitivity,
-        text: &str,
-    ) -> bool {
-        TextTest::new(kind([value.into()].into()), case, TextForm::Canonical).matches(text)
+    fn test(kind: LiteralTestKind, value: &str, case: CaseSensitivity, text: &str) -> bool {
+        let kind = TextKind::Literal(kind, [value.into()].into());
+        TextTest::new(kind, case, TextForm::Canonical).matches(text)
     }
 
     #[test]
     fn shortcuts_respect_boundaries() {
         use CaseSensitivity::Sensitive as D;
-        assert!(test(TextKind::Domain, "foo.com", D, "a.foo.com"));
-        assert!(!test(TextKind::Domain, "foo.com", D, "afoo.com"));
-        assert!(test(TextKind::Under, "/old", D, "/old"));
-        assert!(test(TextKind::Under, "/old", D, "/old/x"));
-        assert!(!test(TextKind::Under, "/old", D, "/older"));
-        assert!(test(TextKind::Under, "", D, "/anything"));
-        assert!(test(TextKind::Ext, "tar.gz", D, "/a/b.TAR.gz"));
-        assert!(!test(TextKind::Ext, "gif", D, "/gif"));
-        assert!(!test(TextKind::Ext, "gif", D, "/agif"));
+        assert!(test(LiteralTestKind::Domain, "foo.com", D, "a.foo.com"));
+        assert!(!test(LiteralTestKind::Domain, "foo.com", D, "afoo.com"));
+        assert!(test(LiteralTestKind::Under, "/old", D, "/old"));
+        assert!(test(LiteralTestKind::Under, "/old", D, "/old/x"));
+        assert!(!test(LiteralTestKind::Under, "/old", D, "/older"));
+        assert!(test(LiteralTestKind::Under, "", D, "/anything"));
+        assert!(test(LiteralTestKind::Ext, "tar.gz", D, "/a/b.TAR.gz"));
+        assert!(!test(LiteralTestKind::Ext, "gif", D, "/gif"));
+        assert!(!test(LiteralTestKind::Ext, "gif", D, "/agif"));
     }
 
     #[test]
     fn case_is_ignored_only_if_configured() {
         for (kind, value) in [
-            (TextKind::Exact as fn(_) -> _, "/Ab"),
-            (TextKind::Prefix, "/A"),
-            (TextKind::Suffix, "B"),
-            (TextKind::Contains, "A"),
+            (LiteralTestKind::Exact, "/Ab"),
+            (LiteralTestKind::Prefix, "/A"),
+            (LiteralTestKind::Suffix, "B"),
+            (LiteralTestKind::Contains, "A"),
         ] {
             assert!(test(kind, value, CaseSensitivity::Insensitive, "/aB"));
             assert!(
@@ -430,15 +401,18 @@ mod tests {
 
     #[test]
     fn counts() {
-        let counted = |kind: fn(Ranges) -> TextKind, n: u64, text: &str| {
-            let kind = kind(Ranges([(n, n)].into()));
+        let counted = |kind: CountTestKind, n: u64, text: &str| {
+            let kind = TextKind::Count(kind, Ranges([(n, n)].into()));
             TextTest::new(kind, CaseSensitivity::Sensitive, TextForm::Canonical).matches(text)
         };
-        assert!(counted(TextKind::Length, 2, "/é"), "characters, not bytes");
-        assert!(counted(TextKind::Segments, 2, "//a/b/"));
-        assert!(counted(TextKind::Repeats, 2, "/a/b/a"));
-        assert!(counted(TextKind::Params, 2, "a=1&&b"));
-        assert!(counted(TextKind::Params, 0, ""));
+        assert!(
+            counted(CountTestKind::Length, 2, "/é"),
+            "characters, not bytes"
+        );
+        assert!(counted(CountTestKind::Segments, 2, "//a/b/"));
+        assert!(counted(CountTestKind::Repeats, 2, "/a/b/a"));
+        assert!(counted(CountTestKind::Params, 2, "a=1&&b"));
+        assert!(counted(CountTestKind::Params, 0, ""));
     }
 
     #[test]

@@ -3,42 +3,26 @@
 use crate::model::intent::Intent;
 use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
+use crate::model::words::words;
 
-use super::condition::{Condition, Truth};
+use super::condition::{Assertion, Condition, Polarity, Truth};
 use super::options::Assignment;
 
-/// The stages at which a policy is evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PolicyStage {
-    /// The URL, method, crawler, depth, referer and destination are known.
-    Request,
-    /// The origin's address is known.
-    Destination,
-    /// The response head is known.
-    Response,
-    /// The beginning of the document is known: for a GET answered with 2xx, in HTML or text.
-    Document,
+words! {
+    /// The stages at which a policy is evaluated.
+    pub enum PolicyStage {
+        /// The URL, method, crawler, depth, referer and destination are known.
+        Request = "request",
+        /// The origin's address is known.
+        Destination = "destination",
+        /// The response head is known.
+        Response = "response",
+        /// The beginning of the document is known: for a GET answered with 2xx, in HTML or text.
+        Document = "document",
+    }
 }
 
 impl PolicyStage {
-    /// All stages, in order.
-    pub const ALL: [Self; 4] = [
-        Self::Request,
-        Self::Destination,
-        Self::Response,
-        Self::Document,
-    ];
-
-    /// The word in a policy.
-    pub fn as_str(self) -> &'static str {
-        self.to_stage().as_str()
-    }
-
-    /// Parses the word in a policy.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.as_str() == word)
-    }
-
     /// The corresponding stage in the path of a request.
     pub fn to_stage(self) -> Stage {
         match self {
@@ -130,13 +114,27 @@ pub enum RuleClass {
 impl Rule {
     /// The condition; `None` for a group without one.
     pub fn condition(&self) -> Option<&Condition> {
-        match &self.body {
-            RuleBody::Filter(filter) => Some(&filter.condition),
-            RuleBody::Group(group) => match &group.guard {
-                GroupGuard::When(condition) | GroupGuard::Unless(condition) => Some(condition),
-                GroupGuard::Always => None,
+        self.assertion().map(|assertion| assertion.condition)
+    }
+
+    /// The condition with the value for which the rule applies or matches; `None` for a group
+    /// without a condition.
+    pub(crate) fn assertion(&self) -> Option<Assertion<'_>> {
+        let (condition, polarity) = match &self.body {
+            RuleBody::Filter(filter) => match filter.kind {
+                FilterKind::Forbid => (&filter.condition, Polarity::Yes),
+                FilterKind::Require => (&filter.condition, Polarity::No),
             },
-        }
+            RuleBody::Group(group) => match &group.guard {
+                GroupGuard::Always => return None,
+                GroupGuard::When(condition) => (condition, Polarity::Yes),
+                GroupGuard::Unless(condition) => (condition, Polarity::No),
+            },
+        };
+        Some(Assertion {
+            condition,
+            polarity,
+        })
     }
 
     /// The key of the condition; `None` for a group without one.
@@ -156,10 +154,9 @@ impl Rule {
 
     /// The value of the condition with which the rule has no effect.
     pub fn neutral_truth(&self) -> Truth {
-        match self.condition_key() {
-            Some("unless" | "require") => Truth::Yes,
-            Some(_) | None => Truth::No,
-        }
+        self.assertion().map_or(Truth::No, |assertion| {
+            assertion.polarity.negate().to_truth()
+        })
     }
 }
 

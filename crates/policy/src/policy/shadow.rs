@@ -13,11 +13,9 @@ use crate::model::stage::Stage;
 use super::Policy;
 use super::condition::Truth;
 use super::decide::{Cause, Decision, Verdict};
-use super::fact::{EvaluationTarget, Fact, Facts};
+use super::fact::{EvaluationTarget, Facts};
 use super::index::FoundRules;
-use super::rule::{
-    EnforcementMode, FilterKind, GroupGuard, PolicyStage, Rule, RuleBody, RuleIndex,
-};
+use super::rule::{EnforcementMode, PolicyStage, Rule, RuleIndex};
 use super::trail::Trail;
 
 /// The decision before the stage at which a rule makes a difference.
@@ -147,9 +145,9 @@ impl ShadowDecisions {
         for root in self.roots(policy, facts) {
             let holds = || {
                 ambiguous
-                    || addresses.iter().any(|address| {
-                        policy.may_apply(root, stage, &with_address(facts, *address))
-                    })
+                    || addresses
+                        .iter()
+                        .any(|address| policy.may_apply(root, stage, &facts.with_address(*address)))
             };
             let Some(shadow) = self.take(root, before, holds) else {
                 continue;
@@ -159,7 +157,7 @@ impl ShadowDecisions {
                 continue;
             }
             let decisions = addresses.iter().map(|address| {
-                let facts = with_address(facts, *address);
+                let facts = facts.with_address(*address);
                 let mut trail = shadow.trail.clone();
                 let decision = policy.decide_all_readings(Some(root), &mut trail, stage, &facts);
                 ShadowDecision {
@@ -216,13 +214,6 @@ impl ShadowDecisions {
 /// readings only.
 fn has_readings(facts: &Facts<'_>) -> bool {
     matches!(facts.target, EvaluationTarget::Url(target) if target.has_readings())
-}
-
-fn with_address<'a>(facts: &Facts<'a>, address: IpAddr) -> Facts<'a> {
-    Facts {
-        address: Fact::Known(Some(address)),
-        ..*facts
-    }
 }
 
 /// Returns the first item that is not rejected, else the first item: the decision on a host with
@@ -294,19 +285,8 @@ impl Policy {
 
     /// Evaluates a rule's own condition, regardless of the groups around it.
     pub(crate) fn evaluate_rule(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
-        match &rule.body {
-            RuleBody::Group(group) => match &group.guard {
-                GroupGuard::Always => Truth::Yes,
-                GroupGuard::When(guard) => guard.evaluate(facts, &self.lists),
-                GroupGuard::Unless(guard) => guard.evaluate(facts, &self.lists).negate(),
-            },
-            RuleBody::Filter(filter) => {
-                let holds = filter.condition.evaluate(facts, &self.lists);
-                match filter.kind {
-                    FilterKind::Forbid => holds,
-                    FilterKind::Require => holds.negate(),
-                }
-            }
-        }
+        rule.assertion().map_or(Truth::Yes, |assertion| {
+            assertion.evaluate(facts, &self.lists)
+        })
     }
 }

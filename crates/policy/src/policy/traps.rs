@@ -8,36 +8,38 @@
 mod calendar;
 mod session;
 
+use crate::model::words::words;
 use crate::urls::target::UrlTarget;
 
 use super::options::OptionValue;
 
-/// A built-in trap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trap {
-    /// A path segment occurs three times or more.
-    RepeatedSegment,
-    /// A run of segments occurs three times in a row: `/a/b/a/b/a/b`.
-    RepeatedRun,
-    /// A segment occurs three times at every second position: `/a/x/a/y/a`.
-    AlternatingSegment,
-    /// More than 2048 characters.
-    LongUrl,
-    /// More than 20 segments.
-    ManySegments,
-    /// More than 32 parameters.
-    ManyParams,
-    /// A parameter occurs more than three times.
-    RepeatedParam,
-    /// The host name occurs twice in the path.
-    HostInPath,
-    /// `/http:/` or `/https:/` occurs twice in the path.
-    SchemeInPath,
-    /// A calendar word, and a year more than five years from the current one.
-    Calendar,
-    /// A session id in the URL. Not in `builtin`, since it would exclude sites that put a session
-    /// id into every link.
-    SessionId,
+words! {
+    /// The built-in traps, in the order in which they are tested.
+    pub enum Trap {
+        /// A path segment occurs three times or more.
+        RepeatedSegment = "repeated_segment",
+        /// A run of segments occurs three times in a row: `/a/b/a/b/a/b`.
+        RepeatedRun = "repeated_run",
+        /// A segment occurs three times at every second position: `/a/x/a/y/a`.
+        AlternatingSegment = "alternating_segment",
+        /// More than 2048 characters.
+        LongUrl = "long_url",
+        /// More than 20 segments.
+        ManySegments = "many_segments",
+        /// More than 32 parameters.
+        ManyParams = "many_params",
+        /// A parameter occurs more than three times.
+        RepeatedParam = "repeated_param",
+        /// The host name occurs twice in the path.
+        HostInPath = "host_in_path",
+        /// `/http:/` or `/https:/` occurs twice in the path.
+        SchemeInPath = "scheme_in_path",
+        /// A calendar word, and a year more than five years from the current one.
+        Calendar = "calendar",
+        /// A session id in the URL. Not in `builtin`, since it would exclude sites that put a
+        /// session id into every link.
+        SessionId = "session_id",
+    }
 }
 
 /// The word for all traps except [`Trap::SessionId`].
@@ -49,21 +51,6 @@ const MAX_PARAMS: usize = 32;
 const MAX_PARAM_REPEATS: usize = 3;
 
 impl Trap {
-    /// All traps, in the order in which they are tested.
-    pub const ALL: [Self; 11] = [
-        Self::RepeatedSegment,
-        Self::RepeatedRun,
-        Self::AlternatingSegment,
-        Self::LongUrl,
-        Self::ManySegments,
-        Self::ManyParams,
-        Self::RepeatedParam,
-        Self::HostInPath,
-        Self::SchemeInPath,
-        Self::Calendar,
-        Self::SessionId,
-    ];
-
     /// The words allowed in the option: `builtin`, or names of traps.
     pub const WORDS: [&str; 12] = [
         BUILTIN,
@@ -79,23 +66,6 @@ impl Trap {
         Self::Calendar.as_str(),
         Self::SessionId.as_str(),
     ];
-
-    /// The name in a policy.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RepeatedSegment => "repeated_segment",
-            Self::RepeatedRun => "repeated_run",
-            Self::AlternatingSegment => "alternating_segment",
-            Self::LongUrl => "long_url",
-            Self::ManySegments => "many_segments",
-            Self::ManyParams => "many_params",
-            Self::RepeatedParam => "repeated_param",
-            Self::HostInPath => "host_in_path",
-            Self::SchemeInPath => "scheme_in_path",
-            Self::Calendar => "calendar",
-            Self::SessionId => "session_id",
-        }
-    }
 
     /// The description in a refusal.
     pub fn description(self) -> &'static str {

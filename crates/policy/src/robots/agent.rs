@@ -4,6 +4,8 @@
 //! product after `compatible;` is the name that site owners know. A file that has groups for both
 //! products is read strictly: a URL that either forbids is forbidden.
 
+use crate::model::words::words;
+
 use super::product_token::{is_product_token, product_token};
 
 /// The names of browsers, their engines and platforms, which crawlers imitate after `compatible;`.
@@ -34,40 +36,19 @@ pub struct RobotsAgent<'a> {
     source: RobotsTokenSource,
 }
 
-/// The source of a product token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RobotsTokenSource {
-    /// The policy's option `robots.agent`, or the program that embeds the engine.
-    Policy,
-    /// The configuration of the crawler.
-    Crawler,
-    /// The product after `compatible;` in the `User-Agent`.
-    Compatible,
-    /// The first product of the `User-Agent`.
-    First,
-    /// The proxy's own name, for lack of any other.
-    Default,
-}
-
-impl RobotsTokenSource {
-    /// All sources, in the order of their precedence.
-    pub const ALL: [Self; 5] = [
-        Self::Policy,
-        Self::Crawler,
-        Self::Compatible,
-        Self::First,
-        Self::Default,
-    ];
-
-    /// The word in metrics and reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::Crawler => "crawler",
-            Self::Compatible => "compatible",
-            Self::First => "first",
-            Self::Default => "default",
-        }
+words! {
+    /// The source of a product token, in the order of precedence.
+    pub enum RobotsTokenSource {
+        /// The policy's option `robots.agent`, or the program that embeds the engine.
+        Policy = "policy",
+        /// The configuration of the crawler.
+        Crawler = "crawler",
+        /// The product after `compatible;` in the `User-Agent`.
+        Compatible = "compatible",
+        /// The first product of the `User-Agent`.
+        First = "first",
+        /// The proxy's own name, for lack of any other.
+        Default = "default",
     }
 }
 

@@ -18,6 +18,8 @@ mod builder;
 
 use std::borrow::Cow;
 
+use crate::model::words::words;
+
 use super::agent::RobotsAgent;
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
@@ -27,19 +29,20 @@ use super::usage::{UsagePreference, UsageSyntax, find_preference, parse_statemen
 
 pub(super) use builder::{ExtensionsBuilder, LineAcceptance};
 
-/// The kind of an extension line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtensionKind {
-    /// `Content-Usage` (draft-ietf-aipref-attach).
-    ContentUsage,
-    /// `Content-Signal` (Cloudflare).
-    ContentSignal,
-    /// `Visit-time`: the hours of the day, in UTC, in which crawlers are welcome.
-    VisitTime,
-    /// `Clean-param`: parameters that do not affect the page (Yandex).
-    CleanParam,
-    /// `Host`: the main host of the site (Yandex).
-    Host,
+words! {
+    /// The kind of an extension line, with its key as in documentation.
+    pub enum ExtensionKind {
+        /// `Content-Usage` (draft-ietf-aipref-attach).
+        ContentUsage = "Content-Usage",
+        /// `Content-Signal` (Cloudflare).
+        ContentSignal = "Content-Signal",
+        /// `Visit-time`: the hours of the day, in UTC, in which crawlers are welcome.
+        VisitTime = "Visit-time",
+        /// `Clean-param`: parameters that do not affect the page (Yandex).
+        CleanParam = "Clean-param",
+        /// `Host`: the main host of the site (Yandex).
+        Host = "Host",
+    }
 }
 
 /// The keys, compared regardless of case.
@@ -72,17 +75,6 @@ impl ExtensionKind {
         KEYS.iter()
             .find(|(key, _)| name.eq_ignore_ascii_case(key))
             .map(|(_, extension)| *extension)
-    }
-
-    /// The key as in documentation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ContentUsage => "Content-Usage",
-            Self::ContentSignal => "Content-Signal",
-            Self::VisitTime => "Visit-time",
-            Self::CleanParam => "Clean-param",
-            Self::Host => "Host",
-        }
     }
 
     pub(super) fn usage_syntax(self) -> Option<UsageSyntax> {

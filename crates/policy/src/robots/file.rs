@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::delays::DelayLines;
-use super::directive_agents::{DirectiveAgents, DirectiveAgentsBuilder};
+use super::directive_agents::DirectiveAgents;
 use super::extension::{self, ExtensionKind, Extensions, LineAcceptance};
 use super::line::{LineKey, RobotsLine, RobotsLines};
 use super::product_token::{is_wildcard_agent, token_length};
 use super::request_rate::RequestRate;
-use super::rules::{RobotsAccess, RuleTable, RuleTableBuilder, TextSpan};
+use super::rules::{AgentListsBuilder, RobotsAccess, RuleTable, RuleTableBuilder, TextSpan};
 
 /// The maximum size of a file that is parsed (RFC 9309 section 2.5 requires at least 500 KiB).
 pub const MAX_FILE_BYTES: usize = 512 * 1024;
@@ -151,7 +151,7 @@ struct RobotsParser<'a> {
     sitemaps: Vec<TextSpan>,
     extensions: extension::ExtensionsBuilder,
     delays: DelayLines,
-    directive_agents: DirectiveAgentsBuilder,
+    directive_agents: AgentListsBuilder,
     directives: u32,
     unknown_lines: u32,
 }
@@ -164,7 +164,7 @@ impl<'a> RobotsParser<'a> {
             sitemaps: vec![],
             extensions: extension::ExtensionsBuilder::default(),
             delays: DelayLines::default(),
-            directive_agents: DirectiveAgentsBuilder::default(),
+            directive_agents: AgentListsBuilder::default(),
             directives: 0,
             unknown_lines: 0,
         }
@@ -261,7 +261,7 @@ impl<'a> RobotsParser<'a> {
         if self.delays.is_empty() && self.extensions.is_empty() {
             return DirectiveAgents::default();
         }
-        std::mem::take(&mut self.directive_agents).finish(self.text)
+        DirectiveAgents::new(std::mem::take(&mut self.directive_agents), self.text)
     }
 
     fn value_of(&self, line: &RobotsLine) -> &'a [u8] {

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use crate::model::number::saturating_u32;
+
 use super::agent::RobotsAgent;
 use super::escape::{decode_query_delimiters, normal_form};
 use super::file::RobotsFile;
@@ -193,7 +195,7 @@ impl AgentLine {
     }
 }
 
-/// Returns the user-agent lines with a token, from lines sorted by [`sort_agents`].
+/// Returns the user-agent lines with a token, from lines sorted by [`AgentListsBuilder::finish`].
 fn agents_with_token<'a>(agents: &'a [AgentLine], text: &[u8], token: &[u8]) -> &'a [AgentLine] {
     let start = agents.partition_point(|agent| {
         lowercase_bytes(agent.token_text(text)).lt(lowercase_bytes(token))
@@ -228,16 +230,59 @@ pub(super) fn agent_groups<'a>(
     AgentGroups { own, first_product }
 }
 
-/// Sorts user-agent lines by token regardless of case, then by position. Duplicates in a section
-/// are removed.
-pub(super) fn sort_agents(mut agents: Vec<AgentLine>, text: &[u8]) -> Box<[AgentLine]> {
-    agents.sort_by(|a, b| {
-        lowercase_bytes(a.token_text(text)).cmp(lowercase_bytes(b.token_text(text)))
-    });
-    agents.dedup_by(|a, b| {
-        a.section == b.section && a.token_text(text).eq_ignore_ascii_case(b.token_text(text))
-    });
-    agents.into()
+/// Collects the user-agent lines of a file. Each list of user agents begins a section.
+#[derive(Debug, Default)]
+pub(super) struct AgentListsBuilder {
+    agents: Vec<AgentLine>,
+    /// The number of lists so far.
+    sections: u32,
+    state: AgentListState,
+}
+
+/// The state of the last list of user agents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AgentListState {
+    /// The next user-agent line begins a list.
+    #[default]
+    Closed,
+    /// The next user-agent line continues the list.
+    Open,
+}
+
+impl AgentListsBuilder {
+    /// Adds a user-agent line. One without a token begins or continues a list without adding an
+    /// agent.
+    pub(super) fn add_agent(&mut self, token: TextSpan) {
+        if self.state == AgentListState::Closed {
+            self.sections = self.sections.saturating_add(1);
+            self.state = AgentListState::Open;
+        }
+        if let Some(section) = self.section().filter(|_| !token.is_empty()) {
+            self.agents.push(AgentLine { token, section });
+        }
+    }
+
+    /// Ends the list of user agents.
+    pub(super) fn end_list(&mut self) {
+        self.state = AgentListState::Closed;
+    }
+
+    /// Returns the section of a line at this position; `None` before the first list.
+    pub(super) fn section(&self) -> Option<u32> {
+        self.sections.checked_sub(1)
+    }
+
+    /// Returns the lines sorted by token regardless of case, then by position. Duplicates in a
+    /// section are removed. `text` is the file that the spans point into.
+    pub(super) fn finish(mut self, text: &[u8]) -> Box<[AgentLine]> {
+        self.agents.sort_by(|a, b| {
+            lowercase_bytes(a.token_text(text)).cmp(lowercase_bytes(b.token_text(text)))
+        });
+        self.agents.dedup_by(|a, b| {
+            a.section == b.section && a.token_text(text).eq_ignore_ascii_case(b.token_text(text))
+        });
+        self.agents.into()
+    }
 }
 
 /// The tables for lookups.
@@ -372,36 +417,12 @@ pub(super) struct RuleTableBuilder {
     patterns: Vec<u8>,
     /// The rules with their sections.
     rules: Vec<(u32, RobotsRule)>,
-    /// The number of lists of user agents so far.
-    sections: usize,
-    agents: Vec<AgentLine>,
-    agent_list: AgentList,
-}
-
-/// The state of the current list of user agents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum AgentList {
-    /// The next user-agent line begins a list.
-    #[default]
-    Closed,
-    /// The next user-agent line continues the list.
-    Open,
+    agent_lists: AgentListsBuilder,
 }
 
 impl RuleTableBuilder {
-    /// Adds a user-agent line. One without a token begins or continues a list without adding an
-    /// agent.
     pub(super) fn add_agent(&mut self, token: TextSpan) {
-        if self.agent_list == AgentList::Closed {
-            self.sections += 1;
-            self.agent_list = AgentList::Open;
-        }
-        if !token.is_empty() {
-            self.agents.push(AgentLine {
-                token,
-                section: self.current_section(),
-            });
-        }
+        self.agent_lists.add_agent(token);
     }
 
     /// Adds an Allow or Disallow line, which ends the list of user agents. Before the first list it
@@ -413,10 +434,10 @@ impl RuleTableBuilder {
         access: RobotsAccess,
         pattern: &[u8],
     ) {
-        if self.sections == 0 {
+        let Some(section) = self.agent_lists.section() else {
             return;
-        }
-        self.agent_list = AgentList::Closed;
+        };
+        self.agent_lists.end_list();
         let Some(compiled) = RobotsPattern::compile(pattern) else {
             return;
         };
@@ -432,11 +453,7 @@ impl RuleTableBuilder {
             end: compiled.end,
             form: compiled.form,
         };
-        self.rules.push((self.current_section(), rule));
-    }
-
-    fn current_section(&self) -> u32 {
-        saturating_u32(self.sections.saturating_sub(1))
+        self.rules.push((section, rule));
     }
 
     /// Builds the table. `text` is the file that the spans point into.
@@ -456,7 +473,7 @@ impl RuleTableBuilder {
             patterns: &patterns,
             prefix_groups: vec![],
             sections: std::iter::repeat_with(RuleSection::default)
-                .take(self.sections)
+                .take(self.agent_lists.sections as usize)
                 .collect(),
             open_groups: vec![],
         };
@@ -467,7 +484,7 @@ impl RuleTableBuilder {
             prefix_groups: layout.prefix_groups.into(),
             sections: layout.sections.into(),
             rules: self.rules.into_iter().map(|(_, rule)| rule).collect(),
-            agents: sort_agents(self.agents, text),
+            agents: self.agent_lists.finish(text),
             patterns,
         }
     }
@@ -539,10 +556,6 @@ impl TableLayout<'_> {
             .prefix
             .slice(self.patterns)
     }
-}
-
-fn saturating_u32(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 fn lowercase_bytes(token: &[u8]) -> impl Iterator<Item = u8> {

@@ -112,7 +112,7 @@ impl RobotsState {
         fetched: &RobotsFetchResult<'_>,
         now: Instant,
     ) -> Self {
-        match fetched.outcome.row().effect {
+        match fetched.outcome.effect() {
             FetchEffect::Read => Self::from_file(fetched, now),
             FetchEffect::Unchanged => Self::from_unchanged(before, fetched, now),
             FetchEffect::AllowAll => {
@@ -237,7 +237,7 @@ impl RobotsState {
     }
 
     fn is_answer(&self) -> bool {
-        self.outcome.row().effect != FetchEffect::Unreachable
+        self.outcome.effect() != FetchEffect::Unreachable
     }
 
     fn from_file(fetched: &RobotsFetchResult<'_>, now: Instant) -> Self {

@@ -7,33 +7,18 @@
 //! regardless of case, so that one mistake does not invalidate the rest: a member that cannot be
 //! parsed has no effect.
 
-/// The preference of a site for one purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum UsagePreference {
-    /// No preference.
-    Unset,
-    /// The site allows the use.
-    Allow,
-    /// The site denies the use.
-    Deny,
-}
+use crate::model::words::words;
 
-impl UsagePreference {
-    /// All preferences, in order of strictness: of two statements the later one in this order wins.
-    pub const ALL: [Self; 3] = [Self::Unset, Self::Allow, Self::Deny];
-
-    /// The value of the field `usage.NAME`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unset => "unset",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-
-    /// Parses the value of the field `usage.NAME`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|p| p.as_str() == word)
+words! {
+    /// The preference of a site for one purpose: the value of the field `usage.NAME`. Of two
+    /// statements the later one in this order wins.
+    pub enum UsagePreference {
+        /// No preference.
+        Unset = "unset",
+        /// The site allows the use.
+        Allow = "allow",
+        /// The site denies the use.
+        Deny = "deny",
     }
 }
 

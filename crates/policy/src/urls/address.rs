@@ -6,93 +6,52 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The class of an address: the value of the label `range` and of `address_class`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AddressClass {
-    /// Globally reachable.
-    Public,
-    /// 127.0.0.0/8, ::1.
-    Loopback,
-    /// RFC 1918.
-    Private,
-    /// 169.254.0.0/16, fe80::/10: used by metadata services.
-    LinkLocal,
-    /// 100.64.0.0/10, RFC 6598.
-    SharedSpace,
-    /// 0.0.0.0/8.
-    ThisNetwork,
-    /// 0.0.0.0 and ::.
-    Unspecified,
-    /// fc00::/7, RFC 4193.
-    UniqueLocal,
-    /// fec0::/10, deprecated by RFC 3879.
-    SiteLocal,
-    /// 224.0.0.0/4, ff00::/8.
-    Multicast,
-    /// 255.255.255.255.
-    Broadcast,
-    /// RFC 5737, RFC 3849, RFC 9637.
-    Documentation,
-    /// 198.18.0.0/15, RFC 2544.
-    Benchmarking,
-    /// IETF protocol assignments and unassigned ranges.
-    Reserved,
-    /// Transition addresses whose IPv4 part cannot be checked: 6to4, IPv4-compatible and
-    /// IPv4-translated.
-    Translated,
-    /// 64:ff9b:1::/48, NAT64 of a local network (RFC 8215).
-    Nat64,
-    /// The wire server of a large cloud: a public address that is not a public host.
-    CloudService,
+use crate::model::words::words;
+
+words! {
+    /// The class of an address: the value of the label `range` and of `address_class`.
+    pub enum AddressClass {
+        /// Globally reachable.
+        Public = "public",
+        /// 127.0.0.0/8, ::1.
+        Loopback = "loopback",
+        /// RFC 1918.
+        Private = "private",
+        /// 169.254.0.0/16, fe80::/10: used by metadata services.
+        LinkLocal = "link_local",
+        /// 100.64.0.0/10, RFC 6598.
+        SharedSpace = "shared_space",
+        /// 0.0.0.0/8.
+        ThisNetwork = "this_network",
+        /// 0.0.0.0 and ::.
+        Unspecified = "unspecified",
+        /// fc00::/7, RFC 4193.
+        UniqueLocal = "unique_local",
+        /// fec0::/10, deprecated by RFC 3879.
+        SiteLocal = "site_local",
+        /// 224.0.0.0/4, ff00::/8.
+        Multicast = "multicast",
+        /// 255.255.255.255.
+        Broadcast = "broadcast",
+        /// RFC 5737, RFC 3849, RFC 9637.
+        Documentation = "documentation",
+        /// 198.18.0.0/15, RFC 2544.
+        Benchmarking = "benchmarking",
+        /// IETF protocol assignments and unassigned ranges.
+        Reserved = "reserved",
+        /// Transition addresses whose IPv4 part cannot be checked: 6to4, IPv4-compatible and
+        /// IPv4-translated.
+        Translated = "translated",
+        /// 64:ff9b:1::/48, NAT64 of a local network (RFC 8215).
+        Nat64 = "nat64",
+        /// The wire server of a large cloud: a public address that is not a public host.
+        CloudService = "cloud_service",
+    }
 }
 
 use AddressClass as Class;
 
 impl AddressClass {
-    /// All classes.
-    pub const ALL: [Self; 17] = [
-        Self::Public,
-        Self::Loopback,
-        Self::Private,
-        Self::LinkLocal,
-        Self::SharedSpace,
-        Self::ThisNetwork,
-        Self::Unspecified,
-        Self::UniqueLocal,
-        Self::SiteLocal,
-        Self::Multicast,
-        Self::Broadcast,
-        Self::Documentation,
-        Self::Benchmarking,
-        Self::Reserved,
-        Self::Translated,
-        Self::Nat64,
-        Self::CloudService,
-    ];
-
-    /// The word in metrics and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Loopback => "loopback",
-            Self::Private => "private",
-            Self::LinkLocal => "link_local",
-            Self::SharedSpace => "shared_space",
-            Self::ThisNetwork => "this_network",
-            Self::Unspecified => "unspecified",
-            Self::UniqueLocal => "unique_local",
-            Self::SiteLocal => "site_local",
-            Self::Multicast => "multicast",
-            Self::Broadcast => "broadcast",
-            Self::Documentation => "documentation",
-            Self::Benchmarking => "benchmarking",
-            Self::Reserved => "reserved",
-            Self::Translated => "translated",
-            Self::Nat64 => "nat64",
-            Self::CloudService => "cloud_service",
-        }
-    }
-
     /// Returns `true` for the only class that needs no exception.
     pub fn is_public(self) -> bool {
         self == Self::Public

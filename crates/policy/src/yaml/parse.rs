@@ -13,6 +13,7 @@ use super::mistake::syntax_problem;
 use super::node::{MappingEntry, MappingKey, Node, YamlValue};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
+use crate::model::number::saturating_u32;
 
 /// The largest accepted text, in bytes. Large data belongs in list files.
 const MAX_BYTES: usize = 128 << 20;
@@ -183,10 +184,6 @@ impl<'de> Deserialize<'de> for RawKey {
             text: value.into(),
         })
     }
-}
-
-fn saturating_u32(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl<'de> Deserialize<'de> for RawValue {

@@ -12,6 +12,7 @@ use super::node::{MappingEntry, MappingKey, Node, YamlValue};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::units;
+use crate::model::words::Word;
 
 /// Reads a mapping key by key; [`Self::finish`] reports the keys that were never requested.
 #[derive(Debug)]
@@ -281,6 +282,13 @@ pub fn fixed_word(
         |given| words.iter().copied().find(|word| *word == given),
         problems,
     )
+}
+
+/// Reads the word of a value of an enum.
+pub fn enum_word<W: Word>(node: &Node, problems: &mut Problems) -> Option<W> {
+    let words: Vec<&str> = W::ALL.iter().map(|value| value.as_str()).collect();
+    let from_word = |word: &str| W::ALL.iter().copied().find(|value| value.as_str() == word);
+    self::word(node, &words, from_word, problems)
 }
 
 /// Reads one of a closed set of words, and returns its meaning.

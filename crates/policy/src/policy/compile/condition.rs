@@ -15,10 +15,11 @@ use crate::policy::condition::{Atom, AtomTest, Condition};
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::ListKind;
-use crate::policy::pattern::{CaseSensitivity, Networks, Ranges, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{
+    CaseSensitivity, CountTestKind, Networks, Ranges, TextForm, TextKind, TextTest,
+};
 use crate::policy::source::tree::{
-    CountTestKind, Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest,
-    TextTestKind,
+    Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest, TextTestKind,
 };
 
 use super::canonical::InvalidValue;
@@ -156,19 +157,18 @@ impl ConditionCompiler<'_, '_, '_> {
     fn compile_count(
         &mut self,
         field: &Field,
-        word: CountTestKind,
+        kind: CountTestKind,
         ranges: &[Located<SourceRange>],
     ) -> Vec<Atom> {
         let ranges = self.compile_ranges(ranges, field);
-        let (field, kind) = match word {
-            CountTestKind::Length => (field.clone(), TextKind::Length(ranges)),
-            CountTestKind::Segments => (Field::Path, TextKind::Segments(ranges)),
-            CountTestKind::Repeats => (Field::Path, TextKind::Repeats(ranges)),
-            CountTestKind::Params => (Field::Query, TextKind::Params(ranges)),
+        let field = match kind {
+            CountTestKind::Length => field.clone(),
+            CountTestKind::Segments | CountTestKind::Repeats => Field::Path,
+            CountTestKind::Params => Field::Query,
         };
         let atom = text_atom(
             &field,
-            kind,
+            TextKind::Count(kind, ranges),
             CaseSensitivity::Sensitive,
             TextForm::Canonical,
         );

@@ -2,6 +2,7 @@
 
 use crate::diagnostics::problem::{Problem, Severity};
 use crate::diagnostics::problems::Problems;
+use crate::model::number::saturating_u32;
 use crate::policy::condition::Condition;
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::rule::{EnforcementMode, PolicyStage};
@@ -106,7 +107,10 @@ impl<'s> RuleDrafts<'s> {
     ) -> Option<Vec<&IntermediateRule<'s>>> {
         match draft.parent {
             Some(parent) => {
-                let first = self.all.get(parent).is_some_and(IntermediateRule::is_first_match);
+                let first = self
+                    .all
+                    .get(parent)
+                    .is_some_and(IntermediateRule::is_first_match);
                 first.then(|| self.children(parent).map(|(_, child)| child).collect())
             }
             None if draft.scope == RuleScope::Global => {
@@ -117,14 +121,20 @@ impl<'s> RuleDrafts<'s> {
     }
 
     /// Returns the rules of a scope that are in no group.
-    pub(super) fn outermost(&self, scope: RuleScope) -> impl Iterator<Item = &IntermediateRule<'s>> {
+    pub(super) fn outermost(
+        &self,
+        scope: RuleScope,
+    ) -> impl Iterator<Item = &IntermediateRule<'s>> {
         self.all
             .iter()
             .filter(move |draft| draft.scope == scope && draft.parent.is_none())
     }
 
     /// Returns the direct children of a rule, with their indexes.
-    pub(super) fn children(&self, parent: usize) -> impl Iterator<Item = (usize, &IntermediateRule<'s>)> {
+    pub(super) fn children(
+        &self,
+        parent: usize,
+    ) -> impl Iterator<Item = (usize, &IntermediateRule<'s>)> {
         let end = self.all.get(parent).map_or(0, |draft| draft.end);
         let mut at = parent + 1;
         std::iter::from_fn(move || {
@@ -134,11 +144,6 @@ impl<'s> RuleDrafts<'s> {
             Some((here, draft))
         })
     }
-}
-
-/// Converts an index of a rule.
-pub(super) fn saturating_u32(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 impl IntermediateRule<'_> {

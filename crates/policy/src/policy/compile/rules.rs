@@ -2,6 +2,7 @@
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
+use crate::model::number::saturating_u32;
 use crate::policy::options::Assignment;
 use crate::policy::rule::{
     ChildOrder, EnforcementMode, FilterRule, GroupGuard, GroupRule, PolicyStage, Rule, RuleBody,
@@ -10,7 +11,7 @@ use crate::policy::rule::{
 use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, SourceRuleBody};
 
 use super::checks;
-use super::drafts::{IntermediateRule, RuleDrafts, saturating_u32};
+use super::drafts::{IntermediateRule, RuleDrafts};
 use super::options::OptionCompiler;
 use super::stages::RulePlacement;
 

@@ -237,7 +237,11 @@ fn place_rule(
 }
 
 /// Reports `stage` if it is earlier than the stage at which all facts are known.
-fn check_explicit_stage(draft: &IntermediateRule<'_>, facts_stage: PolicyStage, problems: &mut Problems) {
+fn check_explicit_stage(
+    draft: &IntermediateRule<'_>,
+    facts_stage: PolicyStage,
+    problems: &mut Problems,
+) {
     let Some(stage) = draft.source.stage.as_ref() else {
         return;
     };
@@ -396,7 +400,11 @@ fn check_shadow_rules(
 
 /// Returns `true` if an earlier rule of its `match: first` list tests more than scheme, host, port and
 /// crawler.
-fn follows_non_host_sibling(drafts: &RuleDrafts<'_>, draft: &IntermediateRule<'_>, at: usize) -> bool {
+fn follows_non_host_sibling(
+    drafts: &RuleDrafts<'_>,
+    draft: &IntermediateRule<'_>,
+    at: usize,
+) -> bool {
     let Some(parent) = draft.parent else {
         return false;
     };

@@ -93,14 +93,9 @@ fn are_equal_texts(old: &TextTest, new: &TextTest) -> bool {
 
 fn are_equal_kinds(old: &TextKind, new: &TextKind) -> bool {
     match (old, new) {
-        (TextKind::Exact(old), TextKind::Exact(new))
-        | (TextKind::Prefix(old), TextKind::Prefix(new))
-        | (TextKind::Suffix(old), TextKind::Suffix(new))
-        | (TextKind::Contains(old), TextKind::Contains(new))
-        | (TextKind::Domain(old), TextKind::Domain(new))
-        | (TextKind::Ext(old), TextKind::Ext(new))
-        | (TextKind::Under(old), TextKind::Under(new))
-        | (TextKind::Surt(old), TextKind::Surt(new)) => old == new,
+        (TextKind::Literal(old_kind, old), TextKind::Literal(new_kind, new)) => {
+            old_kind == new_kind && old == new
+        }
         (TextKind::Regex(old), TextKind::Regex(new)) => {
             old.len() == new.len()
                 && old
@@ -108,25 +103,9 @@ fn are_equal_kinds(old: &TextKind, new: &TextKind) -> bool {
                     .zip(new)
                     .all(|(old, new)| old.as_str() == new.as_str())
         }
-        (TextKind::Length(old), TextKind::Length(new))
-        | (TextKind::Segments(old), TextKind::Segments(new))
-        | (TextKind::Repeats(old), TextKind::Repeats(new))
-        | (TextKind::Params(old), TextKind::Params(new)) => old == new,
-        (
-            TextKind::Exact(_)
-            | TextKind::Prefix(_)
-            | TextKind::Suffix(_)
-            | TextKind::Contains(_)
-            | TextKind::Domain(_)
-            | TextKind::Ext(_)
-            | TextKind::Under(_)
-            | TextKind::Surt(_)
-            | TextKind::Regex(_)
-            | TextKind::Length(_)
-            | TextKind::Segments(_)
-            | TextKind::Repeats(_)
-            | TextKind::Params(_),
-            _,
-        ) => false,
+        (TextKind::Count(old_kind, old), TextKind::Count(new_kind, new)) => {
+            old_kind == new_kind && old == new
+        }
+        (TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..), _) => false,
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
-use crate::policy::condition::Truth;
+use crate::policy::condition::{Assertion, Polarity, Truth};
 use crate::policy::lint::lint_view::LintView;
-use crate::policy::lint::logic::{Assertion, Polarity};
 
 use super::formula::Formula;
 use super::question::Solver;
@@ -88,12 +87,6 @@ impl<'p> AnalysedPolicy<'p> {
         rules
             .iter()
             .filter_map(|at| self.view.assertion(*at))
-            .all(|assertion| {
-                let expected = match assertion.polarity {
-                    Polarity::Yes => Truth::Yes,
-                    Polarity::No => Truth::No,
-                };
-                assertion.condition.evaluate(&facts, &self.policy.lists) == expected
-            })
+            .all(|assertion| assertion.evaluate(&facts, &self.policy.lists) == Truth::Yes)
     }
 }

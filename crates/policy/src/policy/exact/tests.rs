@@ -9,7 +9,9 @@ use crate::policy::condition::{Atom, AtomTest, Condition};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::host_pace::HostScope;
 use crate::policy::list::{ListItems, ListKind, PolicyList};
-use crate::policy::pattern::{CaseSensitivity, Ranges, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{
+    CaseSensitivity, CountTestKind, LiteralTestKind, Ranges, TextForm, TextKind, TextTest,
+};
 
 use super::automaton::{Alphabet, LiteralPlace, TextAutomaton};
 use super::formula::{Formula, TestIndex};
@@ -236,14 +238,8 @@ impl TestTable {
             let key = format!("norm {field:?} {test:?}");
             return self.intern(key, || Err("`norm: true`"));
         }
-        let (values, place) = match &test.kind {
-            TextKind::Exact(values) => (values, LiteralPlace::Whole),
-            TextKind::Prefix(values) => (values, LiteralPlace::Start),
-            TextKind::Suffix(values) => (values, LiteralPlace::End),
-            TextKind::Contains(values) => (values, LiteralPlace::Anywhere),
-            TextKind::Domain(values) => (values, LiteralPlace::Domain),
-            TextKind::Ext(values) => (values, LiteralPlace::Extension),
-            TextKind::Under(values) => (values, LiteralPlace::Directory),
+        let (kind, values) = match &test.kind {
+            TextKind::Literal(kind, values) => (kind, values),
             TextKind::Regex(regexes) => {
                 let parts: Vec<Formula> = regexes
                     .iter()
@@ -251,16 +247,31 @@ impl TestTable {
                     .collect();
                 return Formula::any(parts);
             }
-            TextKind::Surt(values) => {
-                let values: Vec<&str> = values.iter().map(|value| &**value).collect();
-                return self.surts(&values, test.case);
+            TextKind::Count(CountTestKind::Length, ranges) => {
+                return self.count(field, ranges, None);
             }
-            TextKind::Length(ranges) => return self.count(field, ranges, None),
-            TextKind::Segments(ranges) => return self.count(field, ranges, Some(b'/')),
-            TextKind::Params(ranges) => return self.count(field, ranges, Some(b'&')),
-            TextKind::Repeats(_) => {
+            TextKind::Count(CountTestKind::Segments, ranges) => {
+                return self.count(field, ranges, Some(b'/'));
+            }
+            TextKind::Count(CountTestKind::Params, ranges) => {
+                return self.count(field, ranges, Some(b'&'));
+            }
+            TextKind::Count(CountTestKind::Repeats, _) => {
                 let key = format!("repeats {field:?} {test:?}");
                 return self.intern(key, || Err("`repeats`"));
+            }
+        };
+        let place = match kind {
+            LiteralTestKind::Exact => LiteralPlace::Whole,
+            LiteralTestKind::Prefix => LiteralPlace::Start,
+            LiteralTestKind::Suffix => LiteralPlace::End,
+            LiteralTestKind::Contains => LiteralPlace::Anywhere,
+            LiteralTestKind::Domain => LiteralPlace::Domain,
+            LiteralTestKind::Ext => LiteralPlace::Extension,
+            LiteralTestKind::Under => LiteralPlace::Directory,
+            LiteralTestKind::Surt => {
+                let values: Vec<&str> = values.iter().map(|value| &**value).collect();
+                return self.surts(&values, test.case);
             }
         };
         let case = match place {

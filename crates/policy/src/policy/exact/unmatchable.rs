@@ -9,7 +9,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::field::Field;
-use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{CaseSensitivity, LiteralTestKind, TextForm, TextKind, TextTest};
 use crate::urls::target::UrlTarget;
 
 use super::automaton::{parse, to_ascii};
@@ -26,7 +26,12 @@ const MAX_SAMPLE: usize = 4_000;
 /// passes a test.
 pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
     let is_analysed = UrlRegions::of_field(field).is_some() && test.form == TextForm::Canonical;
-    if !is_analysed || test.kind.counts() || matches!(test.kind, TextKind::Surt(_)) {
+    let has_samples = match test.kind {
+        TextKind::Literal(kind, _) => kind != LiteralTestKind::Surt,
+        TextKind::Regex(_) => true,
+        TextKind::Count(..) => false,
+    };
+    if !is_analysed || !has_samples {
         return false;
     }
     if sample_texts(test)
@@ -62,41 +67,33 @@ struct SampleText {
 }
 
 fn sample_texts(test: &TextTest) -> Vec<SampleText> {
-    let literals = |values: &[Box<str>], starts: bool, ends: bool| -> Vec<SampleText> {
-        let samples = values.iter().map(|value| SampleText {
-            text: value.to_string(),
-            starts,
-            ends,
-            is_uncertain: false,
-        });
-        samples.collect()
-    };
-    match &test.kind {
-        TextKind::Exact(values) | TextKind::Domain(values) | TextKind::Under(values) => {
-            literals(values, true, true)
+    let (kind, values) = match &test.kind {
+        TextKind::Literal(kind, values) => (kind, values),
+        TextKind::Regex(regexes) => {
+            let samples = regexes
+                .iter()
+                .flat_map(|regex| samples_of_expression(regex.as_str(), test.case));
+            return samples.collect();
         }
-        TextKind::Prefix(values) => literals(values, true, false),
-        TextKind::Suffix(values) => literals(values, false, true),
-        TextKind::Contains(values) => literals(values, false, false),
-        TextKind::Ext(values) => values
-            .iter()
-            .map(|value| SampleText {
-                text: format!("a.{value}"),
-                starts: false,
-                ends: true,
-                is_uncertain: false,
-            })
-            .collect(),
-        TextKind::Regex(regexes) => regexes
-            .iter()
-            .flat_map(|regex| samples_of_expression(regex.as_str(), test.case))
-            .collect(),
-        TextKind::Surt(_)
-        | TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => Vec::new(),
-    }
+        TextKind::Count(..) => return Vec::new(),
+    };
+    let (before, starts, ends) = match kind {
+        LiteralTestKind::Exact | LiteralTestKind::Domain | LiteralTestKind::Under => {
+            ("", true, true)
+        }
+        LiteralTestKind::Prefix => ("", true, false),
+        LiteralTestKind::Suffix => ("", false, true),
+        LiteralTestKind::Contains => ("", false, false),
+        LiteralTestKind::Ext => ("a.", false, true),
+        LiteralTestKind::Surt => return Vec::new(),
+    };
+    let samples = values.iter().map(|value| SampleText {
+        text: format!("{before}{value}"),
+        starts,
+        ends,
+        is_uncertain: false,
+    });
+    samples.collect()
 }
 
 /// Returns `true` if a URL that is made of a sample is canonical, and the sample is in the field.

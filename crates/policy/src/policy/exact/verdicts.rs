@@ -2,6 +2,7 @@
 
 use crate::model::disposition::Disposition;
 use crate::model::reason::Reason;
+use crate::model::words::words;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::field::Field;
@@ -26,27 +27,17 @@ const REFUSING_OPTIONS: [OptionIndex; 6] = [
     schema::ROBOTS_USAGE,
 ];
 
-/// A verdict that is searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantedVerdict {
-    /// The request is admitted.
-    Allow,
-    /// The request is refused.
-    Reject,
+words! {
+    /// A verdict that is searched.
+    pub enum WantedVerdict {
+        /// The request is admitted.
+        Allow = "allow",
+        /// The request is refused.
+        Reject = "reject",
+    }
 }
 
 impl WantedVerdict {
-    /// All verdicts, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Allow, Self::Reject];
-
-    /// The word in cases.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Reject => "reject",
-        }
-    }
-
     /// Returns the other verdict.
     pub fn opposite(self) -> Self {
         match self {

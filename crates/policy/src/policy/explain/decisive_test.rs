@@ -215,22 +215,11 @@ fn field_texts(field: &Field, facts: &Facts<'_>) -> Option<Vec<String>> {
 
 /// Returns the test with only one of its values.
 fn with_only_value(kind: &TextKind, at: usize) -> TextKind {
-    fn one(all: &[Box<str>], at: usize) -> Box<[Box<str>]> {
-        all.get(at).cloned().into_iter().collect()
-    }
     match kind {
-        TextKind::Exact(all) => TextKind::Exact(one(all, at)),
-        TextKind::Prefix(all) => TextKind::Prefix(one(all, at)),
-        TextKind::Suffix(all) => TextKind::Suffix(one(all, at)),
-        TextKind::Contains(all) => TextKind::Contains(one(all, at)),
-        TextKind::Domain(all) => TextKind::Domain(one(all, at)),
-        TextKind::Ext(all) => TextKind::Ext(one(all, at)),
-        TextKind::Under(all) => TextKind::Under(one(all, at)),
-        TextKind::Surt(all) => TextKind::Surt(one(all, at)),
+        TextKind::Literal(kind, all) => {
+            TextKind::Literal(*kind, all.get(at).cloned().into_iter().collect())
+        }
         TextKind::Regex(all) => TextKind::Regex(all.get(at).cloned().into_iter().collect()),
-        TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => kind.clone(),
+        TextKind::Count(..) => kind.clone(),
     }
 }

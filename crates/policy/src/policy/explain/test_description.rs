@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
 use crate::policy::list::{ListItems, PolicyList};
-use crate::policy::pattern::{CaseSensitivity, Ranges, TextForm, TextKind};
+use crate::policy::pattern::{CaseSensitivity, CountTestKind, Ranges, TextForm, TextKind};
 
 /// The maximum number of values in a description.
 const MAX_OPERANDS: usize = 4;
@@ -141,26 +141,18 @@ pub(super) fn describe_field(atom: &Atom) -> String {
     let AtomTest::Text(test) = &atom.test else {
         return field;
     };
-    match count_name(&test.kind) {
-        Some(count) => format!("{count} of {field}"),
-        None => field,
+    match &test.kind {
+        TextKind::Count(kind, _) => format!("{} of {field}", count_name(*kind)),
+        TextKind::Literal(..) | TextKind::Regex(_) => field,
     }
 }
 
-fn count_name(kind: &TextKind) -> Option<&'static str> {
-    if let TextKind::Length(_) = kind {
-        return Some("length");
-    }
-    if let TextKind::Segments(_) = kind {
-        return Some("segments");
-    }
-    if let TextKind::Repeats(_) = kind {
-        return Some("repeats");
-    }
-    if let TextKind::Params(_) = kind {
-        Some("parameters")
-    } else {
-        None
+fn count_name(kind: CountTestKind) -> &'static str {
+    match kind {
+        CountTestKind::Length => "length",
+        CountTestKind::Segments => "segments",
+        CountTestKind::Repeats => "repeats",
+        CountTestKind::Params => "parameters",
     }
 }
 
@@ -181,43 +173,24 @@ pub(super) fn describe_test(atom: &Atom, lists: &[PolicyList]) -> TestDescriptio
 }
 
 fn describe_text_test(atom: &Atom, kind: &TextKind) -> TestDescription {
-    let (kind, texts) = match kind {
-        TextKind::Exact(texts) => ("exact", texts),
-        TextKind::Prefix(texts) => ("prefix", texts),
-        TextKind::Suffix(texts) => ("suffix", texts),
-        TextKind::Contains(texts) => ("contains", texts),
-        TextKind::Domain(texts) => ("domain", texts),
-        TextKind::Ext(texts) => ("ext", texts),
-        TextKind::Under(texts) => ("under", texts),
-        TextKind::Surt(texts) => ("surt", texts),
-        TextKind::Regex(regexes) => {
-            let values = if atom.sources.is_empty() {
-                regexes.iter().map(|regex| regex.as_str().into()).collect()
-            } else {
-                atom.sources
-                    .iter()
-                    .map(|source| source.text.to_string())
-                    .collect()
-            };
-            return TestDescription {
-                kind: atom.sources.first().map_or("regex", |source| source.kind),
-                values,
-            };
-        }
-        TextKind::Length(ranges)
-        | TextKind::Segments(ranges)
-        | TextKind::Repeats(ranges)
-        | TextKind::Params(ranges) => {
-            return TestDescription {
-                kind: "is",
-                values: describe_ranges(ranges),
-            };
-        }
+    let (kind, values) = match kind {
+        TextKind::Literal(kind, texts) => (
+            kind.as_str(),
+            texts.iter().map(ToString::to_string).collect(),
+        ),
+        TextKind::Regex(regexes) => match &*atom.sources {
+            [] => (
+                "regex",
+                regexes.iter().map(|regex| regex.as_str().into()).collect(),
+            ),
+            [first, ..] => {
+                let texts = atom.sources.iter().map(|source| source.text.to_string());
+                (first.kind, texts.collect())
+            }
+        },
+        TextKind::Count(_, ranges) => ("is", describe_ranges(ranges)),
     };
-    TestDescription {
-        kind,
-        values: texts.iter().map(ToString::to_string).collect(),
-    }
+    TestDescription { kind, values }
 }
 
 fn describe_ranges(ranges: &Ranges) -> Vec<String> {

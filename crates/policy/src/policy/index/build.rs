@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::postings::Postings;
-use super::trigger::{IndexKey, Trigger, TriggerOutcome, triggers};
+use super::trigger::{IndexKey, Trigger, triggers};
 use super::{IndexedList, PolicyIndex, ShadowIndex, StageIndex};
 use crate::policy::list::PolicyList;
 use crate::policy::rule::{
-    ChildOrder, EnforcementMode, FilterKind, GroupGuard, PolicyStage, Rule, RuleBody, RuleIndex,
-    StageSet,
+    ChildOrder, EnforcementMode, PolicyStage, Rule, RuleBody, RuleIndex, StageSet,
 };
 use crate::policy::shadow::outermost_shadow_rules;
 use crate::policy::space::{GlobalSpace, RuleRange, Spaces};
@@ -175,18 +174,9 @@ impl Builder<'_> {
     /// Returns triggers for the case that the rule matches. Without any, it may match every request.
     /// The rules in a group act only if the group matches.
     fn rule_triggers(&self, rule: &Rule) -> Vec<Trigger> {
-        let (condition, outcome) = match &rule.body {
-            RuleBody::Filter(filter) => match filter.kind {
-                FilterKind::Forbid => (&filter.condition, TriggerOutcome::True),
-                FilterKind::Require => (&filter.condition, TriggerOutcome::False),
-            },
-            RuleBody::Group(group) => match &group.guard {
-                GroupGuard::Always => return Vec::new(),
-                GroupGuard::When(condition) => (condition, TriggerOutcome::True),
-                GroupGuard::Unless(condition) => (condition, TriggerOutcome::False),
-            },
-        };
-        triggers(condition, outcome, self.lists)
+        rule.assertion().map_or_else(Vec::new, |assertion| {
+            triggers(assertion.condition, assertion.polarity, self.lists)
+        })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use crate::policy::condition::{Atom, AtomTest, Condition};
+use crate::policy::condition::{Atom, AtomTest, Condition, Polarity};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::{ListItems, ListKind, PolicyList};
 use crate::policy::literals::{self, RequiredLiterals};
-use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{CaseSensitivity, LiteralTestKind, TextForm, TextKind, TextTest};
 
 /// A fact that the index can look up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,55 +23,35 @@ pub(super) enum IndexKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trigger(pub(super) Vec<IndexKey>);
 
-/// The value of a condition that a trigger is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TriggerOutcome {
-    True,
-    False,
-}
-
-impl TriggerOutcome {
-    fn negate(self) -> Self {
-        match self {
-            Self::True => Self::False,
-            Self::False => Self::True,
-        }
-    }
-}
-
 /// The largest number of keys in a trigger. A test with more values looks them up itself.
 const MAX_KEYS: usize = 64;
 
-/// Returns triggers, each of which suffices: whenever the condition has the outcome, or may have it
-/// because facts are unknown, one key of each trigger fits. Without any, the condition may have the
-/// outcome for every request.
+/// Returns triggers, each of which suffices: whenever the condition has the value, or may have it because
+/// facts are unknown, one key of each trigger fits. Without any, the condition may have the value
+/// for every request.
 pub(super) fn triggers(
     condition: &Condition,
-    outcome: TriggerOutcome,
+    polarity: Polarity,
     lists: &[PolicyList],
 ) -> Vec<Trigger> {
-    match (condition, outcome) {
-        (Condition::Always, TriggerOutcome::True) => Vec::new(),
-        (Condition::Always, TriggerOutcome::False) => vec![Trigger::default()],
-        (Condition::Not(part), _) => triggers(part, outcome.negate(), lists),
-        // Each part must have the outcome, so the triggers of any part will do.
-        (Condition::All(parts), TriggerOutcome::True)
-        | (Condition::Any(parts), TriggerOutcome::False) => parts
+    match (condition, polarity) {
+        (Condition::Always, Polarity::Yes) => Vec::new(),
+        (Condition::Always, Polarity::No) => vec![Trigger::default()],
+        (Condition::Not(part), _) => triggers(part, polarity.negate(), lists),
+        // Each part must have the value, so the triggers of any part will do.
+        (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => parts
             .iter()
-            .flat_map(|part| triggers(part, outcome, lists))
+            .flat_map(|part| triggers(part, polarity, lists))
             .collect(),
         // One part suffices, so a trigger needs the keys of all.
-        (Condition::Any(parts), TriggerOutcome::True)
-        | (Condition::All(parts), TriggerOutcome::False) => {
+        (Condition::Any(parts), Polarity::Yes) | (Condition::All(parts), Polarity::No) => {
             let of_parts = parts
                 .iter()
-                .map(|part| best(triggers(part, outcome, lists)));
+                .map(|part| best(triggers(part, polarity, lists)));
             union(of_parts).into_iter().collect()
         }
-        (Condition::Atom(atom), TriggerOutcome::True) => {
-            atom_trigger(atom, lists).into_iter().collect()
-        }
-        (Condition::Atom(_), TriggerOutcome::False) => Vec::new(),
+        (Condition::Atom(atom), Polarity::Yes) => atom_trigger(atom, lists).into_iter().collect(),
+        (Condition::Atom(_), Polarity::No) => Vec::new(),
     }
 }
 
@@ -132,7 +112,7 @@ fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
     }
     if *field == Field::Crawler {
         return match (&test.kind, test.case) {
-            (TextKind::Exact(values), CaseSensitivity::Sensitive) => {
+            (TextKind::Literal(LiteralTestKind::Exact, values), CaseSensitivity::Sensitive) => {
                 keys(values, |name| Some(IndexKey::Crawler(name.into())))
             }
             _ => None,
@@ -142,23 +122,19 @@ fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
         return None;
     }
     match &test.kind {
-        TextKind::Exact(values) if *field == Field::Host => keys(values, host),
-        TextKind::Domain(values) => keys(values, host),
-        TextKind::Surt(values) => keys(values, |surt| surt_host(surt).and_then(|h| host(&h))),
-        TextKind::Exact(values) | TextKind::Prefix(values) if *field == Field::Url => {
+        TextKind::Literal(LiteralTestKind::Exact, values) if *field == Field::Host => {
+            keys(values, host)
+        }
+        TextKind::Literal(LiteralTestKind::Domain, values) => keys(values, host),
+        TextKind::Literal(LiteralTestKind::Surt, values) => {
+            keys(values, |surt| surt_host(surt).and_then(|h| host(&h)))
+        }
+        TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Prefix, values)
+            if *field == Field::Url =>
+        {
             keys(values, url_key)
         }
-        TextKind::Exact(_)
-        | TextKind::Prefix(_)
-        | TextKind::Suffix(_)
-        | TextKind::Contains(_)
-        | TextKind::Under(_)
-        | TextKind::Ext(_)
-        | TextKind::Regex(_)
-        | TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => {
+        TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..) => {
             let literals = RequiredLiterals::of_test(test)?;
             Some(
                 literals

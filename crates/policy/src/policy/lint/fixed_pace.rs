@@ -7,7 +7,7 @@ use crate::policy::field::Field;
 use crate::policy::host_pace::HostScope;
 use crate::policy::options::politeness::is_pace_option;
 use crate::policy::options::schema;
-use crate::policy::pattern::{TextForm, TextKind};
+use crate::policy::pattern::{LiteralTestKind, TextForm, TextKind};
 use crate::policy::source::tree::{SourceOption, SourceRule, SourceRuleBody};
 
 use super::lint_view::LintView;
@@ -43,8 +43,12 @@ fn covering_entry<'p>(view: &LintView<'p>, at: usize) -> Option<&'p str> {
             return None;
         }
         let (hosts, scope) = match (&atom.field, &test.kind) {
-            (Field::Host, TextKind::Exact(hosts)) => (hosts, HostScope::Exact),
-            (Field::Host, TextKind::Domain(hosts)) => (hosts, HostScope::Domain),
+            (Field::Host, TextKind::Literal(LiteralTestKind::Exact, hosts)) => {
+                (hosts, HostScope::Exact)
+            }
+            (Field::Host, TextKind::Literal(LiteralTestKind::Domain, hosts)) => {
+                (hosts, HostScope::Domain)
+            }
             _ => return None,
         };
         let mut entries = hosts

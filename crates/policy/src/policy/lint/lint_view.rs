@@ -7,15 +7,14 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use crate::policy::Policy;
+use crate::policy::condition::Assertion;
 use crate::policy::list::PolicyList;
-use crate::policy::rule::{
-    ChildOrder, EnforcementMode, FilterKind, GroupGuard, PolicyStage, Rule, RuleBody, RuleIndex,
-};
+use crate::policy::rule::{ChildOrder, EnforcementMode, PolicyStage, Rule, RuleBody, RuleIndex};
 
 use crate::diagnostics::problems::Problems;
 
 use super::WorkBudget;
-use super::logic::{Assertion, Assumptions, Polarity};
+use super::logic::Assumptions;
 
 /// A policy with indexes for lint. Rules are identified by their position.
 pub(crate) struct LintView<'p> {
@@ -105,8 +104,8 @@ impl<'p> LintView<'p> {
                 .unwrap_or_default();
             path.push(at);
             let assumptions = match parent.and_then(|parent| view.assumptions.get(parent)) {
-                Some(assumptions) => assumptions.with(rule_assertion(rule)),
-                None => Assumptions::new(rule_assertion(rule), lists),
+                Some(assumptions) => assumptions.with(rule.assertion()),
+                None => Assumptions::new(rule.assertion(), lists),
             };
             let has_error = faulty.contains(&rule.id);
             let is_sound =
@@ -216,7 +215,7 @@ impl<'p> LintView<'p> {
 
     /// The condition of a rule, with the value for which it applies or matches.
     pub(crate) fn assertion(&self, at: usize) -> Option<Assertion<'p>> {
-        self.rule(at).and_then(rule_assertion)
+        self.rule(at).and_then(Rule::assertion)
     }
 
     /// Returns `true` if the stage of a rule and of the groups around it does not depend on
@@ -389,33 +388,5 @@ impl<'p> LintView<'p> {
     /// The enforced groups that stop.
     pub(crate) fn stops(&self) -> &[usize] {
         &self.stops
-    }
-}
-
-/// Returns the condition of a rule with the value for which the rule applies or matches; `None` for a
-/// group without a condition.
-fn rule_assertion(rule: &Rule) -> Option<Assertion<'_>> {
-    match &rule.body {
-        RuleBody::Group(group) => match &group.guard {
-            GroupGuard::Always => None,
-            GroupGuard::When(condition) => Some(Assertion {
-                condition,
-                polarity: Polarity::Yes,
-            }),
-            GroupGuard::Unless(condition) => Some(Assertion {
-                condition,
-                polarity: Polarity::No,
-            }),
-        },
-        RuleBody::Filter(filter) => {
-            let polarity = match filter.kind {
-                FilterKind::Forbid => Polarity::Yes,
-                FilterKind::Require => Polarity::No,
-            };
-            Some(Assertion {
-                condition: &filter.condition,
-                polarity,
-            })
-        }
     }
 }

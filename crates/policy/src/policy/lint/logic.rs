@@ -8,11 +8,13 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
+use crate::policy::condition::{Assertion, Atom, AtomTest, Condition, Polarity, Truth};
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
 use crate::policy::list::{ListKind, PolicyList};
-use crate::policy::pattern::{CaseSensitivity, Networks, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{
+    CaseSensitivity, LiteralTestKind, Networks, TextForm, TextKind, TextTest,
+};
 use crate::policy::rule::PolicyStage;
 use crate::urls::target::UrlTarget;
 
@@ -22,29 +24,6 @@ use super::text_logic;
 const MAX_BRANCH_DEPTH: u8 = 2;
 /// The maximum number of cases in each of them.
 const MAX_BRANCHES: usize = 8;
-
-/// The asserted value of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Polarity {
-    Yes,
-    No,
-}
-
-impl Polarity {
-    fn negate(self) -> Self {
-        match self {
-            Self::Yes => Self::No,
-            Self::No => Self::Yes,
-        }
-    }
-}
-
-/// The assertion that a condition has a value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Assertion<'p> {
-    pub(crate) condition: &'p Condition,
-    pub(crate) polarity: Polarity,
-}
 
 /// Assertions that hold together.
 #[derive(Clone, Debug)]
@@ -71,7 +50,7 @@ impl<'p> Assumptions<'p> {
             is_absurd: false,
         };
         for assertion in assertions {
-            assumptions.add(assertion);
+            assumptions.add(assertion.condition, assertion.polarity);
         }
         assumptions
     }
@@ -80,7 +59,7 @@ impl<'p> Assumptions<'p> {
     pub(super) fn with(&self, assertions: impl IntoIterator<Item = Assertion<'p>>) -> Self {
         let mut more = self.clone();
         for assertion in assertions {
-            more.add(assertion);
+            more.add(assertion.condition, assertion.polarity);
         }
         more
     }
@@ -101,107 +80,66 @@ impl<'p> Assumptions<'p> {
                 return None;
             };
             let hosts = match (&atom.field, &test.kind) {
-                (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
-                    hosts.iter().map(|host| Cow::Borrowed(&**host)).collect()
-                }
-                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls))
-                    if is_verbatim(test) =>
-                {
-                    urls.iter()
-                        .map(|url| host_of(url).map(Cow::Owned))
-                        .collect::<Option<Vec<_>>>()?
-                }
+                (
+                    Field::Host,
+                    TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Domain, hosts),
+                ) => hosts.iter().map(|host| Cow::Borrowed(&**host)).collect(),
+                (
+                    Field::Url,
+                    TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Prefix, urls),
+                ) if is_verbatim(test) => urls
+                    .iter()
+                    .map(|url| host_of(url).map(Cow::Owned))
+                    .collect::<Option<Vec<_>>>()?,
                 _ => return None,
             };
             Some(hosts)
         })
     }
 
-    fn add(
-        &mut self,
-        Assertion {
-            condition,
-            polarity,
-        }: Assertion<'p>,
-    ) {
+    fn add(&mut self, condition: &'p Condition, polarity: Polarity) {
         match (condition, polarity) {
             (Condition::Always, Polarity::Yes) => {}
             (Condition::Always, Polarity::No) => self.is_absurd = true,
             (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
-                for condition in parts {
-                    self.add(Assertion {
-                        condition,
-                        polarity,
-                    });
+                for part in parts {
+                    self.add(part, polarity);
                 }
             }
             (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
                 match &**parts {
-                    [condition] => self.add(Assertion {
-                        condition,
-                        polarity,
-                    }),
+                    [part] => self.add(part, polarity),
                     parts => self.alternatives.push((parts, polarity)),
                 }
             }
-            (Condition::Not(part), polarity) => self.add(Assertion {
-                condition: part,
-                polarity: polarity.negate(),
-            }),
+            (Condition::Not(part), polarity) => self.add(part, polarity.negate()),
             (Condition::Atom(atom), polarity) => self.atoms.push((atom, polarity)),
         }
     }
 
     /// Returns `true` if the assertion follows from the assumptions.
     pub(super) fn entail(&self, assertion: Assertion<'_>) -> bool {
-        self.entail_within(assertion, MAX_BRANCH_DEPTH)
+        self.entail_within(assertion.condition, assertion.polarity, MAX_BRANCH_DEPTH)
     }
 
-    fn entail_within(&self, assertion: Assertion<'_>, depth: u8) -> bool {
-        self.entail_directly(assertion, depth)
-            || self.in_every_branch(depth, |more, depth| more.entail_within(assertion, depth))
+    fn entail_within(&self, condition: &Condition, polarity: Polarity, depth: u8) -> bool {
+        self.entail_directly(condition, polarity, depth)
+            || self.in_every_branch(depth, |more, depth| {
+                more.entail_within(condition, polarity, depth)
+            })
     }
 
-    fn entail_directly(
-        &self,
-        Assertion {
-            condition,
-            polarity,
-        }: Assertion<'_>,
-        depth: u8,
-    ) -> bool {
+    fn entail_directly(&self, condition: &Condition, polarity: Polarity, depth: u8) -> bool {
         match (condition, polarity) {
             (Condition::Always, Polarity::Yes) => true,
             (Condition::Always, Polarity::No) => false,
-            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
-                parts.iter().all(|condition| {
-                    self.entail_within(
-                        Assertion {
-                            condition,
-                            polarity,
-                        },
-                        depth,
-                    )
-                })
-            }
-            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
-                parts.iter().any(|condition| {
-                    self.entail_within(
-                        Assertion {
-                            condition,
-                            polarity,
-                        },
-                        depth,
-                    )
-                })
-            }
-            (Condition::Not(condition), polarity) => self.entail_within(
-                Assertion {
-                    condition,
-                    polarity: polarity.negate(),
-                },
-                depth,
-            ),
+            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => parts
+                .iter()
+                .all(|part| self.entail_within(part, polarity, depth)),
+            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => parts
+                .iter()
+                .any(|part| self.entail_within(part, polarity, depth)),
+            (Condition::Not(part), polarity) => self.entail_within(part, polarity.negate(), depth),
             (Condition::Atom(atom), Polarity::Yes) => {
                 always_holds(atom)
                     || self
@@ -262,13 +200,10 @@ impl<'p> Assumptions<'p> {
             .enumerate()
             .filter(|(_, (parts, _))| parts.len() <= MAX_BRANCHES);
         small.into_iter().any(|(at, (parts, polarity))| {
-            parts.iter().all(|condition| {
+            parts.iter().all(|part| {
                 let mut more = self.clone();
                 more.alternatives.swap_remove(at);
-                more.add(Assertion {
-                    condition,
-                    polarity: *polarity,
-                });
+                more.add(part, *polarity);
                 more.contradict_within(depth) || holds(&more, depth)
             })
         })
@@ -350,11 +285,11 @@ fn list_contains_all(field: &Field, test: &TextTest, list: &PolicyList) -> bool 
         return false;
     }
     match (&test.kind, list.kind, field) {
-        (TextKind::Domain(values), ListKind::Domains, Field::Host) => {
+        (TextKind::Literal(LiteralTestKind::Domain, values), ListKind::Domains, Field::Host) => {
             values.iter().all(|value| list.items.has_parent_of(value))
         }
-        (TextKind::Prefix(values), ListKind::UrlPrefixes, Field::Url)
-        | (TextKind::Surt(values), ListKind::Surts, Field::Url) => {
+        (TextKind::Literal(LiteralTestKind::Prefix, values), ListKind::UrlPrefixes, Field::Url)
+        | (TextKind::Literal(LiteralTestKind::Surt, values), ListKind::Surts, Field::Url) => {
             values.iter().all(|value| list.items.has_prefix_of(value))
         }
         _ => false,
@@ -376,23 +311,13 @@ fn url_test_decides(a: &Atom, b: &Atom, lists: &[PolicyList], value: Polarity) -
         return false;
     }
     match &test.kind {
-        TextKind::Exact(urls) => urls
+        TextKind::Literal(LiteralTestKind::Exact, urls) => urls
             .iter()
             .all(|url| evaluate_for_url(url, b, lists) == Some(value)),
-        TextKind::Prefix(urls) => urls
+        TextKind::Literal(LiteralTestKind::Prefix, urls) => urls
             .iter()
             .all(|url| holds_for_url_prefix(url, b, lists, value)),
-        TextKind::Suffix(_)
-        | TextKind::Contains(_)
-        | TextKind::Regex(_)
-        | TextKind::Domain(_)
-        | TextKind::Ext(_)
-        | TextKind::Under(_)
-        | TextKind::Surt(_)
-        | TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => false,
+        TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..) => false,
     }
 }
 
@@ -424,8 +349,8 @@ fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Pol
         return false;
     }
     let kind = match path.split_once('?') {
-        Some((path, _)) => TextKind::Exact([path.into()].into()),
-        None => TextKind::Prefix([path.into()].into()),
+        Some((path, _)) => TextKind::Literal(LiteralTestKind::Exact, [path.into()].into()),
+        None => TextKind::Literal(LiteralTestKind::Prefix, [path.into()].into()),
     };
     let test = TextTest::new(kind, CaseSensitivity::Sensitive, TextForm::Canonical);
     let prefix = Atom {

@@ -4,11 +4,11 @@ use crate::policy::condition::{Atom, AtomTest, Truth};
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
-use crate::policy::pattern::TextKind;
+use crate::policy::pattern::{LiteralTestKind, TextKind};
 use crate::urls::target::UrlTarget;
 
 use super::lint_view::LintView;
-use super::logic::{Assumptions, Polarity};
+use super::logic::Assumptions;
 
 /// Returns a URL that a rule and the groups around it match, for a GET by an anonymous crawler, if
 /// one was found.
@@ -19,13 +19,7 @@ pub(super) fn find_url(view: &LintView<'_>, at: usize) -> Option<String> {
         .path(at)
         .iter()
         .filter_map(|at| view.assertion(*at))
-        .all(|assertion| {
-            let expected = match assertion.polarity {
-                Polarity::Yes => Truth::Yes,
-                Polarity::No => Truth::No,
-            };
-            assertion.condition.evaluate(&facts, view.lists()) == expected
-        });
+        .all(|assertion| assertion.evaluate(&facts, view.lists()) == Truth::Yes);
     matches.then(|| target.as_str().to_owned())
 }
 
@@ -156,18 +150,16 @@ enum TextPart {
 }
 
 fn first_value(kind: &TextKind) -> Option<(TextPart, &str)> {
-    let (part, values) = match kind {
-        TextKind::Exact(values) | TextKind::Domain(values) => (TextPart::Whole, values),
-        TextKind::Prefix(values) | TextKind::Under(values) => (TextPart::Beginning, values),
-        TextKind::Suffix(values) => (TextPart::End, values),
-        TextKind::Contains(values) => (TextPart::Inside, values),
-        TextKind::Ext(values) => (TextPart::Extension, values),
-        TextKind::Regex(_)
-        | TextKind::Surt(_)
-        | TextKind::Length(_)
-        | TextKind::Segments(_)
-        | TextKind::Repeats(_)
-        | TextKind::Params(_) => return None,
+    let TextKind::Literal(kind, values) = kind else {
+        return None;
+    };
+    let part = match kind {
+        LiteralTestKind::Exact | LiteralTestKind::Domain => TextPart::Whole,
+        LiteralTestKind::Prefix | LiteralTestKind::Under => TextPart::Beginning,
+        LiteralTestKind::Suffix => TextPart::End,
+        LiteralTestKind::Contains => TextPart::Inside,
+        LiteralTestKind::Ext => TextPart::Extension,
+        LiteralTestKind::Surt => return None,
     };
     values.first().map(|value| (part, &**value))
 }

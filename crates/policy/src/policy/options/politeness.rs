@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use crate::model::number::saturating_u32;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
@@ -248,8 +249,4 @@ impl<'a> PolitenessOption<'a> {
     fn count(&self, index: OptionIndex) -> u32 {
         saturating_u32(self.trail.number(self.policy, index).unwrap_or(1))
     }
-}
-
-fn saturating_u32(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

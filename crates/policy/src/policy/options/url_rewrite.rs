@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use regex::Regex;
 
+use crate::model::glob::TextGlob;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 use crate::urls::target::UrlTarget;
@@ -39,9 +40,12 @@ struct StripParams {
     scope: RewriteScope,
 }
 
-/// A pattern for parameter names, split at its stars: a single piece is the name itself.
+/// A pattern for parameter names.
 #[derive(Debug)]
-struct ParamNamePattern(Box<[Box<str>]>);
+enum ParamNamePattern {
+    Name(Box<str>),
+    Glob(TextGlob),
+}
 
 /// One item of `replace`.
 #[derive(Debug)]
@@ -192,28 +196,17 @@ fn param_name(param: &str) -> Cow<'_, str> {
 
 impl ParamNamePattern {
     fn from_value(value: &OptionValue) -> Option<Self> {
-        Some(Self(value.as_text()?.split('*').map(Box::from).collect()))
+        let text = value.as_text()?;
+        Some(TextGlob::parse(text).map_or_else(|| Self::Name(text.into()), Self::Glob))
     }
 
     /// Matches a name, with regard to case; `*` matches any run of characters. An empty name is
     /// matched by `*` only.
     fn matches(&self, name: &str) -> bool {
-        let Some((first, rest)) = self.0.split_first() else {
-            return false;
-        };
-        let Some((last, middle)) = rest.split_last() else {
-            return !name.is_empty() && name == &**first;
-        };
-        let Some(mut name) = name.strip_prefix(&**first) else {
-            return false;
-        };
-        for piece in middle {
-            let Some((_, rest)) = name.split_once(&**piece) else {
-                return false;
-            };
-            name = rest;
+        match self {
+            Self::Name(text) => !name.is_empty() && **text == *name,
+            Self::Glob(glob) => glob.matches(name),
         }
-        name.ends_with(&**last)
     }
 }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::policy::expression::Expression;
 use crate::policy::list::texts::{PackedTexts, SortedTexts, TextSet};
 
-use super::{CaseSensitivity, TextKind, to_surt};
+use super::{CaseSensitivity, LiteralTestKind, TextKind, to_surt};
 
 /// The number of values up to which comparing them one by one is about as fast.
 const MAX_UNINDEXED: usize = 8;
@@ -35,39 +35,35 @@ impl ValueIndex {
     /// Creates the index of a test with many values. Returns `None` for few values, and for values
     /// that are too large for an index.
     pub(super) fn new(kind: &TextKind, case: CaseSensitivity) -> Option<Self> {
+        match kind {
+            TextKind::Literal(kind, values) => Self::of_texts(*kind, many(values)?, case),
+            TextKind::Regex(regexes) => Some(Self::Regex(ExpressionIndex::new(many(regexes)?)?)),
+            TextKind::Count(..) => None,
+        }
+    }
+
+    fn of_texts(kind: LiteralTestKind, values: &[Box<str>], case: CaseSensitivity) -> Option<Self> {
+        let verbatim = CaseSensitivity::Sensitive;
         Some(match kind {
-            TextKind::Exact(values) => Self::Exact(TextSet::new(pack(many(values)?, case)?)),
-            TextKind::Domain(values) => Self::Domain(TextSet::new(pack(
-                many(values)?,
-                CaseSensitivity::Sensitive,
-            )?)),
-            TextKind::Prefix(values) => Self::Prefix(SortedTexts::new(&pack(many(values)?, case)?)),
-            TextKind::Surt(values) => Self::Surt(SortedTexts::new(&pack(
-                many(values)?,
-                CaseSensitivity::Sensitive,
-            )?)),
-            TextKind::Under(values) => Self::Under(DirectoryIndex::new(many(values)?, case)?),
-            TextKind::Contains(values) => {
-                let values = many(values)?.iter().map(|value| value.as_bytes());
+            LiteralTestKind::Exact => Self::Exact(TextSet::new(pack(values, case)?)),
+            LiteralTestKind::Domain => Self::Domain(TextSet::new(pack(values, verbatim)?)),
+            LiteralTestKind::Prefix => Self::Prefix(SortedTexts::new(&pack(values, case)?)),
+            LiteralTestKind::Surt => Self::Surt(SortedTexts::new(&pack(values, verbatim)?)),
+            LiteralTestKind::Under => Self::Under(DirectoryIndex::new(values, case)?),
+            LiteralTestKind::Contains => {
+                let values = values.iter().map(|value| value.as_bytes());
                 Self::Contains(search_automaton(values, case)?)
             }
-            TextKind::Suffix(values) => {
-                let reversed = many(values)?
-                    .iter()
-                    .map(|value| value.bytes().rev().collect());
+            LiteralTestKind::Suffix => {
+                let reversed = values.iter().map(|value| value.bytes().rev().collect());
                 Self::Suffix(SuffixIndex::new(reversed, case)?)
             }
-            TextKind::Ext(values) => {
-                let reversed = many(values)?
+            LiteralTestKind::Ext => {
+                let reversed = values
                     .iter()
                     .map(|value| value.bytes().rev().chain([b'.']).collect());
                 Self::Ext(SuffixIndex::new(reversed, CaseSensitivity::Insensitive)?)
             }
-            TextKind::Regex(regexes) => Self::Regex(ExpressionIndex::new(many(regexes)?)?),
-            TextKind::Length(_)
-            | TextKind::Segments(_)
-            | TextKind::Repeats(_)
-            | TextKind::Params(_) => return None,
         })
     }
 
@@ -308,19 +304,6 @@ mod tests {
     use super::*;
     use crate::policy::pattern::{TextForm, TextTest};
 
-    type KindOfValues = fn(Box<[Box<str>]>) -> TextKind;
-
-    const KINDS: [KindOfValues; 8] = [
-        TextKind::Exact,
-        TextKind::Prefix,
-        TextKind::Suffix,
-        TextKind::Contains,
-        TextKind::Domain,
-        TextKind::Ext,
-        TextKind::Under,
-        TextKind::Surt,
-    ];
-
     fn word(random: &mut fastrand::Rng, longest: usize) -> String {
         let parts = [
             "a", "b", "A", "/", ".", "é", "ab", "K", "\u{212a}", "://", ")", ",",
@@ -360,7 +343,9 @@ mod tests {
                 ..test.clone()
             };
             // Tests of `surt` do not ignore case.
-            if case == CaseSensitivity::Sensitive || !matches!(plain.kind, TextKind::Surt(_)) {
+            if case == CaseSensitivity::Sensitive
+                || !matches!(plain.kind, TextKind::Literal(LiteralTestKind::Surt, _))
+            {
                 assert_eq!(test.has_prefix_of(&text), plain.has_prefix_of(&text));
                 let may_pass = |test: &TextTest| {
                     test.has_prefix_of(&text) || test.has_value_starting_with(&text)
@@ -375,7 +360,7 @@ mod tests {
     fn an_index_finds_what_one_comparison_after_the_other_finds() {
         let mut random = fastrand::Rng::with_seed(8);
         let cases = [CaseSensitivity::Sensitive, CaseSensitivity::Insensitive];
-        for new in KINDS {
+        for kind in LiteralTestKind::ALL {
             let mut results = [0, 0];
             for round in 0..400 {
                 // An empty value makes some tests pass for all texts.
@@ -386,7 +371,8 @@ mod tests {
                     .map(Into::into)
                     .collect();
                 if values.len() > MAX_UNINDEXED {
-                    let found = assert_equal(new(values.into()), cases[round % 2], &mut random);
+                    let kind = TextKind::Literal(kind, values.into());
+                    let found = assert_equal(kind, cases[round % 2], &mut random);
                     results = [results[0] + found[0], results[1] + found[1]];
                 }
             }

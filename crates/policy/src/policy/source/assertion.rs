@@ -55,14 +55,9 @@ pub(super) fn read_assertion(node: &Node, problems: &mut Problems) -> Option<Cas
     let before = problems.len();
     let mut map = MapReader::open(node, "an assertion", problems)?;
     let word = ASSERT.read_word(&mut map, problems);
-    let verdict = map.require(VERDICT.name, problems).and_then(|node| {
-        read::word(
-            node,
-            &WantedVerdict::ALL.map(WantedVerdict::as_str),
-            verdict_from_word,
-            problems,
-        )
-    });
+    let verdict = map
+        .require(VERDICT.name, problems)
+        .and_then(|node| read::enum_word(node, problems));
     let rule = map.take(RULE.name);
     let under = map
         .take(UNDER.name)
@@ -95,12 +90,6 @@ pub(super) fn read_assertion(node: &Node, problems: &mut Problems) -> Option<Cas
         under: under.map(Into::into),
         crawler: crawler.map(Into::into),
     })
-}
-
-fn verdict_from_word(word: &str) -> Option<WantedVerdict> {
-    WantedVerdict::ALL
-        .into_iter()
-        .find(|verdict| verdict.as_str() == word)
 }
 
 /// Reads the beginning of URLs. An assertion about no URL would always hold.

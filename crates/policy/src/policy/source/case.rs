@@ -189,14 +189,9 @@ fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let facts = map
         .require("url", problems)
         .and_then(|url| read_facts(url, &mut map, problems));
-    let profile = map.take(PROFILE.name).and_then(|node| {
-        read::word(
-            node,
-            &Profile::ALL.map(Profile::as_str),
-            Profile::from_word,
-            problems,
-        )
-    });
+    let profile = map
+        .take(PROFILE.name)
+        .and_then(|node| read::enum_word(node, problems));
     let expect = map
         .require(EXPECT.name, problems)
         .and_then(|node| read_expect(node, &mut map, problems));
@@ -255,14 +250,14 @@ fn read_expect(
     problems: &mut Problems,
 ) -> Option<Expectation> {
     let YamlValue::Mapping(_) = node.value else {
-        let found = read_verdict(node, problems);
+        let found = read::enum_word(node, problems);
         let expect = read_expectations(found.unwrap_or(ExpectedVerdict::Allow), case, problems);
         return found.and(Some(expect));
     };
     let mut map = MapReader::open(node, "`expect`", problems)?;
     let found = map
         .require(VERDICT.name, problems)
-        .and_then(|node| read_verdict(node, problems));
+        .and_then(|node| read::enum_word(node, problems));
     let status = map
         .take(STATUS.name)
         .and_then(|node| read_u16(node, 200..=599, problems));
@@ -276,15 +271,18 @@ fn read_expectations(
     map: &mut MapReader<'_>,
     problems: &mut Problems,
 ) -> Expectation {
-    let intents = Intent::ALL.map(Intent::as_str);
     Expectation {
         verdict,
-        stage: map.take(STAGE.name).and_then(|n| read_stage(n, problems)),
+        stage: map
+            .take(STAGE.name)
+            .and_then(|n| read::enum_word(n, problems)),
         rule: map
             .take(RULE.name)
             .and_then(|n| read::spelling(n, problems))
             .map(Into::into),
-        reason: map.take(REASON.name).and_then(|n| read_reason(n, problems)),
+        reason: map
+            .take(REASON.name)
+            .and_then(|n| read::enum_word(n, problems)),
         code: map
             .take(CODE.name)
             .and_then(|n| read_u16(n, 100..=9999, problems)),
@@ -294,39 +292,12 @@ fn read_expectations(
             .and_then(|n| read::boolean(n, problems)),
         intent: map
             .take(INTENT.name)
-            .and_then(|n| read::word(n, &intents, Intent::from_word, problems)),
+            .and_then(|n| read::enum_word(n, problems)),
         options: map
             .take(OPTIONS.name)
             .map(|n| read_expected_options(n, problems))
             .unwrap_or_default(),
     }
-}
-
-fn read_stage(node: &Node, problems: &mut Problems) -> Option<Stage> {
-    read::word(
-        node,
-        &Stage::ALL.map(Stage::as_str),
-        |word| Stage::ALL.into_iter().find(|stage| stage.as_str() == word),
-        problems,
-    )
-}
-
-fn read_reason(node: &Node, problems: &mut Problems) -> Option<Reason> {
-    read::word(
-        node,
-        &Reason::ALL.map(Reason::as_str),
-        |word| {
-            Reason::ALL
-                .into_iter()
-                .find(|reason| reason.as_str() == word)
-        },
-        problems,
-    )
-}
-
-fn read_verdict(node: &Node, problems: &mut Problems) -> Option<ExpectedVerdict> {
-    let words = ExpectedVerdict::ALL.map(ExpectedVerdict::as_str);
-    read::word(node, &words, ExpectedVerdict::from_word, problems)
 }
 
 fn read_u16(

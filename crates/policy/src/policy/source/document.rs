@@ -363,15 +363,6 @@ fn read_name(node: &Node, problems: &mut Problems) -> Option<Slug> {
     name
 }
 
-fn read_list_kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
-    read::word(
-        node,
-        &ListKind::ALL.map(ListKind::as_str),
-        |word| ListKind::ALL.into_iter().find(|kind| kind.as_str() == word),
-        problems,
-    )
-}
-
 fn read_list(
     node: &Node,
     reader: &mut PolicyFileReader<'_>,
@@ -382,7 +373,7 @@ fn read_list(
     };
     let kind = map
         .require(LIST_KIND.name, problems)
-        .and_then(|node| read_list_kind(node, problems));
+        .and_then(|node| read::enum_word(node, problems));
     let file = map.take(LIST_FILE.name);
     let items = map.take(LIST_ITEMS.name);
     map.finish(problems);

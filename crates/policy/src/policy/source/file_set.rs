@@ -151,6 +151,17 @@ impl PolicyFileSet {
         )
     }
 
+    /// Returns SHA-256 over the names and contents of all files, as 64 hex digits.
+    pub fn checksum(&self) -> String {
+        let mut hash = Sha256::new();
+        for (path, bytes) in &self.files {
+            hash.update(format!("{path}\0{}\0", bytes.len()));
+            hash.update(bytes);
+        }
+        let digest = hash.finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Returns the first file that is not one of these names, which [`FileSystem::read`] was called with.
     pub fn first_unread<'a>(&'a self, read: &[&str]) -> Option<&'a str> {
         let mut paths = self.files.keys();

@@ -237,8 +237,7 @@ fn read_located_word(
 }
 
 fn read_stage(node: &Node, problems: &mut Problems) -> Option<Located<PolicyStage>> {
-    let words = PolicyStage::ALL.map(PolicyStage::as_str);
-    let value = read::word(node, &words, PolicyStage::from_word, problems)?;
+    let value = read::enum_word(node, problems)?;
     Some(Located {
         place: node.place.clone(),
         value,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crate::diagnostics::problem::SourceLocation;
 use crate::model::intent::Intent;
 use crate::model::rule_id::{RuleId, Slug};
+use crate::model::words::words;
 use crate::policy::cases::{Case, CaseAssertion};
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
 use crate::policy::options::OptionValue;
-use crate::policy::pattern::{CaseSensitivity as LetterCase, TextForm};
+use crate::policy::pattern::{CaseSensitivity as LetterCase, CountTestKind, TextForm};
 use crate::policy::rule::{FilterKind, PolicyStage};
 
 /// A value and its location.
@@ -247,55 +248,27 @@ pub enum SourceTest {
     In(Vec<LocatedText>),
 }
 
-/// The kinds of test on text, including the shortcuts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TextTestKind {
-    Exact,
-    Prefix,
-    Suffix,
-    Contains,
-    Regex,
-    /// A pattern in which `*` matches any run of characters.
-    Glob,
-    /// The host is the value, or below it.
-    Domain,
-    /// The extension at the end of the path.
-    Ext,
-    /// The path is a directory or below it.
-    Under,
-    /// The URL begins with a site.
-    Site,
-    /// The SURT form of the URL begins with the value.
-    Surt,
-}
-
-impl TextTestKind {
-    /// Returns the keyword in a policy.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Prefix => "prefix",
-            Self::Suffix => "suffix",
-            Self::Contains => "contains",
-            Self::Regex => "regex",
-            Self::Glob => "glob",
-            Self::Domain => "domain",
-            Self::Ext => "ext",
-            Self::Under => "under",
-            Self::Site => "site",
-            Self::Surt => "surt",
-        }
+words! {
+    /// The kinds of test on text, including the shortcuts.
+    pub enum TextTestKind {
+        Exact = "exact",
+        Prefix = "prefix",
+        Suffix = "suffix",
+        Contains = "contains",
+        Regex = "regex",
+        /// A pattern in which `*` matches any run of characters.
+        Glob = "glob",
+        /// The host is the value, or below it.
+        Domain = "domain",
+        /// The extension at the end of the path.
+        Ext = "ext",
+        /// The path is a directory or below it.
+        Under = "under",
+        /// The URL begins with a site.
+        Site = "site",
+        /// The SURT form of the URL begins with the value.
+        Surt = "surt",
     }
-}
-
-/// The quantities that a test can count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountTestKind {
-    Length,
-    Segments,
-    /// Occurrences of the most frequent path segment.
-    Repeats,
-    Params,
 }
 
 /// A number or a range of numbers as written.

@@ -3,32 +3,24 @@
 //! The proxy sends the canonical form. A lax server may answer with another resource than the one
 //! that the policy was asked about; these forms name that resource.
 
+use crate::model::words::words;
+
 use super::decode::{is_unreserved, split_hex};
 
-/// A way in which lax servers read URLs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaxReading {
-    /// Escapes are decoded, slashes merged and dot segments resolved, in this order: nginx, Apache.
-    Decoded,
-    /// Path parameters (`;…`) are removed before that: servlet containers.
-    WithoutParameters,
-    /// Escapes of escapes are decoded, too: two servers in a row of which both decode.
-    DecodedTwice,
+words! {
+    /// The ways in which lax servers read URLs, in the order in which they are evaluated.
+    pub enum LaxReading {
+        /// Escapes are decoded, slashes merged and dot segments resolved, in this order: nginx,
+        /// Apache.
+        Decoded = "decoded",
+        /// Path parameters (`;…`) are removed before that: servlet containers.
+        WithoutParameters = "without_parameters",
+        /// Escapes of escapes are decoded, too: two servers in a row of which both decode.
+        DecodedTwice = "decoded_twice",
+    }
 }
 
 impl LaxReading {
-    /// All readings, in the order in which they are evaluated.
-    pub const ALL: [Self; 3] = [Self::Decoded, Self::WithoutParameters, Self::DecodedTwice];
-
-    /// The name in JSON forms.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Decoded => "decoded",
-            Self::WithoutParameters => "without_parameters",
-            Self::DecodedTwice => "decoded_twice",
-        }
-    }
-
     /// The servers that read URLs in this way, for messages.
     pub fn servers(self) -> &'static str {
         match self {

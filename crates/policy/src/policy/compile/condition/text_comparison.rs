@@ -12,7 +12,7 @@ use crate::policy::exact::unmatchable;
 use crate::policy::expression::Expression;
 use crate::policy::expression::table::ExpressionInterner;
 use crate::policy::field::Field;
-use crate::policy::pattern::{CaseSensitivity, TextForm, TextKind, TextTest};
+use crate::policy::pattern::{CaseSensitivity, LiteralTestKind, TextForm, TextKind, TextTest};
 use crate::policy::source::tree::TextTestKind;
 
 use super::warnings::{self, ValueWarning};
@@ -112,7 +112,9 @@ impl TextComparison {
     /// Returns the test with one value.
     fn test(&self, compiled: &CompiledText) -> TextTest {
         let kind = match compiled {
-            CompiledText::Plain(forms) => text_kind(self.kind)(forms.clone().into()),
+            CompiledText::Plain(forms) => {
+                TextKind::Literal(literal_kind(self.kind), forms.clone().into())
+            }
             CompiledText::Regex(expression) => TextKind::Regex([expression.clone()].into()),
         };
         TextTest::new(kind, self.case, self.form)
@@ -212,7 +214,7 @@ impl<'c> TextValues<'c> {
         } = *self.comparison;
         let mut tests = Vec::new();
         if !self.texts.is_empty() {
-            let kind = text_kind(kind)(self.texts.into());
+            let kind = TextKind::Literal(literal_kind(kind), self.texts.into());
             tests.push((TextTest::new(kind, case, form), [].into()));
         }
         if !self.expressions.is_empty() {
@@ -223,16 +225,16 @@ impl<'c> TextValues<'c> {
     }
 }
 
-/// Returns the constructor of a test on plain values.
-fn text_kind(kind: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
+/// Returns the comparison with values that are plain texts.
+fn literal_kind(kind: TextTestKind) -> LiteralTestKind {
     match kind {
-        TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => TextKind::Exact,
-        TextTestKind::Prefix | TextTestKind::Site => TextKind::Prefix,
-        TextTestKind::Suffix => TextKind::Suffix,
-        TextTestKind::Contains => TextKind::Contains,
-        TextTestKind::Domain => TextKind::Domain,
-        TextTestKind::Ext => TextKind::Ext,
-        TextTestKind::Under => TextKind::Under,
-        TextTestKind::Surt => TextKind::Surt,
+        TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => LiteralTestKind::Exact,
+        TextTestKind::Prefix | TextTestKind::Site => LiteralTestKind::Prefix,
+        TextTestKind::Suffix => LiteralTestKind::Suffix,
+        TextTestKind::Contains => LiteralTestKind::Contains,
+        TextTestKind::Domain => LiteralTestKind::Domain,
+        TextTestKind::Ext => LiteralTestKind::Ext,
+        TextTestKind::Under => LiteralTestKind::Under,
+        TextTestKind::Surt => LiteralTestKind::Surt,
     }
 }

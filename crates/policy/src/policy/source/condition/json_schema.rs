@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::policy::field::{FIXED_FIELDS, Field, ValueType};
+use crate::policy::pattern::CountTestKind;
 use crate::policy::source::json_schema::{described, reference};
-use crate::policy::source::tree::CountTestKind;
 
 use super::keywords::{BOOLEAN, COUNT_KINDS, IN, SHORTCUTS, TEXT_KINDS};
 

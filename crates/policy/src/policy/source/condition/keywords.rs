@@ -1,7 +1,8 @@
 //! The keywords of conditions: fields, shortcuts and kinds of test.
 
 use crate::policy::field::{FIXED_FIELDS, Field, ValueType};
-use crate::policy::source::tree::{CountTestKind, TextTestKind};
+use crate::policy::pattern::CountTestKind;
+use crate::policy::source::tree::TextTestKind;
 use crate::robots::usage::normalise_purpose;
 
 /// Keywords that combine conditions, with their descriptions.

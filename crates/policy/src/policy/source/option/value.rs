@@ -3,7 +3,6 @@
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::model::disposition::Disposition;
-use crate::model::intent::Intent;
 use crate::model::units;
 use crate::model::week::{DAY_NAMES, HourRange, UtcOffset};
 use crate::policy::options::OptionValue;
@@ -25,14 +24,8 @@ pub(super) fn read_value(
         return Some(OptionValue::None);
     }
     match spec.shape {
-        OptionShape::Disposition => {
-            let words = Disposition::ALL.map(Disposition::as_str);
-            read::word(node, &words, Disposition::from_word, problems).map(OptionValue::Disposition)
-        }
-        OptionShape::Intent => {
-            let words = Intent::ALL.map(Intent::as_str);
-            read::word(node, &words, Intent::from_word, problems).map(OptionValue::Intent)
-        }
+        OptionShape::Disposition => read::enum_word(node, problems).map(OptionValue::Disposition),
+        OptionShape::Intent => read::enum_word(node, problems).map(OptionValue::Intent),
         OptionShape::RejectStatus => read_reject_status(node, problems),
         OptionShape::Word(words, _) | OptionShape::WordOrNone(words) => {
             read_word(node, words, problems)
