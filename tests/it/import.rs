@@ -103,6 +103,39 @@ fn nothing_is_written_if_something_is_not_converted() {
     assert_eq!(report["lists"]["not_converted"][0]["fails"], "lets_through");
 }
 
+/// Runs the command of each source in `tests/import`. An exclusion that is missing never goes unnoticed.
+#[test]
+fn what_is_not_converted_ends_with_exit_code_1_and_says_which_way_it_fails() {
+    let mut missing = 0;
+    for system in System::all() {
+        let sources = fs::read_dir(source(system.name(), "")).unwrap();
+        for path in sources.map(|entry| entry.unwrap().path()) {
+            let Ok(words) = fs::read_to_string(path.join("command")) else {
+                continue;
+            };
+            let report = fs::read(path.join("expected/report.json")).unwrap();
+            let report: Json = serde_json::from_slice(&report).unwrap();
+            let parts = report["lists"]["not_converted"].as_array().unwrap();
+            let command = format!("import {} {}", system.name(), words.trim());
+            let output = crawlgate(&path, &*command, "");
+            let name = path.display();
+            assert_eq!(output.code, i32::from(!parts.is_empty()), "{name}: {}", output.stderr);
+            assert_eq!(output.stdout.is_empty(), !parts.is_empty(), "{name}");
+            for part in parts {
+                let sentence = match part["fails"].as_str().unwrap() {
+                    "lets_through" => "without it more is allowed than before",
+                    "keeps_out" => "without it less is allowed than before",
+                    _ => "what is refused does not change",
+                };
+                let line = format!("{}: {sentence}", part["why"].as_str().unwrap());
+                assert!(output.stderr.contains(&line), "{name}: {line}");
+                missing += 1;
+            }
+        }
+    }
+    assert!(missing > 50, "{missing}");
+}
+
 #[test]
 fn urls_are_checked_against_the_rules_of_the_source() {
     let folder = TempDir::new();

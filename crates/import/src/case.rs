@@ -11,8 +11,9 @@ use crate::draft::{CaseRequest, PolicyDraft};
 use crate::input::ImportError;
 use crate::probe::RuleConditions;
 
-/// The maximum number of rules of which each outcome is searched.
-const MAX_PROBED_RULES: usize = 500;
+/// The maximum number of rules that are compiled to find the outcomes that no case shows: each search of one compiles
+/// all rules.
+const MAX_COMPILED_RULES: usize = 50_000;
 
 /// Adds cases to the draft of a policy: of the requests that were searched, then of the examples, then of
 /// the probes, those that show what no earlier one shows. Returns the requests on which policy and source
@@ -88,7 +89,8 @@ impl CaseCollection<'_> {
         let missed = rules.filter(|rule| rule.missed_branches().next().is_some());
         let conditions = RuleConditions::new(draft);
         let known = self.requests.clone();
-        for missed in missed.take(MAX_PROBED_RULES) {
+        let probed = MAX_COMPILED_RULES / policy.rules().len().max(1);
+        for missed in missed.take(probed) {
             let id = missed.rule.id.as_str();
             let rule = u32::try_from(missed.index).unwrap_or(u32::MAX);
             for applies in [true, false] {

@@ -132,6 +132,11 @@ impl SourceExpression<'_> {
                 "capital letters, which the field never has here, are compared as small ones";
             assumptions.add(text.to_owned(), AssumptionEffect::Either);
         }
+        if nature.ascii && parsed.node.contains(&is_beyond_ascii) {
+            let text =
+                "letters beyond ASCII mean their percent-encoded form, in which URLs have them";
+            assumptions.add(text.to_owned(), AssumptionEffect::Either);
+        }
         let mut sequence = anchored(parsed.node, self.anchoring).into_sequence();
         if field == "url" && host::lower_host(&mut sequence) {
             assumptions.add(host::ASSUMPTION.to_owned(), AssumptionEffect::Either);
@@ -197,6 +202,11 @@ fn is_compared_without_case(field: &str) -> bool {
         field,
         "host" | "scheme" | "authority" | "content_type" | "ext"
     )
+}
+
+/// Returns `true` for a letter that no canonical URL has.
+fn is_beyond_ascii(node: &ExpressionNode) -> bool {
+    matches!(node, ExpressionNode::Literal { character, .. } if !character.is_ascii())
 }
 
 /// Returns `true` for letters in upper case that are compared exactly.

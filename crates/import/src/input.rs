@@ -9,6 +9,8 @@ use crawlgate_policy::{FileError, FileSystem};
 pub const MAX_RULE_FILE: usize = 64 << 20;
 /// The maximum size of a document of XML, NBT, JSON or YAML, in bytes.
 pub const MAX_DOCUMENT: usize = 16 << 20;
+/// The maximum number of lines of a file.
+const MAX_LINES: usize = 1_000_000;
 
 /// The files to import, and options.
 pub struct ImportInput<'a> {
@@ -114,6 +116,10 @@ impl SourceText {
         };
         if text.contains('\0') {
             let message = "contains a zero byte: not a text file".to_owned();
+            return Err(ImportError::invalid(&Place::start(file), message));
+        }
+        if text.bytes().filter(|byte| *byte == b'\n').count() > MAX_LINES {
+            let message = format!("more than {MAX_LINES} lines: split the file");
             return Err(ImportError::invalid(&Place::start(file), message));
         }
         Ok(Self {

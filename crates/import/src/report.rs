@@ -1,5 +1,7 @@
 //! The report of an import: what became of each part of the source.
 
+mod schema;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
@@ -264,6 +266,11 @@ impl Report {
         json!({ "report": 1, "parts": count, "lists": lists })
     }
 
+    /// Returns the JSON Schema of [`Report::to_json`].
+    pub fn json_schema() -> Json {
+        schema::json_schema()
+    }
+
     /// Returns the report as text: the numbers, then each part that a person should look at.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -445,6 +452,17 @@ impl ReportList {
         }
     }
 
+    /// Returns the meaning of the list, for the schema.
+    fn description(self) -> &'static str {
+        match self {
+            Self::Converted => "Parts that became a rule, a list or an option.",
+            Self::Assumed => "Parts that mean the same only under an assumption.",
+            Self::NotConverted => "Parts that are missing in the policy.",
+            Self::Unrelated => "Parts that are none of a policy's business.",
+            Self::Dead => "Parts that can never decide.",
+        }
+    }
+
     fn title(self) -> &'static str {
         match self {
             Self::Converted => "converted",
@@ -457,6 +475,14 @@ impl ReportList {
 }
 
 impl PartNeed {
+    const ALL: [Self; 5] = [
+        Self::Host,
+        Self::Url,
+        Self::Response,
+        Self::Document,
+        Self::Ledger,
+    ];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -469,6 +495,8 @@ impl PartNeed {
 }
 
 impl AssumptionEffect {
+    const ALL: [Self; 3] = [Self::RefusesMore, Self::RefusesLess, Self::Either];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::RefusesMore => "refuses_more",
@@ -487,6 +515,8 @@ impl AssumptionEffect {
 }
 
 impl MissingPart {
+    const ALL: [Self; 3] = [Self::LetsThrough, Self::KeepsOut, Self::OtherSetting];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::LetsThrough => "lets_through",

@@ -10,8 +10,9 @@ use crawlgate_policy::internal::policy::rule::{Rule, RuleBody, RuleIndex};
 
 use crate::draft::CaseRequest;
 
-/// The maximum number of rules for which requests are searched.
-const MAX_RULES: usize = 2_000;
+/// The maximum number of rules that are compared with each other: for each rule that is searched the search
+/// reads those before it.
+const MAX_COMPARED_RULES: usize = 250_000;
 
 /// The result of a search.
 #[derive(Default)]
@@ -26,7 +27,8 @@ pub(crate) struct SearchResult {
 pub(crate) fn search_requests(policy: &Policy) -> SearchResult {
     let mut finder = VerdictFinder::new(policy);
     let mut result = SearchResult::default();
-    for (index, rule) in (0..).zip(policy.rules()).take(MAX_RULES) {
+    let searched = MAX_COMPARED_RULES / policy.rules().len().max(1);
+    for (index, rule) in (0..).zip(policy.rules()).take(searched) {
         let mut is_never = true;
         for verdict in possible_verdicts(rule) {
             let answer = find(&mut finder, *verdict, Some(RuleIndex(index)), None);

@@ -12,8 +12,10 @@ use crate::report::{PartId, Report};
 
 /// The maximum depth of elements.
 pub const MAX_DEPTH: usize = 200;
-/// The maximum number of nodes.
-const MAX_NODES: u32 = 2_000_000;
+/// The maximum number of elements and attributes.
+const MAX_PARTS: usize = 200_000;
+/// The maximum number of attributes of an element, whose names a parser compares with each other.
+const MAX_ATTRIBUTES: usize = 1_000;
 
 /// A document whose elements and attributes are parts of a report.
 pub struct XmlSource<'t> {
@@ -31,10 +33,9 @@ impl<'t> XmlSource<'t> {
         report: &mut Report,
         is_secret: fn(&str) -> bool,
     ) -> Result<Self, ImportError> {
-        check_depth(source)?;
+        check_structure(source)?;
         let options = ParsingOptions {
             allow_dtd: false,
-            nodes_limit: MAX_NODES,
             ..ParsingOptions::default()
         };
         let document = Document::parse_with_options(&source.text, options).map_err(|error| {
@@ -153,9 +154,43 @@ impl LineStarts {
     }
 }
 
-/// Refuses elements that are nested too deeply, before a parser recurses into them.
-pub(crate) fn check_depth(source: &SourceText) -> Result<(), ImportError> {
+/// A tag, as far as its structure matters.
+struct TagShape {
+    /// The offset of its `>`.
+    end: Option<usize>,
+    attributes: usize,
+}
+
+/// Reads the shape of the tag that a text begins with.
+fn tag_shape(tag: &str) -> TagShape {
+    let mut quote = None;
+    let mut attributes = 0;
+    for (at, byte) in tag.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), _) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'=') => attributes += 1,
+            (None, b'>') => {
+                return TagShape {
+                    end: Some(at),
+                    attributes,
+                };
+            }
+            (None, _) => {}
+        }
+    }
+    TagShape {
+        end: None,
+        attributes,
+    }
+}
+
+/// Refuses elements that are nested too deeply, too many of them, and too many attributes, before a parser reads
+/// them.
+pub(crate) fn check_structure(source: &SourceText) -> Result<(), ImportError> {
     let mut depth = 0_usize;
+    let mut parts = 0_usize;
     let mut rest = source.text.as_str();
     while let Some(at) = rest.find('<') {
         let tag = rest.get(at..).unwrap_or_default();
@@ -164,22 +199,33 @@ pub(crate) fn check_depth(source: &SourceText) -> Result<(), ImportError> {
         } else if tag.starts_with("<![CDATA[") {
             tag.find("]]>")
         } else {
-            let end = tag.find('>');
+            let TagShape { end, attributes } = tag_shape(tag);
             let is_empty =
                 end.is_some_and(|end| tag.get(..end).is_some_and(|tag| tag.ends_with('/')));
             if tag.starts_with("</") {
                 depth = depth.saturating_sub(1);
-            } else if !is_empty && !tag.starts_with("<?") && !tag.starts_with("<!") {
-                depth += 1;
+            } else {
+                let has_content = !is_empty && !tag.starts_with("<?") && !tag.starts_with("<!");
+                depth += usize::from(has_content);
+                parts += 1 + attributes;
+            }
+            let problem = if depth > MAX_DEPTH {
+                Some(format!("elements are nested more than {MAX_DEPTH} deep"))
+            } else if attributes > MAX_ATTRIBUTES {
+                Some(format!(
+                    "an element with more than {MAX_ATTRIBUTES} attributes"
+                ))
+            } else {
+                (parts > MAX_PARTS)
+                    .then(|| format!("more than {MAX_PARTS} elements and attributes"))
+            };
+            if let Some(problem) = problem {
+                let offset = source.text.len() - tag.len();
+                let place = LineStarts::new(&source.text).place(&source.text, &source.file, offset);
+                return Err(ImportError::invalid(&place, problem));
             }
             end
         };
-        if depth > MAX_DEPTH {
-            let offset = source.text.len() - tag.len();
-            let place = LineStarts::new(&source.text).place(&source.text, &source.file, offset);
-            let message = format!("elements are nested more than {MAX_DEPTH} deep");
-            return Err(ImportError::invalid(&place, message));
-        }
         rest = skipped
             .and_then(|end| tag.get(end + 1..))
             .unwrap_or_default();

@@ -2,10 +2,9 @@
 
 use crawlgate_import::{ImportInput, ReportList, System, import};
 use crawlgate_policy::MemoryFileSystem;
-use regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
-use super::support::{REQUESTS, compare_verdicts, import_texts};
+use super::support::{REQUESTS, compare_verdicts, import_texts, regex_fits};
 
 const JOB: &str = r"
 scope:
@@ -44,12 +43,8 @@ fn brozzler_accepts(url: &str, facts: &Map<String, Json>) -> bool {
     if below("old.example.org") || (below("example.com") && url.contains("logout")) {
         return false;
     }
-    let watch = Regex::new(r"^http://video\.test/watch.*$")
-        .unwrap()
-        .is_match(url)
-        && Regex::new(r"^https?://video\.test/.*$")
-            .unwrap()
-            .is_match(text("referer"));
+    let watch = regex_fits(r"^http://video\.test/watch.*$", url)
+        && regex_fits(r"^https?://video\.test/.*$", text("referer"));
     let first = url.starts_with("https://www.example.com/a") && !url.contains("/print/");
     let second = url.starts_with("http://two.test:8080/");
     let cdn = scheme == "https" && host == "cdn.example.com" && port.is_empty();

@@ -7,25 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crawlgate_import::{Import, System, import};
-use crawlgate_policy::MemoryFileSystem;
+use boon::{Compiler, SchemaIndex, Schemas};
+use crawlgate_import::{Import, MissingPart, PartOutcome, Report, ReportList, System, import};
 use crawlgate_policy::internal::policy::cases::ExpectedVerdict;
-use crawlgate_policy::internal::policy::compile;
 use crawlgate_policy::internal::policy::coverage::Coverage;
 
-use super::support::{Directory, read_command};
+use serde_json::{Value as Json, json};
 
-fn directories(path: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    found.sort();
-    found
-}
+use super::support::{Directory, compile_import, import_texts, read_command, sources};
 
 /// Returns the files that the command writes.
 fn written(imported: &Import) -> BTreeMap<String, String> {
@@ -36,16 +27,102 @@ fn written(imported: &Import) -> BTreeMap<String, String> {
     files
 }
 
+/// The file of the schema of `report.json`.
+const SCHEMA: &str = "config/import-report.schema.json";
+
+/// The schema of reports.
+struct ReportSchema {
+    all: Schemas,
+    index: SchemaIndex,
+}
+
+impl ReportSchema {
+    fn new() -> Self {
+        let mut all = Schemas::new();
+        let mut compiler = Compiler::new();
+        let url = "http://schema.invalid/";
+        compiler.add_resource(url, Report::json_schema()).unwrap();
+        let index = compiler.compile(url, &mut all).unwrap();
+        Self { all, index }
+    }
+
+    fn check(&self, name: &str, report: &Json) {
+        if let Err(error) = self.all.validate(report, self.index) {
+            panic!("{name}: {error:#}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_of_reports_is_that_of_the_file() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(SCHEMA);
+    let text = format!("{:#}\n", Report::json_schema());
+    if updates() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(&path).unwrap_or_default(),
+        text,
+        "{SCHEMA}"
+    );
+    let schema = ReportSchema::new();
+    let imported = import_texts(
+        System::Squid,
+        &[(
+            "squid.conf",
+            "acl late time 22:00-23:00\nhttp_access deny late\nhttp_access allow all\n",
+        )],
+    );
+    let report = imported.report.to_json();
+    schema.check("squid", &report);
+    for (pointer, value) in [
+        ("/report", json!(2)),
+        ("/lists/not_converted/0/fails", json!("sometimes")),
+        ("/lists/not_converted/0/place", json!("squid.conf")),
+        ("/lists/not_converted/0/why", json!("")),
+        ("/lists/converted", json!(null)),
+    ] {
+        let mut broken = report.clone();
+        *broken.pointer_mut(pointer).unwrap() = value;
+        assert!(
+            schema.all.validate(&broken, schema.index).is_err(),
+            "{pointer}"
+        );
+    }
+}
+
+/// What is not converted is named in both forms of the report, with the way in which the policy fails without it, and
+/// ends the command with exit code 1.
+fn check_missing_parts(name: &str, imported: &Import) {
+    let text = imported.report.to_text();
+    let mut missing = 0;
+    for part in imported.report.list(ReportList::NotConverted) {
+        let Some(PartOutcome::NotConverted { why, failure, .. }) = part.outcome() else {
+            panic!("{name}: {part:?}");
+        };
+        let sentence = match failure {
+            MissingPart::LetsThrough => "without it more is allowed than before",
+            MissingPart::KeepsOut => "without it less is allowed than before",
+            MissingPart::OtherSetting => "what is refused does not change",
+        };
+        assert!(
+            text.contains(&format!("{why}: {sentence}")),
+            "{name}: {part:?}"
+        );
+        missing += 1;
+    }
+    assert_eq!(imported.report.is_complete(), missing == 0, "{name}");
+}
+
 fn check_laws(name: &str, imported: &Import) {
     for part in imported.report.parts() {
         assert!(part.list().is_some(), "{name}: {part:?}");
     }
+    check_missing_parts(name, imported);
     assert_eq!(imported.divergences, [], "{name}");
-    let mut files = MemoryFileSystem::new();
-    for (path, text) in &imported.files {
-        files = files.with_file(path, text.as_bytes());
-    }
-    let compiled = compile::load(&files, "policy.yaml").unwrap();
+    let compiled = compile_import(imported);
     assert_eq!(compiled.problems, [], "{name}");
     let mut coverage = Coverage::new(&compiled.policy);
     for case in &compiled.cases {
@@ -68,33 +145,36 @@ fn check_laws(name: &str, imported: &Import) {
 
 #[test]
 fn each_source_becomes_the_expected_policy() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import");
+    let only = std::env::var("FIXTURES").ok();
+    let schema = ReportSchema::new();
+    let mut texts: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut count = 0;
-    for system in directories(&root) {
-        let mut texts = Vec::new();
-        let name = system.file_name().unwrap().to_str().unwrap();
-        let system_name = System::from_name(name).unwrap_or_else(|| panic!("no system {name}"));
-        for source in directories(&system) {
-            let name = format!("{name}/{}", source.file_name().unwrap().to_str().unwrap());
-            if std::env::var("FIXTURES").is_ok_and(|part| !name.contains(&part)) {
-                continue;
-            }
-            let files = Directory(source.clone());
-            let words = fs::read_to_string(source.join("command")).unwrap();
-            let imported = import(system_name, &read_command(&files, &words))
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-            compare(&source.join("expected"), &written(&imported));
-            check_laws(&name, &imported);
-            texts.extend(source_texts(&source));
-            texts.extend(imported.files.into_values());
-            texts.push(imported.report.to_text());
-            count += 1;
+    for (system, source) in sources() {
+        let name = source.file_name().unwrap().to_str().unwrap();
+        let name = format!("{}/{name}", system.name());
+        if only.as_ref().is_some_and(|part| !name.contains(part)) {
+            continue;
         }
-        if !updates() {
-            check_page(system_name, &texts);
-        }
+        let files = Directory(source.clone());
+        let words = fs::read_to_string(source.join("command")).unwrap();
+        let imported = import(system, &read_command(&files, &words))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        compare(&source.join("expected"), &written(&imported));
+        schema.check(&name, &imported.report.to_json());
+        check_laws(&name, &imported);
+        let texts = texts.entry(system.name()).or_default();
+        texts.extend(source_texts(&source));
+        texts.extend(imported.files.into_values());
+        texts.push(imported.report.to_text());
+        count += 1;
     }
     println!("{count} sources imported");
+    if only.is_some() || updates() {
+        return;
+    }
+    for system in System::all() {
+        check_page(system, texts.get(system.name()).map_or(&[], Vec::as_slice));
+    }
 }
 
 fn updates() -> bool {

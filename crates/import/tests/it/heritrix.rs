@@ -7,7 +7,7 @@ use crawlgate_policy::MemoryFileSystem;
 use regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
-use super::support::{Directory, REQUESTS, compare_verdicts, read_command};
+use super::support::{Directory, REQUESTS, compare_verdicts, read_command, regex_fits};
 
 fn fixture(name: &str) -> Import {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import/heritrix");
@@ -81,9 +81,7 @@ fn surt(url: &str) -> String {
 }
 
 fn whole(pattern: &str, url: &str) -> bool {
-    Regex::new(&format!("^(?:{pattern})$"))
-        .unwrap()
-        .is_match(url)
+    regex_fits(&format!("^(?:{pattern})$"), url)
 }
 
 fn has_repeats(url: &str) -> bool {

@@ -10,7 +10,9 @@ use crawlgate_policy::internal::policy::cases::CaseFacts;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 
-use super::support::{Directory, REQUESTS, compare_verdicts, compiled, import_texts, read_command};
+use super::support::{
+    Directory, REQUESTS, compare_verdicts, compiled, import_texts, read_command, regex_fits,
+};
 
 fn directory(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import/nutch");
@@ -122,7 +124,7 @@ fn the_first_line_that_fits_decides() {
                     let labels: Vec<&str> = host.rsplit('.').take(2).collect();
                     let domain = format!("{}.{}", labels[1], labels[0]);
                     let applies = block.is_none_or(|name| name == host || name == domain);
-                    if applies && Regex::new(regex).unwrap().is_match(url) {
+                    if applies && regex_fits(regex, url) {
                         return sign == "+";
                     }
                 }

@@ -5,13 +5,12 @@ use std::net::Ipv4Addr;
 
 use crawlgate_import::{ImportInput, ReportList, SourcePath, System, import};
 use crawlgate_policy::MemoryFileSystem;
-use regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
 use super::seeds::{
     check_strange_values, check_worked_example, import_fixture, not_converted, root,
 };
-use super::support::{REQUESTS, compare_verdicts, import_texts};
+use super::support::{REQUESTS, compare_verdicts, import_texts, regex_fits};
 
 fn source(name: &str) -> String {
     fs::read_to_string(root().join("tests/import/omnifind").join(name)).unwrap()
@@ -56,7 +55,7 @@ fn each_line_is_in_one_list() {
 fn first(rules: &[(bool, String)], text: &str) -> bool {
     let found = rules.iter().find(|(_, pattern)| {
         let pattern = regex::escape(pattern).replace(r"\*", ".*");
-        Regex::new(&format!("^{pattern}$")).unwrap().is_match(text)
+        regex_fits(&format!("^{pattern}$"), text)
     });
     found.is_none_or(|(allows, _)| *allows)
 }

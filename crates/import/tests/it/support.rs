@@ -1,15 +1,18 @@
 //! Support of the tests: files of a directory, and the comparison of a policy with an oracle.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crawlgate_import::{FileSystem, Import, ImportInput, SourcePath, System, import};
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
-use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
 use crawlgate_policy::internal::policy::decide::Cause;
 use crawlgate_policy::{FileError, MemoryFileSystem};
+use regex::Regex;
 use serde_json::{Map, Value as Json};
 
 /// The number of requests of a comparison.
@@ -77,13 +80,55 @@ pub(super) fn import_texts(system: System, texts: &[(&str, &str)]) -> Import {
     import(system, &ImportInput::new(&files, first)).unwrap()
 }
 
+/// Returns `true` if an expression fits somewhere in a text. Each expression is compiled once, for oracles that are
+/// asked about thousands of requests.
+pub(super) fn regex_fits(expression: &str, text: &str) -> bool {
+    thread_local! {
+        static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
+    }
+    COMPILED.with_borrow_mut(|compiled| {
+        if !compiled.contains_key(expression) {
+            compiled.insert(expression.to_owned(), Regex::new(expression).unwrap());
+        }
+        compiled[expression].is_match(text)
+    })
+}
+
+/// Returns the sources in `tests/import`, with their systems.
+pub(super) fn sources() -> Vec<(System, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import");
+    let systems = directories(&root).into_iter();
+    let found = systems.flat_map(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let system = System::from_name(&name).unwrap_or_else(|| panic!("no system {name}"));
+        let sources = directories(&path).into_iter();
+        sources.map(move |source| (system, source))
+    });
+    found.collect()
+}
+
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    found.sort();
+    found
+}
+
 /// Compiles the policy of an import.
 pub(super) fn compiled(imported: &Import) -> Policy {
+    compile_import(imported).policy
+}
+
+/// Compiles the policy of an import, with its cases.
+pub(super) fn compile_import(imported: &Import) -> CompiledPolicy {
     let mut files = MemoryFileSystem::new();
     for (path, text) in &imported.files {
         files = files.with_file(path, text.as_bytes());
     }
-    compile::load(&files, "policy.yaml").unwrap().policy
+    compile::load(&files, "policy.yaml").unwrap()
 }
 
 /// Compares the verdicts of a policy with those of an oracle (`true`: allowed). A difference is accepted if the

@@ -2,10 +2,9 @@
 
 use crawlgate_import::{ImportInput, ReportList, System, import};
 use crawlgate_policy::MemoryFileSystem;
-use regex::Regex;
 use serde_json::Map;
 
-use super::support::{REQUESTS, compare_verdicts, import_texts};
+use super::support::{REQUESTS, compare_verdicts, import_texts, regex_fits};
 
 const COMMAND: &str = "wget -rnp -l inf -H -D example.com,.cdn.test --exclude-domains shop.example.com \
     -I /a,/b/c -X '/a/x,/*/private' --accept-regex '^https?://[a-z.]+/' --reject-regex 'sort=' -A jpg,'p[0-9]*.gif',html \
@@ -26,16 +25,14 @@ fn wget_fetches(url: &str) -> bool {
     let domains = (on("example.com") || host.ends_with(".cdn.test")) && !on("shop.example.com");
     let directories = (below("/a") || below("/b/c")) && !below("/a/x");
     let is_private = segments.len() == 3 && segments[2] == "private";
-    let expressions =
-        Regex::new("^https?://[a-z.]+/").unwrap().is_match(url) && !url.contains("sort=");
+    let expressions = regex_fits("^https?://[a-z.]+/", url) && !url.contains("sort=");
     let extension = file
         .rsplit_once('.')
         .map_or("", |(_, extension)| extension)
         .to_lowercase();
     let is_page = ["htm", "html", "shtml", "xhtml"].contains(&extension.as_str());
-    let accepted = file.ends_with("jpg")
-        || Regex::new(r"^p[0-9].*\.gif$").unwrap().is_match(file)
-        || file.ends_with("html");
+    let accepted =
+        file.ends_with("jpg") || regex_fits(r"^p[0-9].*\.gif$", file) || file.ends_with("html");
     let name = file.is_empty() || is_page || (accepted && !file.ends_with("thumb.jpg"));
     parent && domains && directories && !is_private && expressions && name
 }

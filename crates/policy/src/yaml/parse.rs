@@ -24,8 +24,10 @@ const MAX_DEPTH: usize = 64;
 /// The stack of the parser thread, in bytes. [`MAX_DEPTH`] levels take an eighth of it in an
 /// unoptimised build.
 const STACK_SIZE: usize = 16 << 20;
-/// The maximum number of values that aliases (`*name`) may repeat in total.
-const MAX_ALIAS_EVENTS: usize = 1_000_000;
+/// The maximum number of values that have an anchor (`&name`).
+const MAX_ANCHORED_EVENTS: usize = 1_000_000;
+/// The maximum number of values that aliases (`*name`) may repeat in total: they take memory that the text does not.
+const MAX_ALIAS_EVENTS: usize = 200_000;
 
 /// Parses one document.
 ///
@@ -123,7 +125,7 @@ fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options 
             max_events: 3 * node_limit,
             max_depth: MAX_DEPTH,
             max_documents: 1,
-            max_recorded_anchor_events: MAX_ALIAS_EVENTS,
+            max_recorded_anchor_events: MAX_ANCHORED_EVENTS,
             max_total_scalar_bytes: MAX_BYTES,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },

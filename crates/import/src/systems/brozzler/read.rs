@@ -21,8 +21,10 @@ pub(super) fn read(
         let mut problems = Problems::new();
         let node = parse(&text.file, text.text.as_str(), &mut problems);
         let Some(node) = node else {
-            let place = Place::start(&path.path);
-            return Err(ImportError::invalid(&place, "neither YAML nor JSON"));
+            let first = problems.into_vec().into_iter().next();
+            let why = first.map_or_else(String::new, |problem| format!(": {}", problem.message));
+            let message = format!("neither YAML nor JSON{why}");
+            return Err(ImportError::invalid(&Place::start(&path.path), message));
         };
         let file = Place::start(&path.path);
         let mut reader = BrozzlerReader { report, file };
@@ -152,8 +154,34 @@ impl BrozzlerReader<'_> {
                 MissingPart::LetsThrough,
                 Some("`then: exclude-but-scan` for pages, `require` for PDFs"),
             ),
-            _ => self.report.unrelated(part, "none of a policy's business"),
+            _ => self.unrelated(part, value, "none of a policy's business"),
         }
+    }
+
+    /// Lists a key, and everything in its value, as unrelated.
+    fn unrelated(&mut self, part: PartId, value: &Node, why: &str) {
+        for part in self.with_value(part, value) {
+            self.report.unrelated(part, why);
+        }
+    }
+
+    /// Adds everything in the value of a key to the report. Returns these parts, after that of the key.
+    fn with_value(&mut self, part: PartId, value: &Node) -> Vec<PartId> {
+        let mut parts = vec![part];
+        for (key, place, value) in self.entries(value) {
+            let part = self.add(place, key, value);
+            parts.extend(self.with_value(part, value));
+        }
+        for item in self.items(value) {
+            let place = Place {
+                line: item.place.line,
+                column: item.place.column,
+                ..self.file.clone()
+            };
+            let part = self.add(place, "-", item);
+            parts.extend(self.with_value(part, item));
+        }
+        parts
     }
 
     fn scope(&mut self, part: PartId, node: &Node) -> BrozzlerScope {
@@ -248,19 +276,27 @@ impl BrozzlerReader<'_> {
                     job.warcprox_blocks.extend(rules);
                 }
                 "compressed_blocks" => self.compressed_blocks(part, value, job),
-                "limits" | "soft-limits" => self.report.not_converted(
-                    part,
-                    "limits of buckets are those of a whole crawl",
-                    MissingPart::LetsThrough,
-                    Some("`budget` limits a day"),
-                ),
-                "mime-type-filters" => self.report.not_converted(
-                    part,
-                    "they choose what is written, not what is fetched",
-                    MissingPart::OtherSetting,
-                    Some("`forbid: { content_type: … }` if it need not be fetched"),
-                ),
-                _ => self.report.unrelated(part, "how and where warcprox writes"),
+                "limits" | "soft-limits" => {
+                    for part in self.with_value(part, value) {
+                        self.report.not_converted(
+                            part,
+                            "limits of buckets are those of a whole crawl",
+                            MissingPart::LetsThrough,
+                            Some("`budget` limits a day"),
+                        );
+                    }
+                }
+                "mime-type-filters" => {
+                    for part in self.with_value(part, value) {
+                        self.report.not_converted(
+                            part,
+                            "they choose what is written, not what is fetched",
+                            MissingPart::OtherSetting,
+                            Some("`forbid: { content_type: … }` if it need not be fetched"),
+                        );
+                    }
+                }
+                _ => self.unrelated(part, value, "how and where warcprox writes"),
             }
         }
     }

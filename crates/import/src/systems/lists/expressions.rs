@@ -42,7 +42,11 @@ impl ListImport {
         input: &ImportInput<'_>,
     ) -> Result<(), ImportError> {
         let lines = match source.text.trim_start().starts_with('{') {
-            true => json_patterns(source)?,
+            true => {
+                let json = read_json(source)?;
+                self.add_described_keys(source, &json);
+                json_patterns(source, &json)?
+            }
             false => source
                 .lines()
                 .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
@@ -66,6 +70,18 @@ impl ListImport {
         }
         self.add_expressions(name, &expressions, Dialect::Python, false);
         Ok(())
+    }
+
+    /// Lists the keys beside the patterns.
+    fn add_described_keys(&mut self, source: &SourceText, json: &Json) {
+        let entries = json.as_object().into_iter().flatten();
+        for (key, value) in entries.filter(|(key, _)| *key != "patterns") {
+            let mark = format!("\"{key}\"");
+            let found = source.lines().find(|(_, line)| line.contains(&mark));
+            let place = found.map_or_else(|| Place::start(&source.file), |(place, _)| place);
+            let part = self.report.add(place, format!("{mark}: {value}"));
+            self.report.unrelated(part, "it describes the list");
+        }
     }
 
     fn add_expressions(
@@ -159,10 +175,15 @@ fn plain_regex(condition: &ConditionDraft, ignores: bool) -> Option<String> {
 }
 
 /// Returns the patterns of ArchiveBot's JSON, with the lines on which they are.
-fn json_patterns(source: &SourceText) -> Result<Vec<(Place, String)>, ImportError> {
+fn read_json(source: &SourceText) -> Result<Json, ImportError> {
+    serde_json::from_str(&source.text).map_err(|error| {
+        let start = Place::start(&source.file);
+        ImportError::invalid(&start, format!("not valid JSON: {error}"))
+    })
+}
+
+fn json_patterns(source: &SourceText, json: &Json) -> Result<Vec<(Place, String)>, ImportError> {
     let start = Place::start(&source.file);
-    let json: Json = serde_json::from_str(&source.text)
-        .map_err(|error| ImportError::invalid(&start, format!("not valid JSON: {error}")))?;
     let patterns = json.get("patterns").and_then(Json::as_array);
     let patterns = patterns.ok_or_else(|| ImportError::invalid(&start, "no list `patterns`"))?;
     let mut lines = source.lines();

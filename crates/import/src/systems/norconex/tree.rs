@@ -10,13 +10,11 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::input::{ImportError, Place, SourceText};
 use crate::report::{PartId, Report};
-use crate::xml::{LineStarts, check_depth};
+use crate::xml::{LineStarts, check_structure};
 
 use super::variables::is_secret;
 use super::velocity::RenderedText;
 
-/// The maximum number of elements and attributes.
-const MAX_NODES: u32 = 1_000_000;
 /// The maximum length of a description made of a comment.
 const MAX_COMMENT: usize = 160;
 
@@ -130,10 +128,9 @@ impl TreeBuilder<'_> {
 
 fn parse_xml(builder: &mut TreeBuilder<'_>) -> Result<Setting, ImportError> {
     let source = &builder.rendered.source;
-    check_depth(source)?;
+    check_structure(source)?;
     let options = ParsingOptions {
         allow_dtd: false,
-        nodes_limit: MAX_NODES,
         ..ParsingOptions::default()
     };
     let document = Document::parse_with_options(&source.text, options).map_err(|error| {

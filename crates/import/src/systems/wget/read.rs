@@ -1,5 +1,7 @@
 //! Reads a command line as a shell does, or the lines of a `.wgetrc`.
 
+use std::sync::Arc;
+
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, Place};
 use crate::report::{MissingPart, PartId, Report};
 use crate::systems::wget::{WgetCommand, WgetSource, WgetStart};
@@ -196,6 +198,9 @@ pub(super) fn read(
     }
     Ok(reader.source)
 }
+
+/// The maximum number of words of a command.
+const MAX_WORDS: usize = 20_000;
 
 struct WgetReader<'a, 'i> {
     input: &'a ImportInput<'i>,
@@ -429,13 +434,18 @@ fn shell_words(file: &str, text: &str) -> Result<Vec<CommandWord>, ImportError> 
     let (mut line, mut column) = (1, 0);
     let mut chars = text.chars().peekable();
     let mut started = false;
+    let file: Arc<str> = file.into();
     while let Some(c) = chars.next() {
         column += 1;
         let place = Place {
+            file: Arc::clone(&file),
             line,
             column,
-            ..Place::start(file)
         };
+        if words.len() > MAX_WORDS {
+            let message = format!("more than {MAX_WORDS} words");
+            return Err(ImportError::invalid(&place, message));
+        }
         if c == '\n' {
             (line, column) = (line + 1, 0);
         }
@@ -474,7 +484,7 @@ fn shell_words(file: &str, text: &str) -> Result<Vec<CommandWord>, ImportError> 
         let place = Place {
             line,
             column: 1,
-            ..Place::start(file)
+            file,
         };
         return Err(ImportError::invalid(&place, "a quote is not closed"));
     }
