@@ -34,12 +34,9 @@ const OWN_KEYS: &[&str] = &[
 
 /// Returns `true` if a text has an option that no other system's YAML has.
 pub(crate) fn has_own_keys(text: &str) -> bool {
-    let keys = text.lines().flat_map(|line| {
-        let words = line.split(|c: char| !c.is_ascii_alphanumeric());
-        words.filter(|word| !word.is_empty()).take(4)
-    });
-    let mut keys = keys.filter(|key| OWN_KEYS.contains(key));
-    keys.next().is_some()
+    OWN_KEYS
+        .iter()
+        .any(|key| text.contains(&format!("{key}:")) || text.contains(&format!("\"{key}\":")))
 }
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {

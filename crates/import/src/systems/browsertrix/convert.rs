@@ -18,9 +18,6 @@ const NORMAL_FORM: &str = "pages are requested in the form in which Browsertrix 
 pub(super) fn convert(crawl: &BrowsertrixCrawl, policy: &mut PolicyDraft, report: &mut Report) {
     let mut ids = RuleIds::default();
     policy.options.set("disposition", "disallow");
-    if let Some(part) = crawl.seeds_part {
-        assume_normal_form(part, report);
-    }
     let robots = convert_robots(crawl, policy, report);
     convert_ads(crawl, policy, &mut ids, report);
     let resources = ids.next("resources");
@@ -39,6 +36,9 @@ pub(super) fn convert(crawl: &BrowsertrixCrawl, policy: &mut PolicyDraft, report
     let mut group = converter.convert();
     group.guard = GuardDraft::Unless(is_resource());
     policy.rules.push(RuleDraft::group(pages, group).into());
+    if let Some(part) = crawl.seeds_part.filter(|_| !crawl.seeds.is_empty()) {
+        assume_normal_form(part, report);
+    }
 }
 
 fn is_resource() -> ConditionDraft {

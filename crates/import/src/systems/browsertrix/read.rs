@@ -162,9 +162,10 @@ impl CrawlReader<'_> {
             if let Some(url) = entry.value.spelling() {
                 add_seed(part, url, SeedScope::default(), self.report, crawl);
             }
+            crawl.seeds_part = crawl.seeds_part.or(Some(part));
             return;
         };
-        crawl.seeds_part = Some(part);
+        crawl.seeds_part = crawl.seeds_part.or(Some(part));
         for seed in seeds {
             if let Some(url) = seed.spelling() {
                 let part = self.source.add_item(seed, self.report);
@@ -236,6 +237,7 @@ impl CrawlReader<'_> {
         match self.input.read_text(name, MAX_RULE_FILE) {
             Ok(text) if !is_remote => {
                 self.report.unrelated(part, "its URLs follow");
+                crawl.seeds_part = crawl.seeds_part.or(Some(part));
                 add_seed_lines(name, &text.text, self.report, crawl);
             }
             Ok(_) | Err(_) => self.report.not_converted(

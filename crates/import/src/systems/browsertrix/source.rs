@@ -8,7 +8,7 @@ pub struct BrowsertrixCrawl {
     /// The settings for seeds that have none of their own.
     pub scope: SeedScope,
     pub seeds: Vec<BrowsertrixSeed>,
-    /// `seeds`, if it is a list.
+    /// The key of the first seeds: `seeds` or `seedFile`.
     pub seeds_part: Option<PartId>,
     pub blocks: Vec<ResourceRule>,
     /// `blockAds: true`.
