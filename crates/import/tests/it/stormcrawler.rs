@@ -224,12 +224,10 @@ fn keys_that_are_not_converted_are_reported() {
         let missing: Vec<_> = imported.report.list(ReportList::NotConverted).collect();
         assert!(!missing.is_empty(), "{line}");
         for part in missing {
-            let outcome = part.outcome().unwrap();
-            let failure = match outcome {
-                PartOutcome::NotConverted { failure, .. } => Some(*failure),
-                _ => None,
+            let Some(PartOutcome::NotConverted { failure, .. }) = part.outcome() else {
+                panic!("{line}: {part:?}");
             };
-            assert_eq!(failure, Some(expected), "{line}");
+            assert_eq!(*failure, expected, "{line}");
         }
     }
 }
