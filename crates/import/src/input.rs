@@ -78,6 +78,18 @@ impl<'a> ImportInput<'a> {
         Ok(bytes)
     }
 
+    /// Returns the names of the files in a directory, sorted.
+    pub fn list_files(&self, directory: &str) -> Result<Vec<String>, ImportError> {
+        check_path(directory)?;
+        let names = self.files.list(directory);
+        let mut names = names.map_err(|error| ImportError::File {
+            path: directory.to_owned(),
+            error,
+        })?;
+        names.sort();
+        Ok(names)
+    }
+
     /// Reads a file as text: UTF-8, or UTF-16 with a byte order mark; Latin-1 if it is neither.
     pub fn read_text(&self, path: &str, max: usize) -> Result<SourceText, ImportError> {
         let bytes = self.read_bytes(path, max)?;

@@ -2,6 +2,7 @@
 //!
 //! It works on the parsed source, and shares no code with the conversion or with the policy engine.
 
+pub mod browsertrix;
 pub mod brozzler;
 pub mod exalead;
 pub mod expression;

@@ -7,6 +7,8 @@ use crate::systems;
 /// A system whose configuration can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
+    /// Browsertrix Crawler.
+    Browsertrix,
     /// brozzler and warcprox.
     Brozzler,
     /// Exalead CloudView.
@@ -48,6 +50,13 @@ struct SystemSpec {
 }
 
 const SYSTEMS: &[SystemSpec] = &[
+    SystemSpec {
+        system: System::Browsertrix,
+        name: "browsertrix",
+        example: "crawlgate import browsertrix crawl-config.yaml",
+        recognize: systems::browsertrix::recognize,
+        convert: systems::browsertrix::convert,
+    },
     SystemSpec {
         system: System::Brozzler,
         name: "brozzler",

@@ -1,5 +1,6 @@
 //! One module for each system: its reader, its conversion, and its evaluator in `reference`.
 
+pub mod browsertrix;
 pub mod brozzler;
 pub mod comments;
 pub mod exalead;
@@ -15,3 +16,4 @@ pub mod stormcrawler;
 pub mod urls;
 pub mod velocity;
 pub mod wget;
+pub mod yaml_source;

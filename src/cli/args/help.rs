@@ -14,6 +14,7 @@ Exit codes: 0 written, 2 wrong usage, or a file exists, 3 a file cannot be writt
 
 pub(super) const IMPORT_HELP: &str = "\
 Systems, each with an example:
+  browsertrix   crawlgate import browsertrix crawl-config.yaml
   brozzler      crawlgate import brozzler job.yaml
   exalead       crawlgate import exalead CrawlConfig.xml
   heritrix      crawlgate import heritrix crawler-beans.cxml --seeds seeds.txt

@@ -1,6 +1,6 @@
 //! The files of a source: those that were named, and those beside the first one.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -103,17 +103,29 @@ impl FileSystem for SourceFiles {
             }
             read_limited(file)
         };
-        read().map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound {
-                FileError::NotFound
-            } else {
-                FileError::Other(error.to_string())
-            }
-        })
+        read().map_err(|error| to_file_error(&error))
     }
 
-    fn list(&self, _directory: &str) -> Result<Vec<String>, FileError> {
-        Err(FileError::NotADirectory)
+    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
+        let list = || -> io::Result<Vec<String>> {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(self.find(directory)?)? {
+                let entry = entry?;
+                if entry.path().is_file() {
+                    names.push(entry.file_name().to_string_lossy().into_owned());
+                }
+            }
+            Ok(names)
+        };
+        list().map_err(|error| to_file_error(&error))
+    }
+}
+
+fn to_file_error(error: &io::Error) -> FileError {
+    if error.kind() == io::ErrorKind::NotFound {
+        FileError::NotFound
+    } else {
+        FileError::Other(error.to_string())
     }
 }
 

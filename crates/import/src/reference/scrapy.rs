@@ -242,7 +242,7 @@ impl SourceEvaluator for ScrapyEvaluator {
     }
 }
 
-/// `scrapy.linkextractors.IGNORED_EXTENSIONS` of Scrapy 2.19.
+/// `scrapy.linkextractors.IGNORED_EXTENSIONS` of Scrapy 2.18.
 const IGNORED_EXTENSIONS: &str = "\
     7z 7zip bz2 rar tar tar.gz xz zip mng pct bmp gif jpg jpeg png pst psp tif tiff ai drw dxf eps ps \
     svg cdr ico webp mp3 wma ogg wav ra aac mid au aiff 3gp asf asx avi mov mp4 mpg qt rm swf wmv m4a \

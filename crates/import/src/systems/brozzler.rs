@@ -58,6 +58,9 @@ pub struct MatchCondition {
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
     let text = String::from_utf8_lossy(beginning);
+    if crate::systems::browsertrix::has_own_keys(&text) {
+        return false;
+    }
     let has = |start: &str| text.lines().any(|line| line.starts_with(start));
     has("seeds:")
         && (text.contains("warcprox_meta:") || text.contains("accepts:") || text.contains("- url:"))

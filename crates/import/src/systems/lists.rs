@@ -32,7 +32,9 @@ pub enum ListAction {
 }
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
-    format::recognize(&String::from_utf8_lossy(beginning)).is_some()
+    // The items of a YAML list may look like a list of URLs and expressions.
+    !crate::systems::browsertrix::recognize(beginning)
+        && format::recognize(&String::from_utf8_lossy(beginning)).is_some()
 }
 
 pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError> {

@@ -69,3 +69,26 @@ pub(crate) fn url_prefix(text: &str, ignore_case: bool) -> ConditionDraft {
     }
     ConditionDraft::is("url_prefix", [text])
 }
+
+/// Replaces the user and password of URLs.
+pub(crate) fn without_user(text: &str) -> String {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, tail) = rest.split_at(at + 3);
+        result.push_str(before);
+        let end = tail.find(|c: char| c.is_whitespace() || "/?#<>\"'".contains(c));
+        let authority = tail.get(..end.unwrap_or(tail.len())).unwrap_or_default();
+        let user = authority.rfind('@').filter(|_| authority.contains(':'));
+        let skipped = match user {
+            Some(user) => {
+                result.push_str("***@");
+                user + 1
+            }
+            None => 0,
+        };
+        rest = tail.get(skipped..).unwrap_or_default();
+    }
+    result.push_str(rest);
+    result
+}

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod browsertrix;
 mod brozzler;
 mod exalead;
 mod expression;

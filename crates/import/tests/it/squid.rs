@@ -363,6 +363,9 @@ fn what_is_not_converted_says_which_way_it_fails() {
         "if true\nhttp_access deny all\nendif",
         "reply_body_max_size 1 MB x",
         "include ../other.conf",
+        "include missing/*.conf",
+        "include /etc/squid/*/x.conf",
+        "include conf.d/[a-z].conf",
     ] {
         let text = format!("http_access allow all\n{line}\n");
         let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
@@ -411,6 +414,43 @@ http_access deny a
     for text in written {
         assert!(!text.contains("hunter2"), "{text}");
     }
+}
+
+/// As Debian's file does it. Files are read in the order of their names.
+#[test]
+fn a_pattern_includes_the_files_that_it_fits() {
+    let imported = import_texts(
+        System::Squid,
+        &[
+            (
+                "squid.conf",
+                "include /etc/squid/conf.d/*a?.conf\nhttp_access deny all\n",
+            ),
+            ("conf.d/2ab.conf", "http_access deny ours\n"),
+            (
+                "conf.d/1aaa.conf",
+                "acl ours dstdomain .a.test\nhttp_access allow ours\n",
+            ),
+            ("conf.d/3b.conf", "http_access allow all\n"),
+            ("conf.d/.ab.conf", "http_access allow all\n"),
+            ("conf.d/deeper/ab.conf", "http_access allow all\n"),
+            ("conf.d/ab.conf.old", "http_access allow all\n"),
+        ],
+    );
+    let files: Vec<String> = imported
+        .report
+        .parts()
+        .iter()
+        .map(|part| part.place.file.to_string())
+        .collect();
+    let expected = [
+        "squid.conf",
+        "conf.d/1aaa.conf",
+        "conf.d/1aaa.conf",
+        "conf.d/2ab.conf",
+        "squid.conf",
+    ];
+    assert_eq!(files, expected);
 }
 
 /// Every line that is no comment is one part.

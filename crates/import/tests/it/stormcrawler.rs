@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crawlgate_import::{MissingPart, PartOutcome, ReportList, System, import};
+use crawlgate_import::{Import, ImportInput, MissingPart, PartOutcome, ReportList, System, import};
+use crawlgate_policy::MemoryFileSystem;
 use regex::Regex;
 use serde_json::Map;
 
@@ -133,4 +134,139 @@ fn each_value_is_in_one_list() {
     let expected = count(&serde_json::from_str(text).unwrap());
     let lists = ReportList::ALL.map(|list| imported.report.list(list).count());
     assert_eq!(lists.iter().sum::<usize>(), expected);
+}
+
+fn conf(lines: &str) -> Import {
+    let imported = import_texts(System::StormCrawler, &[("crawler-conf.yaml", lines)]);
+    assert_eq!(imported.divergences, [], "{lines}");
+    imported
+}
+
+/// Returns the options of the policy, without white space.
+fn options(lines: &str) -> String {
+    let policy = conf(lines).files["policy.yaml"].clone();
+    let rules = policy.find("\nrules:").or(policy.find("\ncases:"));
+    policy[..rules.unwrap_or(policy.len())]
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn the_configuration_becomes_options() {
+    for (lines, expected) in [
+        ("a: 1", "delay: 1s, concurrency: 1, jitter: none"),
+        ("a: 1", "crawl_delay_cap: 30s"),
+        ("fetcher.server.delay: 0.5", "delay: 500ms, concurrency: 1"),
+        (
+            "fetcher.server.delay: 0.5\nfetcher.threads.per.queue: 3",
+            "delay: 0s, concurrency: 3",
+        ),
+        (
+            "fetcher.server.min.delay: 2\nfetcher.threads.per.queue: 3",
+            "delay: 2s, concurrency: 3",
+        ),
+        ("fetcher.queue.mode: byIP", "key: address"),
+        ("fetcher.queue.mode: byDomain", "key: registrable_domain"),
+        ("fetcher.max.crawl.delay: 90", "crawl_delay_cap: 90s"),
+        ("http.robots.file.skip: true", "obey: false"),
+        ("http.robots.file.skip: \"true\"", "obey: false"),
+        ("http.robots.5xx.allow: true", "on_unreachable: allow"),
+        ("http.robots.5xx.allow: false", "on_unreachable: deny"),
+        ("http.agent.name: Good-Bot", "agent: Good-Bot"),
+        (
+            "http.robots.agents: one-bot,two-bot\nhttp.agent.name: x",
+            "agent: one-bot",
+        ),
+        (
+            "fetchInterval.default: 1440",
+            "recrawl: { min_interval: '1d' }",
+        ),
+        (
+            "fetchInterval.fetch.error: 90",
+            "recrawl: { after_error: 90m }",
+        ),
+        (
+            "scheduler.class: x.AdaptiveScheduler\nfetchInterval.default: 5\nscheduler.adaptive.fetchInterval.min: 60",
+            "recrawl: { min_interval: 1h }",
+        ),
+    ] {
+        let options = options(lines);
+        assert!(options.contains(expected), "{lines}: {expected}: {options}");
+        let wrapped = format!("config:\n  {}", lines.replace('\n', "\n  "));
+        assert_eq!(self::options(&wrapped), options, "{lines}");
+    }
+}
+
+#[test]
+fn keys_that_are_not_converted_are_reported() {
+    for (line, expected) in [
+        ("http.robots.403.allow: false", MissingPart::LetsThrough),
+        ("http.agent.name: \"${name}\"", MissingPart::OtherSetting),
+        ("http.agent.name: Bot 9", MissingPart::OtherSetting),
+        ("http.content.limit: 65536", MissingPart::OtherSetting),
+        ("fetchInterval.default: -1", MissingPart::LetsThrough),
+        ("fetchInterval.default: daily", MissingPart::OtherSetting),
+        ("fetchInterval.error: -1", MissingPart::LetsThrough),
+        ("fetchInterval.isFeed=true: 10", MissingPart::KeepsOut),
+        ("fetcher.maxThreads.a: 10", MissingPart::OtherSetting),
+        (
+            "urlfilters.config.file: missing.json",
+            MissingPart::LetsThrough,
+        ),
+        (
+            "urlfilters.config.file: /etc/passwd",
+            MissingPart::LetsThrough,
+        ),
+        ("unheard.of: { a: [ 1, 2 ] }", MissingPart::LetsThrough),
+    ] {
+        let imported = conf(line);
+        let missing: Vec<_> = imported.report.list(ReportList::NotConverted).collect();
+        assert!(!missing.is_empty(), "{line}");
+        for part in missing {
+            let Some(PartOutcome::NotConverted { failure, .. }) = part.outcome() else {
+                panic!("{line}: {part:?}");
+            };
+            assert_eq!(*failure, expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_later_configuration_replaces_keys_and_filters_are_read_beside() {
+    let files = MemoryFileSystem::new()
+        .with_file("a/conf.yaml", b"config:\n  fetcher.server.delay: 5\n  urlfilters.config.file: f.json\n".as_slice())
+        .with_file("a/more.yaml", b"fetcher.server.delay: 7\nhttp.proxy.pass: hunter2\n".as_slice())
+        .with_file("a/f.json", br#"{ "org.apache.stormcrawler.filtering.URLFilters": [ { "class": "x.BasicURLFilter", "name": "b", "params": { "maxLength": 30 } } ] }"#.as_slice());
+    let input = ImportInput::new(&files, ["a/conf.yaml", "a/more.yaml"]);
+    let imported = import(System::StormCrawler, &input).unwrap();
+    assert!(imported.report.is_complete());
+    let policy = &imported.files["policy.yaml"];
+    assert!(policy.contains("delay: 7s"), "{policy}");
+    assert!(policy.contains("length: '[31:]'"), "{policy}");
+    assert_eq!(imported.report.list(ReportList::Dead).count(), 1);
+    assert!(!imported.report.to_json().to_string().contains("hunter2"));
+    assert_eq!(System::recognize(&input).unwrap(), [System::StormCrawler]);
+    // Each key is one part; the filters have their own.
+    let of_conf = |part: &&crawlgate_import::ReportedPart| part.place.file.ends_with("yaml");
+    assert_eq!(imported.report.parts().iter().filter(of_conf).count(), 5);
+}
+
+#[test]
+fn hostile_configurations_end_with_an_error_or_a_report() {
+    for text in [
+        "",
+        "5",
+        "[",
+        "- a",
+        "config:",
+        "config: 5",
+        "config: {}",
+        "a: &a [ *a ]",
+        "fetcher.server.delay: -1e99",
+        "fetchInterval.default: 99999999999999999999",
+    ] {
+        let files = MemoryFileSystem::new().with_file("a", text.as_bytes());
+        let _ = import(System::StormCrawler, &ImportInput::new(&files, ["a"]));
+    }
 }

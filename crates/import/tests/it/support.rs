@@ -32,8 +32,10 @@ impl FileSystem for Directory {
         })
     }
 
-    fn list(&self, _: &str) -> Result<Vec<String>, FileError> {
-        Err(FileError::NotFound)
+    fn list(&self, path: &str) -> Result<Vec<String>, FileError> {
+        let entries = fs::read_dir(self.0.join(path)).map_err(|_| FileError::NotFound)?;
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        Ok(names.collect())
     }
 }
 

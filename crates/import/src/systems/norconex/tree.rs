@@ -10,6 +10,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::input::{ImportError, Place, SourceText};
 use crate::report::{PartId, Report};
+use crate::systems::urls::without_user;
 use crate::xml::{LineStarts, check_structure};
 
 use super::variables::is_secret;
@@ -239,29 +240,6 @@ fn comment_above(element: Node<'_, '_>) -> Option<String> {
 
 fn is_header(name: &str) -> bool {
     matches!(name, "headers" | "requestHeaders")
-}
-
-/// Replaces the user and password of URLs.
-fn without_user(text: &str) -> String {
-    let mut result = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, tail) = rest.split_at(at + 3);
-        result.push_str(before);
-        let end = tail.find(|c: char| c.is_whitespace() || "/?#<>\"'".contains(c));
-        let authority = tail.get(..end.unwrap_or(tail.len())).unwrap_or_default();
-        let user = authority.rfind('@').filter(|_| authority.contains(':'));
-        let skipped = match user {
-            Some(user) => {
-                result.push_str("***@");
-                user + 1
-            }
-            None => 0,
-        };
-        rest = tail.get(skipped..).unwrap_or_default();
-    }
-    result.push_str(rest);
-    result
 }
 
 fn parse_yaml(builder: &mut TreeBuilder<'_>) -> Result<Setting, ImportError> {

@@ -1,4 +1,4 @@
-//! The extensions that link extractors ignore by default, as of Scrapy 2.19.
+//! The extensions that link extractors ignore by default, as of Scrapy 2.18. `NOTICE` has their license.
 
 pub(super) const IGNORED: &[&str] = &[
     "7z", "7zip", "bz2", "rar", "tar", "tar.gz", "xz", "zip", "mng", "pct", "bmp", "gif", "jpg",

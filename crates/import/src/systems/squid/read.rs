@@ -337,12 +337,18 @@ impl SquidReader<'_, '_> {
     fn include(&mut self, words: &[String], part: PartId, depth: usize) -> Result<(), ImportError> {
         let mut problem = None;
         for word in words {
-            let path = relative(word.trim_matches('"'));
-            if path.contains(['*', '?', '[']) {
-                problem = Some("patterns of file names are not expanded".to_owned());
-            } else if depth >= MAX_INCLUDES || self.files >= MAX_FILES {
-                problem = Some("too many files are included, or in a circle".to_owned());
-            } else {
+            let paths = match self.included_files(&relative(word.trim_matches('"'))) {
+                Ok(paths) => paths,
+                Err(why) => {
+                    problem = Some(why);
+                    continue;
+                }
+            };
+            for path in paths {
+                if depth >= MAX_INCLUDES || self.files >= MAX_FILES {
+                    problem = Some("too many files are included, or in a circle".to_owned());
+                    continue;
+                }
                 match self.read_file(&path, depth + 1) {
                     Ok(()) => {}
                     Err(error @ (ImportError::File { .. } | ImportError::Outside { .. })) => {
@@ -366,6 +372,32 @@ impl SquidReader<'_, '_> {
                 .unrelated(part, "the file was read in its place"),
         }
         Ok(())
+    }
+
+    /// Returns the files that a path names, which may have `*` and `?` in its last part.
+    fn included_files(&self, path: &str) -> Result<Vec<String>, String> {
+        if !path.contains(['*', '?', '[']) {
+            return Ok(vec![path.to_owned()]);
+        }
+        let (directory, pattern) = path.rsplit_once('/').unwrap_or(("", path));
+        if directory.contains(['*', '?', '[']) || pattern.contains('[') {
+            return Err("such a pattern of file names is not expanded".to_owned());
+        }
+        let names = self.input.list_files(directory);
+        let mut names = names.map_err(|error| format!("no directory is read: {error}"))?;
+        // As for a shell, a star does not stand for the first dot of a name.
+        names.retain(|name| {
+            name.starts_with('.') == pattern.starts_with('.')
+                && fits_pattern(pattern.as_bytes(), name.as_bytes())
+        });
+        if names.is_empty() {
+            return Err("no file fits it".to_owned());
+        }
+        let paths = names.iter().map(|name| match directory {
+            "" => name.clone(),
+            directory => format!("{directory}/{name}"),
+        });
+        Ok(paths.collect())
     }
 
     fn read_bump(&mut self, words: &[String], part: PartId) {
@@ -552,4 +584,33 @@ fn without_secrets(directive: &str, line: &str) -> String {
         return format!("{directive} ***");
     }
     line.to_owned()
+}
+
+/// Compares a name with a pattern in which `*` is any text and `?` any character.
+fn fits_pattern(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut read) = (0, 0);
+    // The place after the last star, and what it fits so far.
+    let mut star = None;
+    while let Some(byte) = name.get(read) {
+        match pattern.get(at) {
+            Some(b'*') => {
+                at += 1;
+                star = Some((at, read));
+            }
+            Some(expected) if *expected == b'?' || expected == byte => {
+                at += 1;
+                read += 1;
+            }
+            Some(_) | None => {
+                let Some((after, from)) = star else {
+                    return false;
+                };
+                at = after;
+                read = from + 1;
+                star = Some((after, read));
+            }
+        }
+    }
+    let rest = pattern.get(at..).unwrap_or_default();
+    rest.iter().all(|byte| *byte == b'*')
 }

@@ -219,7 +219,8 @@ fn all_unrelated_but_filters(item: &JsonNode, filters: &[StormFilter], report: &
     }
 }
 
-fn beside(path: &str, name: &str) -> String {
+/// Returns the path of a file in the directory of another one.
+pub(super) fn beside(path: &str, name: &str) -> String {
     match path.rsplit_once('/') {
         Some((directory, _)) => format!("{directory}/{name}"),
         None => name.to_owned(),
