@@ -14,4 +14,5 @@ pub mod squid;
 pub mod stormcrawler;
 pub mod urls;
 pub mod velocity;
+pub mod webcopy;
 pub mod wget;

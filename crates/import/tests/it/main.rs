@@ -26,4 +26,6 @@ mod squid;
 mod stormcrawler;
 mod support;
 mod velocity;
+mod webcopy;
+mod webcopy_files;
 mod wget;
