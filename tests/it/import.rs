@@ -117,6 +117,18 @@ fn options_of_single_systems_reach_their_importers() {
 }
 
 #[test]
+fn the_tree_of_a_project_is_printed() {
+    let folder = source("webcopy", "flags-1.7");
+    let output = crawlgate(&folder, "import project.cwp --dump", "");
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let first = "Compound Cyotek.WebCopy.WebCopyProject\n";
+    assert!(output.stdout.starts_with(first), "{}", output.stdout);
+    let output = crawlgate(Path::new("."), "import squid - --dump", SQUID);
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert!(output.stderr.contains("are text"), "{}", output.stderr);
+}
+
+#[test]
 fn words_that_are_neither_a_system_nor_a_file_are_refused() {
     for (command, message) in [
         ("import squidd squid.conf", "did you mean `squid`?"),

@@ -55,7 +55,7 @@ impl WebCopyEvaluator {
             if (rule.compare == WebCopyCompare::ContentType) != of_types {
                 continue;
             }
-            let matches = expression.as_ref()?.is_match(&text(rule.compare))?;
+            let matches = matches(&rule.expression, expression.as_ref()?, &text(rule.compare))?;
             if matches != rule.negated {
                 outcome = rule.action.or(outcome);
                 if rule.stops {
@@ -78,6 +78,47 @@ impl WebCopyEvaluator {
         });
         is_host && is_shallow
     }
+}
+
+/// Compares a text with an expression, with the escapes of a request's URL and without them: WebCopy shows URLs
+/// without them. `None` if that makes a difference that is not one of characters in the expression.
+fn matches(text: &str, expression: &OriginalExpression, value: &str) -> Option<bool> {
+    let shown = unescaped(value);
+    let escaped = expression.is_match(value)?;
+    if shown == value || expression.is_match(&shown)? == escaped {
+        return Some(escaped);
+    }
+    let is_in_expression = match escaped {
+        true => text.contains('%'),
+        false => text.contains(is_unescaped),
+    };
+    is_in_expression.then_some(true)
+}
+
+/// Returns `true` for characters that are escaped in a request's URL, and not where WebCopy shows it.
+fn is_unescaped(c: char) -> bool {
+    !c.is_ascii() || " \"#<>[\\]^`{|}".contains(c)
+}
+
+fn unescaped(value: &str) -> String {
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut rest = value;
+    while let Some(c) = rest.chars().next() {
+        let code = rest.strip_prefix('%').and_then(|hex| hex.get(..2));
+        let byte = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match byte.filter(|byte| is_unescaped(char::from(*byte))) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = rest.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.extend(c.to_string().as_bytes());
+                rest = rest.get(c.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+    // Bytes that are no UTF-8 stay escaped.
+    String::from_utf8(bytes).unwrap_or_else(|_| value.to_owned())
 }
 
 /// Counts the segments of a path without the name of a document.

@@ -25,7 +25,7 @@ use crate::settings::{CrawlerProposal, SettingsDraft};
 use conversion::RuleConversion;
 use project::{ProjectConversion, is_link_map};
 use rules::ReadRules;
-use source::{WebCopyCompare, WebCopyPriority};
+use source::{WebCopyCompare, WebCopyPriority, WebCopyRule};
 use tree::{NbtDocument, NbtTag, is_secret};
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
@@ -72,6 +72,10 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
     if let Some(map) = map {
         let evaluator = WebCopyEvaluator::new(project.clone(), &report);
         links::convert(map, uri, &parts, &evaluator, &mut report, &mut policy);
+    }
+    let is_of_type = |rule: &WebCopyRule| rule.compare == WebCopyCompare::ContentType;
+    if project.rules.iter().any(is_of_type) {
+        links::add_types(uri, &mut policy);
     }
     let settings = SettingsDraft {
         crawlers: vec![CrawlerProposal {

@@ -19,6 +19,36 @@ const MAX_EXAMPLES: usize = 2_000;
 /// Reasons of `skipReason` that are not about rules: a redirection, 404, 403, another scheme than HTTP.
 const OTHER_REASONS: [i64; 4] = [7, 8, 10, 15];
 
+/// Content types of examples, for rules on them.
+const TYPES: [&str; 14] = [
+    "text/html",
+    "text/plain",
+    "text/css",
+    "image/png",
+    "image/jpeg",
+    "video/mp4",
+    "audio/mpeg",
+    "application/pdf",
+    "application/zip",
+    "application/epub+zip",
+    "application/json",
+    "application/xml",
+    "application/octet-stream",
+    "",
+];
+
+/// Adds requests for the project's URL with contents of several types to the examples of the policy.
+pub(super) fn add_types(uri: Option<&str>, policy: &mut PolicyDraft) {
+    let url = uri.and_then(|uri| UrlTarget::parse(&without_user(uri)).ok());
+    let Some(url) = url else {
+        return;
+    };
+    for kind in TYPES {
+        let facts = Map::from_iter([("content_type".to_owned(), json!(kind))]);
+        policy.examples.push((url.as_str().to_owned(), facts));
+    }
+}
+
 /// Adds the URLs to the examples of the policy, and sets the outcome of their parts.
 pub(super) fn convert(
     map: &NbtTag,
@@ -47,22 +77,30 @@ pub(super) fn convert(
             need: PartNeed::Url,
         };
         match (was_requested(link), verdict(&Map::new())) {
-            (Some(true), SourceVerdict::Refuse) => report.assumed(
-                part,
-                target,
-                "the link map is older than the rules, or a relative URL in it is meant otherwise: WebCopy requested this URL, which they exclude",
-                AssumptionEffect::RefusesMore,
-            ),
-            (Some(false), SourceVerdict::Allow) => report.assumed(
-                part,
-                target,
-                "the link map is older than the rules, or a relative URL in it is meant otherwise: WebCopy excluded this URL, which they do not",
-                AssumptionEffect::RefusesLess,
-            ),
+            (Some(true), SourceVerdict::Refuse) => {
+                report.assumed(part, target, refused(link), AssumptionEffect::RefusesMore);
+            }
+            (Some(false), SourceVerdict::Allow) => {
+                report.assumed(part, target, ALLOWED, AssumptionEffect::RefusesLess);
+            }
             _ => report.converted(part, "cases", PartNeed::Url),
         }
         if policy.examples.len() < MAX_EXAMPLES {
             policy.examples.push((url, facts));
+        }
+    }
+}
+
+const ALLOWED: &str = "the rules were changed after the link map was written: WebCopy excluded this URL, which they do not";
+
+/// Returns the assumption for a URL that was requested, and that the rules exclude.
+fn refused(link: &NbtTag) -> &'static str {
+    match link.get("external").and_then(NbtTag::integer) {
+        Some(1) => {
+            "WebCopy requested this URL of another host for a page of the project; the policy is about the project's hosts only"
+        }
+        _ => {
+            "the rules were changed after the link map was written: WebCopy requested this URL, which they exclude"
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::input::{ImportError, ImportInput};
 use crate::report::PartId;
 
 use super::source::{WebCopyAction, WebCopyCompare, WebCopyPriority, WebCopyRule};
-use super::tree::{NbtDocument, NbtTag};
+use super::tree::{NbtDocument, NbtTag, NbtValue};
 use super::words::{
     RuleTagMeaning, RuleWord, is_expression, is_of_old_version, meaning_of, normalized, read_words,
     rule_words, value_text,
@@ -106,6 +106,8 @@ fn find_list<'d>(
 ) -> Result<Option<&'d NbtTag>, ImportError> {
     let tags = document.root.all();
     let named_rules = |tag: &NbtTag| normalized(&tag.name).contains("rule");
+    let is_empty_list =
+        |tag: &NbtTag| matches!(&tag.value, NbtValue::List { items, .. } if items.is_empty());
     let has_expression = |tag: &NbtTag| {
         let is_one = |tag: &NbtTag| is_expression(&tag.name, input) && tag.text().is_some();
         tag.compounds()
@@ -116,7 +118,10 @@ fn find_list<'d>(
         .into_iter()
         .filter(|tag| match input.variable("rules") {
             Some(name) => tag.name == name && !tag.compounds().is_empty(),
-            None => has_expression(tag) || named_rules(tag) && !tag.compounds().is_empty(),
+            None => {
+                let has_items = !tag.compounds().is_empty() || is_empty_list(tag);
+                has_expression(tag) || named_rules(tag) && has_items
+            }
         });
     let mut lists: Vec<&NbtTag> = lists.collect();
     if lists.len() > 1 && lists.iter().filter(|tag| named_rules(tag)).count() == 1 {
