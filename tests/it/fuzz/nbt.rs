@@ -25,7 +25,10 @@ fn check_tree(tree: &str) {
     let mut has_children = false;
     for (number, line) in tree.lines().enumerate() {
         let depth = line.len() - line.trim_start_matches(' ').len();
-        assert!(depth <= before || has_children && depth == before + 2, "{number}: {line}");
+        assert!(
+            depth <= before || has_children && depth == before + 2,
+            "{number}: {line}"
+        );
         assert_eq!(depth == 0, number == 0, "{number}: {line}");
         let tag = line.trim_start_matches(' ');
         has_children = tag.starts_with("Compound") || tag.starts_with("List of ");

@@ -49,6 +49,7 @@ pub(crate) fn dump(input: &ImportInput<'_>) -> Result<String, ImportError> {
 pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError> {
     let document = read_document(input)?;
     let mut report = Report::default();
+    check_size(&document)?;
     let parts = add_parts(&document, &mut report);
     let read = rules::read(&document, &parts, input)?;
     let uri = document.root.get("uri").and_then(NbtTag::text);
@@ -156,6 +157,20 @@ fn read_document(input: &ImportInput<'_>) -> Result<NbtDocument, ImportError> {
         file: Arc::from(path.as_str()),
         root,
     })
+}
+
+/// The maximum number of tags outside of the link map, each of which is in the report.
+const MAX_PARTS: usize = 50_000;
+
+fn check_size(document: &NbtDocument) -> Result<(), ImportError> {
+    let tags = document.root.children().iter();
+    let others = tags.filter(|tag| !is_link_map(tag));
+    let count: usize = others.map(|tag| tag.all().len()).sum();
+    if count > MAX_PARTS {
+        let why = format!("more than {MAX_PARTS} tags outside of the link map");
+        return Err(document.invalid(&document.root, why));
+    }
+    Ok(())
 }
 
 /// Adds every tag as a part, in order; a link of the link map with all tags in it is one part. Returns the part of

@@ -1133,6 +1133,7 @@ fn hostile_files_end_with_an_error() {
     let bomb = pack(&zeros, Packing::Gzip);
     let mut many = with_tag(9, &[8, 0, 0x60, 0, 0]);
     many.extend(vec![0; 14 << 20]);
+    let few = [with_tag(9, &[8, 0, 1, 0, 0]), vec![0; 2 << 16], vec![0]].concat();
     let entities = "<!DOCTYPE a [<!ENTITY b \"c\">]><a type=\"Compound\">&b;</a>";
     let nested = "<a type=\"Compound\">".repeat(100_000);
     let sibling = "<b type=\"Int\">1</b>".repeat(2);
@@ -1205,7 +1206,8 @@ fn hostile_files_end_with_an_error() {
         ("deep compounds", deep, "200 deep"),
         ("deep lists", deep_lists, "200 deep"),
         ("a bomb", bomb, "larger than 16 MiB"),
-        ("many tags", many, "500000 tags"),
+        ("many parts", few, "50000 tags outside"),
+        ("many tags", many, "250000 tags"),
         ("entities", entities.into(), "not well-formed XML"),
         ("deep elements", nested.into(), "200 deep"),
         (

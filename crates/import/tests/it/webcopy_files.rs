@@ -1,7 +1,11 @@
-//! The binary files of projects, made of their form in XML.
+//! The binary files of projects, made of their form in XML, and files that are not those of a project.
+
+#[path = "../../../../tests/it/fuzz/nbt.rs"]
+mod nbt;
 
 use std::fs;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
@@ -151,5 +155,52 @@ fn the_binary_sources_are_those_of_their_form_in_xml() {
             Packing::None | Packing::Zlib | Packing::Deflate => bytes,
         };
         assert_eq!(unpacked, to_binary(&xml, Packing::None), "{name}");
+    }
+}
+
+/// The fuzz target, on changed files of its corpus; `CRAWLGATE_FUZZ_SECONDS` sets the time.
+#[test]
+fn changed_files_are_read_or_refused() {
+    let files = fs::read_dir(root().join("fuzz/corpus/nbt")).unwrap();
+    let corpus = files.map(|file| fs::read(file.unwrap().path()).unwrap());
+    let mut corpus: Vec<Vec<u8>> = corpus.collect();
+    corpus.sort();
+    let seconds = std::env::var("CRAWLGATE_FUZZ_SECONDS").ok();
+    let seconds = seconds.and_then(|it| it.parse().ok()).unwrap_or(1);
+    let mut random = fastrand::Rng::with_seed(9);
+    let begin = Instant::now();
+    let mut count = 0_u64;
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        let mut input = random.choice(&corpus).unwrap().clone();
+        for _ in 0..random.usize(1..5) {
+            change(&mut input, &mut random);
+        }
+        nbt::run(&input);
+        let packing = [Packing::Gzip, Packing::Zlib, Packing::Deflate];
+        if count.is_multiple_of(16) {
+            nbt::run(&pack(&input, *random.choice(packing.iter()).unwrap()));
+        }
+        count += 1;
+    }
+    println!("{count} files");
+    assert!(count > 100, "{count}");
+}
+
+fn change(input: &mut Vec<u8>, random: &mut fastrand::Rng) {
+    let at = random.usize(0..=input.len());
+    let to = random.usize(at..=input.len().min(at + 24));
+    match random.u32(0..5) {
+        0 => drop(input.splice(at..to, [])),
+        1 => {
+            let again = input[at..to].to_vec();
+            input.splice(at..at, again);
+        }
+        2 => input.insert(at, random.u8(..13)),
+        3 => drop(input.splice(at..to, u32::to_be_bytes(random.u32(..)))),
+        _ => {
+            if let Some(byte) = input.get_mut(at) {
+                *byte = random.u8(..);
+            }
+        }
     }
 }

@@ -295,8 +295,7 @@ impl<'d> RuleReader<'_, 'd> {
             (false, true) if downloads => Ok(Some(WebCopyAction::DownloadNoScan)),
             _ => {
                 let why = format!(
-                    "rule {number} scans or skips content without the action that this belongs to; --var TAG=WORD says what it does, such as --var {}=exclude-but-scan",
-                    "crawlContent"
+                    "rule {number} scans or skips content without the action that this belongs to; --var TAG=WORD says what it does, such as --var crawlContent=exclude-but-scan"
                 );
                 Err(self.stop(tag, &why))
             }

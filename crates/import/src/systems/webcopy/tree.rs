@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::input::{ImportError, Place};
 
 /// The maximum number of tags; elements of lists of numbers are not counted.
-pub(super) const MAX_TAGS: u32 = 500_000;
+pub(super) const MAX_TAGS: u32 = 250_000;
 /// The maximum depth of tags.
 pub(super) const MAX_DEPTH: usize = 200;
 
@@ -105,7 +105,9 @@ impl TagNumbers {
     /// Returns the number of the next tag.
     pub(super) fn next(&mut self) -> Result<usize, String> {
         if self.0 >= MAX_TAGS {
-            return Err(format!("more than {MAX_TAGS} tags"));
+            return Err(format!(
+                "more than {MAX_TAGS} tags; save the project without its link map"
+            ));
         }
         let index = self.0;
         self.0 += 1;
@@ -194,7 +196,7 @@ impl NbtTag {
     pub(super) fn describe(&self, hides: bool) -> String {
         let name = match self.name.as_str() {
             "" => String::new(),
-            name => format!(" {}", shorten(&name.escape_debug().to_string())),
+            name => format!(" {}", shorten(name)),
         };
         match &self.value {
             NbtValue::Integer { kind, .. } | NbtValue::Real { kind, .. } if hides => {
@@ -204,8 +206,7 @@ impl NbtTag {
             NbtValue::Integer { kind, value } => format!("{}{name} = {value}", kind.name()),
             NbtValue::Real { kind, value } => format!("{}{name} = {value}", kind.name()),
             NbtValue::Text(text) => {
-                let text = without_user(text).escape_debug().to_string();
-                format!("String{name} = \"{}\"", shorten(&text))
+                format!("String{name} = \"{}\"", shorten(&without_user(text)))
             }
             NbtValue::Numbers { kind, count } => format!("{}[{count}]{name}", kind.name()),
             NbtValue::List { kind, items } => {
@@ -272,11 +273,22 @@ fn without_user(text: &str) -> String {
 /// The maximum number of characters of a value.
 const MAX_SHOWN: usize = 200;
 
+/// Writes a text in one line, without control characters.
 fn shorten(text: &str) -> String {
-    if text.chars().count() <= MAX_SHOWN {
-        return text.to_owned();
+    let mut shown = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == MAX_SHOWN {
+            shown.push('…');
+            break;
+        }
+        match c {
+            c if c.is_control() => shown.extend(c.escape_debug()),
+            // Line ends for those who read the text by lines.
+            '\u{2028}' | '\u{2029}' => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
     }
-    text.chars().take(MAX_SHOWN - 1).chain(['…']).collect()
+    shown
 }
 
 /// A project as a tree, with the file that it is from.
