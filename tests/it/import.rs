@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crawlgate_import::System;
 use serde_json::Value as Json;
 
+mod documentation;
+
 use crate::support::command::crawlgate;
 use crate::support::temp_dir::TempDir;
 
@@ -57,6 +59,30 @@ fn without_a_directory_the_policy_is_on_standard_output_and_the_system_is_recogn
     assert!(output.stdout.contains("policy: 1"), "{}", output.stdout);
     assert!(output.stderr.contains("read as a file of squid"));
     assert!(output.stderr.contains("converted"));
+}
+
+#[test]
+fn each_source_is_recognized_or_the_systems_are_asked_for() {
+    for (name, text, system) in [
+        (
+            "settings.py",
+            "BOT_NAME = 'shop'\nEXTRA = r'\\bx\\b'\n",
+            "scrapy",
+        ),
+        ("robots.txt", "User-agent: *\nDisallow: /a\\.b\n", "robots"),
+        ("easylist.txt", "||ads.example^\n", "lists"),
+        ("domains.txt", "ads.example\n", "lists"),
+    ] {
+        let folder = TempDir::new();
+        folder.write(name, text);
+        let output = crawlgate(
+            folder.path(),
+            format!("import {name} --lenient").as_str(),
+            "",
+        );
+        let expected = format!("read as a file of {system}");
+        assert!(output.stderr.contains(&expected), "{}", output.stderr);
+    }
 }
 
 #[test]

@@ -289,21 +289,25 @@ impl Report {
 /// More parts than this with the same outcome are counted.
 const MAX_SHOWN: usize = 5;
 
-/// Writes parts. Of those with the same outcome only the first ones are written.
+/// Writes parts. Neighbours with the same outcome share its sentences. Of all with the same outcome
+/// only the first ones are written.
 fn push_parts(text: &mut String, parts: &[&ReportedPart]) {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for part in parts {
-        let details = part.outcome.as_ref().map(PartOutcome::to_sentences);
-        let count = counts
-            .entry(details.unwrap_or_default().join("\n"))
-            .or_default();
-        *count += 1;
-        if *count <= MAX_SHOWN {
-            text.push_str(&part.to_text());
+    let mut counts: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+    for run in parts.chunk_by(|one, next| one.outcome == next.outcome) {
+        let Some(first) = run.first() else { continue };
+        let sentences = first.sentences();
+        let count = counts.entry(sentences.clone()).or_default();
+        let shown = run.len().min(MAX_SHOWN.saturating_sub(*count));
+        *count += run.len();
+        for part in run.iter().take(shown) {
+            text.push_str(&format!("  {}: {}\n", part.place, one_line(&part.text)));
+        }
+        for sentence in sentences.iter().filter(|_| shown > 0) {
+            text.push_str(&format!("      {sentence}\n"));
         }
     }
-    for (details, count) in counts.iter().filter(|(_, count)| **count > MAX_SHOWN) {
-        let first = details.lines().next().unwrap_or_default();
+    for (sentences, count) in counts.iter().filter(|(_, count)| **count > MAX_SHOWN) {
+        let first = sentences.first().map(String::as_str).unwrap_or_default();
         text.push_str(&format!("  … and {} more: {first}\n", count - MAX_SHOWN));
     }
 }
@@ -331,13 +335,10 @@ impl ReportedPart {
         json
     }
 
-    fn to_text(&self) -> String {
-        let mut text = format!("  {}: {}\n", self.place, one_line(&self.text));
-        let details = self.outcome.as_ref().map(PartOutcome::to_sentences);
-        for sentence in details.unwrap_or_default() {
-            text.push_str(&format!("      {sentence}\n"));
-        }
-        text
+    /// Returns the sentences that tell the outcome.
+    fn sentences(&self) -> Vec<String> {
+        let outcome = self.outcome.as_ref();
+        outcome.map(PartOutcome::to_sentences).unwrap_or_default()
     }
 }
 

@@ -183,7 +183,12 @@ impl System {
         let bytes = input.read_bytes(&first.path, MAX_RULE_FILE)?;
         let beginning = bytes.get(..RECOGNIZED_BYTES).unwrap_or(&bytes);
         let found = SYSTEMS.iter().filter(|spec| (spec.recognize)(beginning));
-        Ok(found.map(|spec| spec.system).collect())
+        let mut found: Vec<Self> = found.map(|spec| spec.system).collect();
+        // Lists have no mark of their own: a line of any other file may look like an item.
+        if found.len() > 1 {
+            found.retain(|system| *system != Self::Lists);
+        }
+        Ok(found)
     }
 
     /// Returns the tree of a source as text, a line for each tag, for a system whose files are no text; `None` for

@@ -365,11 +365,11 @@ pub(super) fn min_length(node: &ExpressionNode) -> u32 {
 }
 
 /// A text that a look-around fits: a node for each character, `^` or `$` included.
-type Word = Vec<ExpressionNode>;
+type NodeSequence = Vec<ExpressionNode>;
 
 /// Returns the texts that a sequence fits, if they are few.
-pub(super) fn words(sequence: &[ExpressionNode]) -> Option<Vec<Word>> {
-    let mut words = vec![Word::new()];
+pub(super) fn words(sequence: &[ExpressionNode]) -> Option<Vec<NodeSequence>> {
+    let mut words = vec![NodeSequence::new()];
     for node in sequence {
         let endings = node_words(node)?;
         let mut longer = Vec::new();
@@ -386,9 +386,9 @@ pub(super) fn words(sequence: &[ExpressionNode]) -> Option<Vec<Word>> {
     Some(words)
 }
 
-fn node_words(node: &ExpressionNode) -> Option<Vec<Word>> {
+fn node_words(node: &ExpressionNode) -> Option<Vec<NodeSequence>> {
     match node {
-        ExpressionNode::Empty => Some(vec![Word::new()]),
+        ExpressionNode::Empty => Some(vec![NodeSequence::new()]),
         ExpressionNode::Literal { .. } | ExpressionNode::Any(_) | ExpressionNode::Class { .. } => {
             Some(vec![vec![node.clone()]])
         }
@@ -434,7 +434,7 @@ fn other_texts(inner: &[ExpressionNode], direction: LookDirection) -> Option<Exp
         }
     };
     let is_letter = |node: &ExpressionNode| !matches!(node, ExpressionNode::Anchor(_));
-    let valid = |word: &Word| match word.split_last() {
+    let valid = |word: &NodeSequence| match word.split_last() {
         Some((last, rest)) => {
             rest.iter().all(is_letter)
                 && (is_letter(last) || *last == ExpressionNode::Anchor(border))

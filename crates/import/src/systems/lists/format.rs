@@ -77,6 +77,11 @@ pub(super) fn recognize(text: &str) -> Option<ListFormat> {
     if items.iter().all(|line| is_hosts_line(line)) {
         return Some(ListFormat::Hosts);
     }
+    // Words without a dot are any text.
+    let is_item = |line: &&str| line.contains(['.', '(']);
+    if !items.iter().all(is_item) {
+        return None;
+    }
     if items.iter().all(|line| is_domain(line)) {
         return Some(ListFormat::Domains);
     }
