@@ -144,7 +144,7 @@ fn options_of_single_systems_reach_their_importers() {
 
 #[test]
 fn the_tree_of_a_project_is_printed() {
-    let folder = source("webcopy", "flags-1.7");
+    let folder = source("webcopy", "flags");
     let output = crawlgate(&folder, "import project.cwp --dump", "");
     assert_eq!(output.code, 0, "{}", output.stderr);
     let first = "Compound Cyotek.WebCopy.WebCopyProject\n";

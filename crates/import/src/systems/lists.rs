@@ -32,10 +32,7 @@ pub enum ListAction {
 }
 
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
-    let is_binary = beginning.contains(&0) && !beginning.starts_with(&[0xff, 0xfe]);
-    !is_binary
-        && !beginning.starts_with(b"<?xml")
-        && format::recognize(&String::from_utf8_lossy(beginning)).is_some()
+    format::recognize(&String::from_utf8_lossy(beginning)).is_some()
 }
 
 pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError> {

@@ -76,11 +76,7 @@ fn listed(imported: &Import) -> usize {
 fn each_tag_is_in_one_list() {
     let data = Regex::new(r"(?s)<!\[CDATA\[.*?\]\]>").unwrap();
     let attribute = Regex::new(r#" \w+="\w+""#).unwrap();
-    for (name, is_binary) in [
-        ("worked-example", true),
-        ("flags-1.7", true),
-        ("twin", false),
-    ] {
+    for (name, is_binary) in [("worked-example", true), ("flags", true), ("twin", false)] {
         let imported = import_fixture(System::WebCopy, name);
         let text = source(name);
         let text = data.replace_all(&text, "x");
@@ -255,7 +251,7 @@ fn the_last_rule_of_each_pass_decides(imported: &Import) {
 
 #[test]
 fn the_flags_of_version_1_7_are_on_path_and_query() {
-    let imported = import_fixture(System::WebCopy, "flags-1.7");
+    let imported = import_fixture(System::WebCopy, "flags");
     let exclude = Some("exclude");
     let rules = [
         oracle_rule("path-query", r"\.(zip|exe)$", true, exclude, false),
@@ -571,7 +567,7 @@ fn each_row_of_the_table_of_inputs_compares_the_same_text() {
 
 #[test]
 fn each_form_of_a_file_is_read_and_recognized() {
-    let xml = source("flags-1.7");
+    let xml = source("flags");
     let variables = [("crawlMode.0", "site")];
     let expected = try_import(&to_binary(&xml, Packing::None), &variables).unwrap();
     let utf_16: Vec<u8> = [0xff, 0xfe]
@@ -613,11 +609,11 @@ fn each_form_of_a_file_is_read_and_recognized() {
 
 #[test]
 fn the_place_of_a_part_is_its_line_in_the_dump() {
-    let directory = root().join("tests/import/webcopy/flags-1.7");
+    let directory = root().join("tests/import/webcopy/flags");
     let bytes = fs::read(directory.join("project.cwp")).unwrap();
     let dump = dump(&bytes).unwrap();
     let lines: Vec<&str> = dump.lines().collect();
-    let imported = import_fixture(System::WebCopy, "flags-1.7");
+    let imported = import_fixture(System::WebCopy, "flags");
     let parts = imported
         .report
         .parts()
@@ -972,7 +968,7 @@ fn modes_say_which_hosts_are_crawled() {
 
 #[test]
 fn links_that_the_rules_decide_otherwise_are_announced() {
-    let imported = import_fixture(System::WebCopy, "flags-1.7");
+    let imported = import_fixture(System::WebCopy, "flags");
     let assumed: Vec<String> = imported
         .report
         .list(ReportList::Assumed)

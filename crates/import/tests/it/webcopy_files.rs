@@ -133,10 +133,7 @@ fn write_value(element: Node<'_, '_>, name: &str, bytes: &mut Vec<u8>) {
 /// `UPDATE_EXPECT=1` writes the binary files; the packed one is compared after unpacking, as packers differ.
 #[test]
 fn the_binary_sources_are_those_of_their_form_in_xml() {
-    for (name, packing) in [
-        ("worked-example", Packing::Gzip),
-        ("flags-1.7", Packing::None),
-    ] {
+    for (name, packing) in [("worked-example", Packing::Gzip), ("flags", Packing::None)] {
         let directory = root().join("tests/import/webcopy").join(name);
         let xml = fs::read_to_string(directory.join("project.xml")).unwrap();
         let file = directory.join("project.cwp");
