@@ -6,6 +6,7 @@
 mod binary;
 mod conversion;
 mod links;
+mod options;
 mod project;
 mod rules;
 pub mod source;

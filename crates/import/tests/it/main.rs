@@ -28,4 +28,5 @@ mod support;
 mod velocity;
 mod webcopy;
 mod webcopy_files;
+mod webcopy_traps;
 mod wget;

@@ -5,12 +5,16 @@ mod nbt;
 
 use std::fs;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
+use crawlgate_import::{ImportError, ImportInput, System};
+use crawlgate_policy::MemoryFileSystem;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use roxmltree::{Document, Node};
 
-use super::seeds::root;
+use super::seeds::{import_fixture, root};
+use super::webcopy::{dump, source, try_import};
 
 /// The ways in which a binary file is packed.
 #[derive(Clone, Copy, Debug)]
@@ -194,4 +198,232 @@ fn change(input: &mut Vec<u8>, random: &mut fastrand::Rng) {
             }
         }
     }
+}
+
+#[test]
+fn each_form_of_a_file_is_read_and_recognized() {
+    let xml = source("flags");
+    let variables = [("crawlMode.0", "site")];
+    let expected = try_import(&to_binary(&xml, Packing::None), &variables).unwrap();
+    let utf_16: Vec<u8> = [0xff, 0xfe]
+        .into_iter()
+        .chain(
+            xml.replace("utf-8", "utf-16")
+                .encode_utf16()
+                .flat_map(u16::to_le_bytes),
+        )
+        .collect();
+    let with_mark = format!("\u{feff}{xml}");
+    for bytes in [
+        to_binary(&xml, Packing::Gzip),
+        to_binary(&xml, Packing::Zlib),
+        to_binary(&xml, Packing::Deflate),
+        xml.clone().into_bytes(),
+        with_mark.into_bytes(),
+        utf_16,
+    ] {
+        let imported = try_import(&bytes, &variables).unwrap();
+        assert_eq!(imported.files, expected.files);
+    }
+    for (name, bytes) in [
+        ("gzip", to_binary(&xml, Packing::Gzip)),
+        ("zlib", to_binary(&xml, Packing::Zlib)),
+        ("deflate", to_binary(&xml, Packing::Deflate)),
+        ("raw", to_binary(&xml, Packing::None)),
+        ("xml", xml.into_bytes()),
+    ] {
+        let files = MemoryFileSystem::new().with_file("p", bytes);
+        let input = ImportInput::new(&files, ["p"]);
+        assert_eq!(
+            System::recognize(&input).unwrap(),
+            [System::WebCopy],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_place_of_a_part_is_its_line_in_the_dump() {
+    let directory = root().join("tests/import/webcopy/flags");
+    let bytes = fs::read(directory.join("project.cwp")).unwrap();
+    let dump = dump(&bytes).unwrap();
+    let lines: Vec<&str> = dump.lines().collect();
+    let imported = import_fixture(System::WebCopy, "flags");
+    let parts = imported
+        .report
+        .parts()
+        .iter()
+        .filter(|part| !part.text.starts_with("link "));
+    for part in parts {
+        let line = lines[part.place.line as usize - 1];
+        assert_eq!(line.trim_start(), part.text);
+        assert_eq!(
+            line.len() - line.trim_start().len() + 1,
+            part.place.column as usize
+        );
+    }
+    assert!(
+        dump.contains("    String = \"images.example.org\"\n"),
+        "{dump}"
+    );
+}
+
+/// The bytes of a compound with one tag of a type, whose payload follows.
+fn with_tag(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![10, 0, 1, b'r', kind, 0, 1, b'x'];
+    bytes.extend(payload);
+    bytes
+}
+
+/// Imports a file, which ends with an error at a place.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of an import is measured"
+)]
+fn check_hostile(name: &str, bytes: &[u8], message: &str) {
+    let begin = Instant::now();
+    let error = try_import(bytes, &[]).err();
+    let error = error.unwrap_or_else(|| panic!("{name}"));
+    let time = begin.elapsed();
+    assert!(time < Duration::from_secs(5), "{name}: {time:?}");
+    assert!(
+        matches!(error, ImportError::Invalid { .. }),
+        "{name}: {error}"
+    );
+    let error: String = error.to_string().chars().take(300).collect();
+    assert!(error.contains(message), "{name}: {error}");
+}
+
+#[test]
+fn hostile_binary_files_end_with_an_error() {
+    let deep: Vec<u8> = [10, 0, 0].repeat(100_000);
+    let deep_lists = with_tag(9, &[9, 0, 0, 0, 1].repeat(100_000));
+    let zeros = vec![0; 40 << 20];
+    let bomb = pack(&zeros, Packing::Gzip);
+    let mut many = with_tag(9, &[8, 0, 0x60, 0, 0]);
+    many.extend(vec![0; 14 << 20]);
+    let few = [with_tag(9, &[8, 0, 1, 0, 0]), vec![0; 2 << 16], vec![0]].concat();
+    for (name, bytes, message) in [
+        (
+            "4 GiB of strings",
+            with_tag(9, &[8, 0xff, 0xff, 0xff, 0xff]),
+            "-1 items",
+        ),
+        (
+            "2 GiB of longs",
+            with_tag(9, &[4, 0x7f, 0xff, 0xff, 0xff]),
+            "are announced",
+        ),
+        (
+            "a negative array",
+            with_tag(7, &[0x80, 0, 0, 0]),
+            "-2147483648 items",
+        ),
+        (
+            "2 GiB of bytes",
+            with_tag(7, &[0x7f, 0xff, 0xff, 0xff]),
+            "are announced",
+        ),
+        (
+            "2 GiB of numbers",
+            with_tag(11, &[0x7f, 0xff, 0xff, 0xff]),
+            "are announced",
+        ),
+        (
+            "a long string",
+            with_tag(8, &[0xff, 0xff, b'a']),
+            "are announced",
+        ),
+        (
+            "ends in a list",
+            with_tag(9, &[0, 0, 0, 0, 9]),
+            "are announced",
+        ),
+        (
+            "an unknown type",
+            with_tag(12, &[0, 0, 0, 0]),
+            "unknown type 12",
+        ),
+        (
+            "an unknown type in a list",
+            with_tag(9, &[13, 0, 0, 0, 1]),
+            "unknown type 13",
+        ),
+        (
+            "the same tag twice",
+            with_tag(1, &[0, 1, 0, 1, b'x', 0, 0]),
+            "`x` twice",
+        ),
+        (
+            "no end",
+            with_tag(1, &[0]),
+            "1 bytes are announced, 0 are left",
+        ),
+        (
+            "bytes after the end",
+            with_tag(1, &[0, 0, 7]),
+            "1 bytes after the end",
+        ),
+        (
+            "a first tag that is a string",
+            vec![31, 139, 8],
+            "cannot be unpacked",
+        ),
+        ("deep compounds", deep, "200 deep"),
+        ("deep lists", deep_lists, "200 deep"),
+        ("a bomb", bomb, "larger than 16 MiB"),
+        ("many parts", few, "50000 tags outside"),
+        ("many tags", many, "250000 tags"),
+        ("nothing", Vec::new(), "neither NBT"),
+        ("something else", b"GIF89a".to_vec(), "neither NBT"),
+        (
+            "no project",
+            vec![10, 0, 1, b'r', 0],
+            "not a project of WebCopy",
+        ),
+    ] {
+        check_hostile(name, &bytes, message);
+    }
+}
+
+#[test]
+fn hostile_documents_end_with_an_error() {
+    let entities = "<!DOCTYPE a [<!ENTITY b \"c\">]><a type=\"Compound\">&b;</a>";
+    let nested = "<a type=\"Compound\">".repeat(100_000);
+    let twice = "<b type=\"Int\">1</b>".repeat(2);
+    let twice = format!("<a type=\"Compound\">{twice}</a>");
+    for (name, text, message) in [
+        ("entities", entities, "not well-formed XML"),
+        ("deep elements", &nested, "200 deep"),
+        ("the same element twice", &twice, "`b` twice"),
+        ("no type", "<a><b/></a>", "no attribute `type`"),
+        (
+            "a type that is none",
+            "<a type=\"Thing\"/>",
+            "unknown type `Thing`",
+        ),
+        (
+            "a number that is none",
+            "<a type=\"Compound\"><b type=\"Int\">x</b></a>",
+            "not a number",
+        ),
+        (
+            "a list without type",
+            "<a type=\"Compound\"><b type=\"List\"/></a>",
+            "limitType",
+        ),
+        (
+            "a list as the first tag",
+            "<a type=\"List\" limitType=\"Int\"/>",
+            "not a compound",
+        ),
+    ] {
+        check_hostile(name, text.as_bytes(), message);
+    }
+}
+
+#[test]
+fn text_that_is_no_utf_8_is_read() {
+    let bytes = [with_tag(8, &[0, 2, 0xff, b'a']), vec![0]].concat();
+    assert!(dump(&bytes).unwrap().contains("\u{fffd}a"));
 }

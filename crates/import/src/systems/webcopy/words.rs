@@ -106,7 +106,7 @@ const FLAGS: [(&str, RuleWord); 26] = {
     ]
 };
 
-/// Names of the tags whose values are words, and those of tags without a meaning for a policy.
+/// The names of tags whose values are words.
 const CHOICES: [&str; 7] = [
     "compare",
     "comparewith",
