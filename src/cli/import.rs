@@ -17,14 +17,23 @@ use source_files::SourceFiles;
 
 /// Runs the command. Exits with 1 if parts of the source are not converted, or the policy differs from the source.
 pub(super) fn run(args: &ImportArgs) -> Exit {
-    match translate(args) {
-        Ok((imported, source)) => finish(args, &imported, source),
-        Err(exit) => exit,
-    }
+    with_input(args, |system, input| {
+        if args.dump {
+            return dump(system, input);
+        }
+        match import(system, input) {
+            Ok(imported) => finish(args, &imported, system),
+            Err(error) => report_error(&error),
+        }
+    })
+    .unwrap_or_else(|exit| exit)
 }
 
-/// Translates the source. Returns the system, too.
-fn translate(args: &ImportArgs) -> Result<(Import, System), Exit> {
+/// Calls a function with the source and its system.
+fn with_input(
+    args: &ImportArgs,
+    run: impl FnOnce(System, &ImportInput<'_>) -> Exit,
+) -> Result<Exit, Exit> {
     let (named, words) = split_system(&args.words)?;
     let (mut files, paths) = SourceFiles::new(words);
     let global = args.global.as_deref().map(|path| files.add(path));
@@ -42,8 +51,19 @@ fn translate(args: &ImportArgs) -> Result<(Import, System), Exit> {
         Some(system) => system,
         None => recognize(&input)?,
     };
-    let imported = import(system, &input).map_err(|error| report_error(&error))?;
-    Ok((imported, system))
+    Ok(run(system, &input))
+}
+
+/// Prints the tree of a source.
+fn dump(system: System, input: &ImportInput<'_>) -> Exit {
+    match system.dump(input) {
+        Some(Ok(tree)) => console::print(&tree, Exit::Success),
+        Some(Err(error)) => report_error(&error),
+        None => report_invalid(&format!(
+            "--dump prints the tree of a WebCopy project; the files of {} are text",
+            system.name()
+        )),
+    }
 }
 
 /// Splits the words into the system, if the first one names it, and the files.

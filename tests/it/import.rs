@@ -119,7 +119,12 @@ fn what_is_not_converted_ends_with_exit_code_1_and_says_which_way_it_fails() {
             let command = format!("import {} {}", system.name(), words.trim());
             let output = crawlgate(&path, &*command, "");
             let name = path.display();
-            assert_eq!(output.code, i32::from(!parts.is_empty()), "{name}: {}", output.stderr);
+            assert_eq!(
+                output.code,
+                i32::from(!parts.is_empty()),
+                "{name}: {}",
+                output.stderr
+            );
             assert_eq!(output.stdout.is_empty(), !parts.is_empty(), "{name}");
             for part in parts {
                 let sentence = match part["fails"].as_str().unwrap() {
@@ -173,6 +178,18 @@ fn options_of_single_systems_reach_their_importers() {
         "{}",
         output.stdout
     );
+}
+
+#[test]
+fn the_tree_of_a_project_is_printed() {
+    let folder = source("webcopy", "flags");
+    let output = crawlgate(&folder, "import project.cwp --dump", "");
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let first = "Compound Cyotek.WebCopy.WebCopyProject\n";
+    assert!(output.stdout.starts_with(first), "{}", output.stdout);
+    let output = crawlgate(Path::new("."), "import squid - --dump", SQUID);
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert!(output.stderr.contains("are text"), "{}", output.stderr);
 }
 
 #[test]

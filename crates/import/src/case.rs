@@ -88,9 +88,10 @@ impl CaseCollection<'_> {
         let rules = self.coverage.rule_coverage(policy).into_iter();
         let missed = rules.filter(|rule| rule.missed_branches().next().is_some());
         let conditions = RuleConditions::new(draft);
-        let known = self.requests.clone();
         let probed = MAX_COMPILED_RULES / policy.rules().len().max(1);
         for missed in missed.take(probed) {
+            // Those that were found for earlier rules may be allowed where the searched ones are refused.
+            let known = self.requests.clone();
             let id = missed.rule.id.as_str();
             let rule = u32::try_from(missed.index).unwrap_or(u32::MAX);
             for applies in [true, false] {

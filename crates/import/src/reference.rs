@@ -17,6 +17,7 @@ pub mod scrapy;
 pub mod squid;
 pub mod stormcrawler;
 pub mod velocity;
+pub mod webcopy;
 pub mod wget;
 
 use serde_json::{Map, Value as Json};

@@ -33,6 +33,8 @@ pub enum System {
     StormCrawler,
     /// Velocity, later Watson Explorer Engine.
     Velocity,
+    /// Cyotek WebCopy.
+    WebCopy,
     /// GNU Wget.
     Wget,
 }
@@ -142,6 +144,13 @@ const SYSTEMS: &[SystemSpec] = &[
         convert: systems::velocity::convert,
     },
     SystemSpec {
+        system: System::WebCopy,
+        name: "webcopy",
+        example: "crawlgate import webcopy site.cwp",
+        recognize: systems::webcopy::recognize,
+        convert: systems::webcopy::convert,
+    },
+    SystemSpec {
         system: System::Wget,
         name: "wget",
         example: "crawlgate import wget mirror.sh",
@@ -189,6 +198,12 @@ impl System {
             found.retain(|system| *system != Self::Lists);
         }
         Ok(found)
+    }
+
+    /// Returns the tree of a source as text, a line for each tag, for a system whose files are no text; `None` for
+    /// others.
+    pub fn dump(self, input: &ImportInput<'_>) -> Option<Result<String, ImportError>> {
+        (self == Self::WebCopy).then(|| systems::webcopy::dump(input))
     }
 
     pub(crate) fn convert(self, input: &ImportInput<'_>) -> Result<Conversion, ImportError> {

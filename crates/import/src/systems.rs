@@ -15,5 +15,6 @@ pub mod squid;
 pub mod stormcrawler;
 pub mod urls;
 pub mod velocity;
+pub mod webcopy;
 pub mod wget;
 pub mod yaml_source;

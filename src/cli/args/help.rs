@@ -27,12 +27,14 @@ Systems, each with an example:
   squid         crawlgate import squid /etc/squid/squid.conf
   stormcrawler  crawlgate import stormcrawler src/main/resources/urlfilters.json
   velocity      crawlgate import velocity collection.xml
+  webcopy       crawlgate import webcopy site.cwp
   wget          crawlgate import wget mirror.sh
 
 Examples of options:
   crawlgate import squid.conf -o policy
   crawlgate import squid.conf -o policy --lenient --report report.txt
   crawlgate import squid.conf -o policy --force --check urls.txt
+  crawlgate import site.cwp --dump
 
 The report accounts for every part of the source: converted; converted with an assumption; not
 converted, with the reason and the way in which it fails; not a policy's business; dead. The policy

@@ -11,6 +11,9 @@ pub(crate) struct ImportArgs {
     /// The system, unless the files tell it, and its files; `-` is standard input; CRAWLER=FILE for a crawler's own file, HOST=FILE for a robots.txt
     #[arg(value_name = "[SYSTEM] FILE", required = true)]
     pub words: Vec<String>,
+    /// Print the tree of a WebCopy project, a line for each tag, and import nothing
+    #[arg(long, conflicts_with_all = ["output", "check"])]
+    pub dump: bool,
     /// Directory to write policy.yaml, lists, report.json and configuration.yaml into [default: the policy on standard output]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -29,4 +29,7 @@ mod squid;
 mod stormcrawler;
 mod support;
 mod velocity;
+mod webcopy;
+mod webcopy_files;
+mod webcopy_traps;
 mod wget;

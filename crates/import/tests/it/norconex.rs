@@ -10,6 +10,7 @@ use crawlgate_policy::internal::policy::compile;
 use regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
+use super::seeds::check_requests_of_policies;
 use super::support::{Directory, REQUESTS, compare_verdicts, compiled, import_texts, read_command};
 
 fn root() -> PathBuf {
@@ -268,6 +269,9 @@ fn the_worked_example_is_decided_alike() {
         count += 1;
     }
     assert!(count > 20);
+    let imported = import_source("help");
+    let compared = check_requests_of_policies(&imported, System::Norconex, &[]);
+    assert!(compared > 50, "{compared}");
 }
 
 #[test]

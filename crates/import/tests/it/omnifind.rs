@@ -8,7 +8,8 @@ use crawlgate_policy::MemoryFileSystem;
 use serde_json::{Map, Value as Json, json};
 
 use super::seeds::{
-    check_strange_values, check_worked_example, import_fixture, not_converted, root,
+    check_requests_of_policies, check_strange_values, check_worked_example, import_fixture,
+    not_converted, root,
 };
 use super::support::{REQUESTS, compare_verdicts, import_texts, regex_fits};
 
@@ -118,6 +119,8 @@ fn the_first_rule_of_each_type_decides() {
 fn the_worked_example_decides_its_cases_alike() {
     let imported = import_fixture(System::Omnifind, "worked-example");
     check_worked_example(&imported, System::Omnifind, &[]);
+    let compared = check_requests_of_policies(&imported, System::Omnifind, &[]);
+    assert!(compared > 50, "{compared}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crawlgate_import::{Import, ReportList, System, import};
 use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::cases::ExpectedVerdict;
 use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::Cause;
 
 use super::support::{Directory, compiled, read_command};
 
@@ -52,6 +53,51 @@ pub(super) fn check_worked_example(imported: &Import, system: System, skipped: &
         compared += 1;
     }
     assert!(compared >= 8, "{compared}");
+}
+
+/// Compares an imported policy with the worked example that it was made of, on the requests of all policies in
+/// `tests/policies`, and returns their number. Those that one of the skipped rules of the example decides are about
+/// something that the system's configuration cannot say.
+pub(super) fn check_requests_of_policies(
+    imported: &Import,
+    system: System,
+    skipped: &[&str],
+) -> usize {
+    let policy = compiled(imported);
+    let example = root().join(format!("config/policies/{}.yaml", system.name()));
+    let example = load_policy(&example).unwrap().policy;
+    let directory = root().join("tests/policies").join(system.name());
+    let paths = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut compared = 0;
+    for path in paths.filter(|path| path.extension().is_some_and(|it| it == "yaml")) {
+        // Some policies there must be refused.
+        for case in load_policy(&path).into_iter().flat_map(|it| it.cases) {
+            let facts = case.facts.facts();
+            let (_, expected) = example.decide_every_rule(&facts);
+            if let Cause::Rule(rule) = expected.cause
+                && skipped.contains(&example.rule(rule).unwrap().id.as_str())
+            {
+                continue;
+            }
+            let (_, decision) = policy.decide_every_rule(&facts);
+            assert_eq!(
+                decision.rejects(),
+                expected.rejects(),
+                "{}: {case:?}\n{expected:?}",
+                path.display()
+            );
+            compared += 1;
+        }
+    }
+    compared
+}
+
+fn load_policy(path: &Path) -> Option<compile::CompiledPolicy> {
+    let text = fs::read(path).unwrap();
+    let files = MemoryFileSystem::new().with_file("policy.yaml", text);
+    compile::load(&files, "policy.yaml").ok()
 }
 
 /// Returns the reasons why parts are not converted, each with the way in which the policy fails without it.

@@ -7,8 +7,8 @@ use crawlgate_policy::MemoryFileSystem;
 use serde_json::Map;
 
 use super::seeds::{
-    check_strange_values, check_worked_example, count_xml_parts, import_fixture, not_converted,
-    root, without_each,
+    check_requests_of_policies, check_strange_values, check_worked_example, count_xml_parts,
+    import_fixture, not_converted, root, without_each,
 };
 use super::support::{REQUESTS, compare_verdicts, import_texts, regex_fits};
 
@@ -131,6 +131,9 @@ fn the_vectors_of_the_text_are_decided_alike() {
 fn the_worked_example_decides_its_cases_alike() {
     let imported = import_fixture(System::Velocity, "worked-example");
     check_worked_example(&imported, System::Velocity, &["short-urls", "no-circles"]);
+    let skipped = &["short-urls", "no-circles"];
+    let compared = check_requests_of_policies(&imported, System::Velocity, skipped);
+    assert!(compared > 50, "{compared}");
 }
 
 #[test]

@@ -47,11 +47,11 @@ impl Rewriter {
     }
 
     fn push_literal(&mut self, c: char) {
+        // `\<` and `\>` are ends of words for the matcher.
         if c.is_ascii()
             && !c.is_ascii_alphanumeric()
             && !c.is_ascii_control()
-            && c != ' '
-            && c != '_'
+            && !matches!(c, ' ' | '_' | '<' | '>')
         {
             self.out.push('\\');
         }
