@@ -7,7 +7,7 @@ use std::sync::Arc;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::input::{ImportError, Place, SourceText};
-use crate::xml::{LineStarts, check_depth};
+use crate::xml::{LineStarts, check_structure};
 
 use super::tree::{NbtKind, NbtTag, NbtValue, TagNumbers};
 
@@ -15,7 +15,7 @@ const MAX_NODES: u32 = 1_000_000;
 
 /// Reads the tree of a document.
 pub(super) fn read(source: &SourceText) -> Result<NbtTag, ImportError> {
-    check_depth(source)?;
+    check_structure(source)?;
     let options = ParsingOptions {
         allow_dtd: false,
         nodes_limit: MAX_NODES,
