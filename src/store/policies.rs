@@ -244,6 +244,23 @@ impl PolicyStore {
         self.records.lock().activations.clone()
     }
 
+    /// Returns the revision that was in force before the active one. Returning to a policy does not count: the policy before
+    /// it is still the one that was in force before, so that no sequence of returns leads to a policy that was left.
+    pub fn revision_before(&self, active: &str) -> Option<String> {
+        let records = self.records.lock();
+        let activations = &records.activations;
+        let is_active = |entry: &PolicyActivation| entry.revision == active;
+        let is_return = |entry: &PolicyActivation| entry.cause == ActivationCause::Rollback;
+        let since = activations
+            .iter()
+            .rposition(|entry| is_active(entry) && !is_return(entry))
+            .or_else(|| activations.iter().position(is_active))
+            .unwrap_or(activations.len());
+        let mut earlier = activations.iter().take(since).rev();
+        let before = earlier.find(|entry| !is_active(entry))?;
+        Some(before.revision.clone())
+    }
+
     /// Returns the shadow policy that was set.
     pub fn shadow(&self) -> Option<ShadowAssignment> {
         self.records.lock().shadow.clone()
@@ -549,6 +566,45 @@ mod tests {
         let mode = |path: &str| fs::metadata(kept.join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("files/p.yaml"), mode("policy.json")), (0o640, 0o640));
         assert_eq!(mode("files/lists"), 0o750);
+    }
+
+    #[test]
+    fn the_revision_before_is_relative_to_the_active_one() {
+        let directory = StoreDirectory::new("before");
+        // Digits are policies that came in force, and `<` before one means a return to it.
+        for (history, before) in [
+            ("", None),
+            ("1", None),
+            ("12", Some(1)),
+            ("123", Some(2)),
+            ("123<2", Some(1)),
+            ("123<2<1", None),
+            ("12<13", Some(1)),
+            ("12<13<1", None),
+            ("121", Some(2)),
+            ("12<23<2", Some(1)),
+            ("12<1<2", Some(1)),
+            // The beginning is forgotten.
+            ("2<1", None),
+            ("<12", Some(1)),
+        ] {
+            let _ = fs::remove_dir_all(&directory.0);
+            let store = PolicyStore::open(&directory.0).unwrap();
+            let mut cause = ActivationCause::Reload;
+            let mut active = String::new();
+            for letter in history.chars() {
+                let Some(number) = letter.to_digit(10) else {
+                    cause = ActivationCause::Rollback;
+                    continue;
+                };
+                active = revision(number);
+                let entry = PolicyActivation::new("p", &active, UNIX_EPOCH, cause);
+                store.record_activation(entry).unwrap();
+                cause = ActivationCause::Reload;
+            }
+            let found = store.revision_before(&active);
+            assert_eq!(found, before.map(revision), "{history}");
+        }
     }
 
     #[test]

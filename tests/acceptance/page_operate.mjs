@@ -274,6 +274,19 @@ export async function shadowView(page) {
     await dialog.getByRole("button", { name: "Clear" }).click();
     return until(async () => equal((await json("/api/v1/shadow")).shadow_policy, null));
   });
+  await check("a change that takes long goes on, and the page says so", async () => {
+    await api("/api/v1/shadow/policy", { method: "PUT", body: JSON.stringify(set) });
+    await page.locator("#promote").waitFor();
+    await page.route("**/api/v1/shadow/promote", (route) =>
+      route.fulfill({ status: 202, json: { result: "pending", detail: "the change goes on" } }),
+    );
+    await page.locator("#promote").click();
+    await dialog.locator("input[name=reason]").fill("a slow disk");
+    await page.keyboard.press("Enter");
+    const found = await until(async () => holds((await main.innerText()).includes("goes on"), await main.innerText()));
+    await page.unroute("**/api/v1/shadow/promote");
+    return found;
+  });
   await check("without a token the proxy refuses it, and the page says why", async () => {
     await api("/api/v1/shadow/policy", { method: "PUT", body: JSON.stringify(set) });
     await page.locator("#promote").waitFor();

@@ -365,9 +365,40 @@ fn twenty_policies_are_kept() {
         "p1"
     );
     assert_eq!(bench.text("policies/policy.yaml"), policy("p1"));
-    // The last policy in force before this one.
-    assert_eq!(ok(&bench.roll_back())["policy"], "p20");
-    assert_eq!(ok(&bench.roll_back())["policy"], "p1");
+    // The policy in force before this one was the first, and not the one that was left.
+    let refused = bench.roll_back();
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(
+        refused.body.contains(first) && refused.body.contains("too old"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(bench.get("policy/history")["before"], first);
+}
+
+#[test]
+fn a_rollback_that_is_repeated_never_returns_to_the_policy_that_was_left() {
+    let bench = RolloutBench::new();
+    for name in ["two", "three"] {
+        ok(&bench.set(&policy(name)));
+        ok(&bench.promote());
+    }
+    for (name, code) in [("two", 0), ("one", 0), ("one", 1)] {
+        let back = bench.command(&["policy", "rollback", "--reason", "x"]);
+        assert_eq!(back.code, code, "{back:?}");
+        assert_eq!(bench.get("policy")["name"], name);
+        if code != 0 {
+            assert!(
+                back.stderr.contains("no policy was in force before"),
+                "{back:?}"
+            );
+        }
+    }
+    // Two operators mean the same policy.
+    let body = json!({ "reason": "x", "revision": bench.get("policy")["revision"] });
+    let again = bench.ask("POST /api/v1/policy/rollback", &body);
+    assert_eq!(again.status, 409, "{}", again.body);
+    assert!(again.body.contains("is active already"), "{}", again.body);
 }
 
 /// A policy of two files with a list, as a directory.

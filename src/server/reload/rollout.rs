@@ -290,14 +290,12 @@ impl PolicyFileReloader {
         let active = active.policy.revision();
         let revision = match revision {
             Some(revision) => revision.to_owned(),
-            None => {
-                let activations = store.activations();
-                let mut earlier = activations.into_iter().rev();
-                let earlier = earlier.find(|activation| activation.revision != active);
-                earlier.map(|activation| activation.revision).ok_or_else(|| {
-                    refused("there is no earlier policy to return to; `crawlgate policy history` lists them")
-                })?
-            }
+            None => store.revision_before(active).ok_or_else(|| {
+                refused(format!(
+                    "no policy was in force before revision {active}: name the revision to return to; `crawlgate policy history` \
+                     lists them"
+                ))
+            })?,
         };
         let files = load_files(&store, &revision)?;
         self.begin_activation(store, files, ActivationCause::Rollback, cause)
