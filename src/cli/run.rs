@@ -19,6 +19,7 @@ use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
 use crate::server::{Server, StartError, systemd};
+use crate::store::policies::PolicyStore;
 
 use super::Exit;
 use super::admin_client::client_address;
@@ -112,8 +113,10 @@ fn finish_replacement(settings: &Settings) -> Result<(), Exit> {
     else {
         return Ok(());
     };
-    match policy_replacement::recover(store, path) {
-        Ok(message) => {
+    let kept = Arc::new(PolicyStore::without_history(store));
+    match policy_replacement::recover(&kept, path) {
+        Ok(recovered) => {
+            let message = recovered.and_then(|recovered| recovered.message());
             message.iter().for_each(|message| warn(message));
             Ok(())
         }

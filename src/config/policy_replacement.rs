@@ -1,17 +1,19 @@
 //! Replaces the files of the policy that `policy.path` names by those of another policy: all of them or none.
 //!
-//! All files are written under temporary names first, and renamed then: lists before the files that use them. If a
-//! rename fails, the old files are restored; [`recover`] does that after a crash. The caller lets nothing reload meanwhile.
+//! The replacement is recorded in the store, then all files are written under temporary names, and renamed: lists before the
+//! files that use them. If a rename fails, the old files are restored; [`recover`] does that after a crash. The caller lets
+//! nothing reload meanwhile.
 //! Only files of the active policy are replaced, and only if they are as it was loaded.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{PolicyReplacement, PolicyStore};
-use crate::store::staged_file::{PRIVATE_MODE, StagedFile, remove_if_exists};
+use crate::store::staged_file::{PRIVATE_MODE, StagedFile, remove_if_exists, remove_temporary};
 use crate::store::sync_directory;
 
 use super::policy::read_present_files;
@@ -26,10 +28,10 @@ const CURE: &str = "make it writable for the proxy's user, or replace the files 
 pub struct ReplacedPolicies {
     /// The files of the active policy, as they are kept.
     pub previous: PolicyFileSet,
-    pub previous_revision: String,
     /// The files to write.
     pub next: PolicyFileSet,
-    pub next_revision: String,
+    /// The revisions of both, and the records of the change.
+    pub record: PolicyReplacement,
 }
 
 /// The files of the policy on disk.
@@ -103,38 +105,17 @@ impl PolicyOnDisk {
         policies: &ReplacedPolicies,
     ) -> Result<Vec<String>, String> {
         self.check_unchanged(loaded)?;
-        let changed: Vec<&str> = policies
-            .next
-            .iter()
-            .filter(|(path, bytes)| policies.previous.get(path) != Some(bytes))
-            .map(|(path, _)| path)
-            .collect();
-        let mut staged = Vec::with_capacity(changed.len());
-        for path in changed {
-            let bytes = policies.next.get(path).unwrap_or_default();
-            if let Some(file) = self.stage(path, bytes, loaded, store)? {
-                staged.push((path, file));
+        let staged = match self.prepare(store, loaded, policies) {
+            Ok(staged) => staged,
+            Err(error) => {
+                self.remove_leftovers(Some(&policies.previous), Some(&policies.next));
+                // If this fails, the caller tries again later: the files are as before.
+                let _ = store.end_replacement();
+                return Err(error);
             }
-        }
-        // Lists first, the policy's own files last.
-        staged.sort_by_key(|(path, _)| self.is_document(path, &policies.next));
-        store
-            .begin_replacement(&PolicyReplacement {
-                previous: policies.previous_revision.clone(),
-                next: policies.next_revision.clone(),
-            })
-            .map_err(|error| {
-                format!("store.path cannot be written: {error}; nothing was changed")
-            })?;
-        let written = staged.iter().map(|(path, _)| (*path).to_owned()).collect();
+        };
+        let written = staged.iter().map(|(path, _)| path.clone()).collect();
         let files = staged.into_iter().map(|(_, file)| file);
-        // Writing takes time, in which somebody may have saved a file.
-        if let Err(error) = self.check_unchanged(loaded) {
-            store
-                .end_replacement()
-                .map_err(|error| format!("store.path cannot be written: {error}"))?;
-            return Err(error);
-        }
         match self.commit(files, policies) {
             Ok(()) => Ok(written),
             Err(error) => {
@@ -147,6 +128,35 @@ impl PolicyOnDisk {
                 })
             }
         }
+    }
+
+    /// Records the replacement, and writes the files that differ under temporary names: lists first, the policy's own files
+    /// last.
+    fn prepare(
+        &self,
+        store: &PolicyStore,
+        loaded: &PolicyFileDigests,
+        policies: &ReplacedPolicies,
+    ) -> Result<Vec<(String, StagedFile)>, String> {
+        // First, so that what a crash leaves is found.
+        store
+            .begin_replacement(&policies.record)
+            .and_then(|()| store.keep(&policies.record.next, &policies.next))
+            .map_err(|error| {
+                format!("store.path cannot be written: {error}; nothing was changed")
+            })?;
+        let mut staged = Vec::new();
+        for (path, bytes) in policies.next.iter() {
+            if policies.previous.get(path) != Some(bytes)
+                && let Some(file) = self.stage(path, bytes, loaded, store)?
+            {
+                staged.push((path.to_owned(), file));
+            }
+        }
+        staged.sort_by_key(|(path, _)| self.is_document(path, &policies.next));
+        // Writing takes time, in which somebody may have saved a file.
+        self.check_unchanged(loaded)?;
+        Ok(staged)
     }
 
     /// Puts the old files back, and ends the replacement. Blocks.
@@ -162,8 +172,9 @@ impl PolicyOnDisk {
             ));
         }
         self.write_back(&policies.previous, &policies.next)
-            .and_then(|()| store.end_replacement())
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.to_string())?;
+        self.remove_leftovers(Some(&policies.previous), Some(&policies.next));
+        store.end_replacement().map_err(|error| error.to_string())
     }
 
     /// Returns the files of the policy as they are on disk; `None` if they are no valid policy. Blocks.
@@ -318,16 +329,49 @@ impl PolicyOnDisk {
         self.remove_documents(other, policy)
     }
 
-    /// Returns the state of the files after a crash.
-    fn state_between(&self, previous: &PolicyFileSet, next: &PolicyFileSet) -> InterruptedState {
+    /// Makes the files those of one policy. If they are already, the copy of the other one is not needed.
+    fn recover(
+        &self,
+        previous: &Result<PolicyFileSet, String>,
+        next: &Result<PolicyFileSet, String>,
+    ) -> Result<InterruptedFiles, String> {
         let present = self.present_files().map(|files| files.digests());
-        let is_present = |files: &PolicyFileSet| present.as_ref() == Some(&files.digests());
-        if is_present(next) || is_present(previous) {
-            return InterruptedState::Whole;
+        let is_present = |kept: &Result<PolicyFileSet, String>| {
+            kept.as_ref().ok().map(PolicyFileSet::digests) == present && present.is_some()
+        };
+        if is_present(next) {
+            return Ok(InterruptedFiles::Next);
         }
-        match self.find_edited(previous, next) {
-            None => InterruptedState::Mixture,
-            Some(_) => InterruptedState::Edited,
+        if is_present(previous) {
+            return Ok(InterruptedFiles::Previous);
+        }
+        let (previous, next) = (
+            previous.as_ref().map_err(String::clone)?,
+            next.as_ref().map_err(String::clone)?,
+        );
+        if self.find_edited(previous, next).is_some() {
+            return Ok(InterruptedFiles::Edited);
+        }
+        self.write_back(previous, next)
+            .map_err(|error| error.to_string())?;
+        Ok(InterruptedFiles::Restored)
+    }
+
+    /// Removes the temporary files of a replacement, and the directories that it has made for lists of the other policy. A
+    /// failure leaves nothing but those.
+    fn remove_leftovers(&self, present: Option<&PolicyFileSet>, other: Option<&PolicyFileSet>) {
+        let files = [present, other].into_iter().flatten();
+        for (path, _) in files.flat_map(PolicyFileSet::iter) {
+            if let Ok(target) = self.plain_path(path) {
+                let _ = remove_temporary(&target);
+            }
+        }
+        for (path, _) in other.into_iter().flat_map(PolicyFileSet::iter) {
+            let parents = Path::new(path).ancestors().skip(1);
+            for parent in parents.filter(|parent| !parent.as_os_str().is_empty()) {
+                // Fails for a directory that is not empty, and for a symbolic link.
+                let _ = fs::remove_dir(self.directory.join(parent));
+            }
         }
     }
 
@@ -345,66 +389,85 @@ impl PolicyOnDisk {
     }
 }
 
-/// The files of a policy whose replacement was interrupted by a crash.
-enum InterruptedState {
-    /// The files are those of one policy.
-    Whole,
-    /// Some files are old and others new.
-    Mixture,
-    /// Somebody has written a file since.
+/// The files of the policy after a replacement that was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptedFiles {
+    /// They are those before the replacement.
+    Previous,
+    /// They are those after it.
+    Next,
+    /// Some were old and others new: the old ones are restored.
+    Restored,
+    /// Somebody has written a file since: they are left as they are.
     Edited,
 }
 
-/// Finishes a replacement that a crash has interrupted, before the policy is read: if only some files are replaced, the old
-/// ones are restored. Returns what was done, in words for the operator. Blocks.
+/// A replacement that was interrupted, and the files after its recovery.
+#[derive(Clone, Debug)]
+pub struct RecoveredReplacement {
+    pub record: PolicyReplacement,
+    pub files: InterruptedFiles,
+}
+
+impl RecoveredReplacement {
+    /// Returns what was done, in words for the operator; `None` if nothing was.
+    pub fn message(&self) -> Option<String> {
+        let PolicyReplacement { previous, next, .. } = &self.record;
+        let outcome = match self.files {
+            InterruptedFiles::Previous | InterruptedFiles::Next => return None,
+            InterruptedFiles::Restored => format!(": the files of {previous} are restored"),
+            InterruptedFiles::Edited => {
+                ", and the files have been changed since: they are used as they are".to_owned()
+            }
+        };
+        Some(format!(
+            "the replacement of policy revision {previous} by {next} was interrupted{outcome}"
+        ))
+    }
+}
+
+/// Makes the files those of one policy after a replacement that was interrupted, before they are read: if only some are
+/// replaced, the old ones are restored. The replacement stays pending, until the policy is in force that the files have.
+/// Returns `None` if no replacement is pending. Blocks.
 ///
 /// # Errors
 /// If that is impossible.
-pub fn recover(store: &Path, policy: &Path) -> Result<Option<String>, String> {
-    let (directory, policy) = (store.to_owned(), policy.to_owned());
+pub fn recover(
+    store: &Arc<PolicyStore>,
+    policy: &Path,
+) -> Result<Option<RecoveredReplacement>, String> {
+    let (store, policy) = (Arc::clone(store), policy.to_owned());
     run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
-        recover_now(&directory, &policy)
+        recover_now(&store, &policy)
     })
     .map_err(|error| error.to_string())?
 }
 
-fn recover_now(store: &Path, policy: &Path) -> Result<Option<String>, String> {
-    let store = PolicyStore::without_history(store);
-    let Some(pending) = store
-        .pending_replacement()
-        .map_err(|error| error.to_string())?
-    else {
+fn recover_now(store: &PolicyStore, policy: &Path) -> Result<Option<RecoveredReplacement>, String> {
+    let pending = store.pending_replacement();
+    let Some(record) = pending.map_err(|error| error.to_string())? else {
         return Ok(None);
     };
-    let PolicyReplacement { previous, next } = &pending;
-    let load = |revision| match store.load(revision) {
+    let disk = PolicyOnDisk::find(policy)?;
+    let previous = load_kept(store, &record.previous);
+    let next = load_kept(store, &record.next);
+    let files = disk.recover(&previous, &next)?;
+    match files {
+        InterruptedFiles::Next => disk.remove_leftovers(next.ok().as_ref(), None),
+        InterruptedFiles::Edited => {}
+        InterruptedFiles::Previous | InterruptedFiles::Restored => {
+            disk.remove_leftovers(previous.ok().as_ref(), next.ok().as_ref());
+        }
+    }
+    Ok(Some(RecoveredReplacement { record, files }))
+}
+
+fn load_kept(store: &PolicyStore, revision: &str) -> Result<PolicyFileSet, String> {
+    match store.load(revision) {
         Ok(Some(files)) => Ok(files),
         Ok(None) => Err(format!("the files of revision {revision} are missing")),
         Err(error) => Err(error.to_string()),
-    };
-    let policies = ReplacedPolicies {
-        previous: load(previous)?,
-        previous_revision: previous.clone(),
-        next: load(next)?,
-        next_revision: next.clone(),
-    };
-    let disk = PolicyOnDisk::find(policy)?;
-    let message = match disk.state_between(&policies.previous, &policies.next) {
-        InterruptedState::Whole => None,
-        InterruptedState::Mixture => {
-            disk.write_back(&policies.previous, &policies.next)
-                .map_err(|error| error.to_string())?;
-            Some(format!(
-                "the replacement of policy revision {previous} by {next} was interrupted: the files of {previous} are restored"
-            ))
-        }
-        InterruptedState::Edited => Some(format!(
-            "the replacement of policy revision {previous} by {next} was interrupted, and the files have been changed since: \
-             they are used as they are"
-        )),
-    };
-    store.end_replacement().map_err(|error| error.to_string())?;
-    Ok(message)
+    }
 }
 
 #[cfg(test)]
@@ -437,9 +500,13 @@ mod tests {
             fs::create_dir_all(root.join("policy")).unwrap();
             let policies = ReplacedPolicies {
                 previous: policy("a.example\n", ""),
-                previous_revision: "00000001".to_owned(),
                 next: policy("b.example\n", "# next\n"),
-                next_revision: "00000002".to_owned(),
+                record: PolicyReplacement {
+                    previous: "00000001".to_owned(),
+                    next: "00000002".to_owned(),
+                    activation: None,
+                    cleared_shadow: None,
+                },
             };
             for (path, bytes) in policies.previous.iter() {
                 fs::write(root.join("policy").join(path), bytes).unwrap();
@@ -491,11 +558,10 @@ mod tests {
                 .unwrap()
                 .unwrap()
         });
-        let replacement = PolicyReplacement {
-            previous: bench.policies.previous_revision.clone(),
-            next: bench.policies.next_revision.clone(),
-        };
-        bench.store.begin_replacement(&replacement).unwrap();
+        bench
+            .store
+            .begin_replacement(&bench.policies.record)
+            .unwrap();
         // Somebody removes the second file before it is renamed.
         fs::remove_file(staged[1].temporary()).unwrap();
         let error = disk

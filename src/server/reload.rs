@@ -5,6 +5,7 @@ mod rollout;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ pub(super) struct PolicyFileReloader {
     live_files: Mutex<PolicyFileDigests>,
     /// The policy whose files are being written, to record who activated it.
     expected: Mutex<Option<PolicyActivation>>,
+    /// Set if a replacement of the files could not be ended.
+    is_replacement_pending: AtomicBool,
     /// Held while the files of the policy are read or written, and while its shadow policy is replaced.
     turn: tokio::sync::Mutex<()>,
 }
@@ -134,6 +137,9 @@ impl PolicyFileReloader {
         if settings.policy.origin != PolicyOrigin::BuiltIn {
             history::record_start(&store, &loaded, &clock);
         }
+        let is_replacement_pending = store
+            .as_ref()
+            .is_ok_and(|store| !matches!(store.pending_replacement(), Ok(None)));
         let digests = loaded.files.as_ref().map(PolicyFileSet::digests);
         let live = SnapshotParts::load(loaded.policy, loaded.source, metrics, &clock);
         let (configured, shadow_stamps) = match loaded.shadow {
@@ -164,6 +170,7 @@ impl PolicyFileReloader {
             store,
             live_files: Mutex::new(digests.unwrap_or_default()),
             expected: Mutex::default(),
+            is_replacement_pending: AtomicBool::new(is_replacement_pending),
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -202,10 +209,14 @@ impl PolicyFileReloader {
         }
         // A large policy is freed on a thread that does not serve requests.
         let this = Arc::clone(&self);
+        let is_read = !matches!(outcomes.live, ReloadOutcome::Refused(_));
         let finish = run_on_thread(move || {
             drop(before);
             if let Some(activation) = activation {
                 history::record(&this.store, activation, files.as_ref());
+            }
+            if is_read {
+                this.retry_conclusion();
             }
             drop(files);
             heap::give_back();
@@ -246,6 +257,9 @@ impl PolicyFileReloader {
         let origin = &self.settings.origin;
         if *origin == PolicyOrigin::BuiltIn {
             return (None, None);
+        }
+        if let Err(problems) = self.recover_files() {
+            return (Some(Err(problems)), None);
         }
         let active = self.active_policy.load();
         let (result, files) = self.read_at(origin, &self.watcher, Some(&active.policy));

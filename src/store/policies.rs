@@ -164,6 +164,12 @@ pub struct PolicyReplacement {
     pub previous: String,
     /// The revision whose files are written.
     pub next: String,
+    /// The record of that policy, which is added to the history when it is in force.
+    #[serde(default)]
+    pub activation: Option<PolicyActivation>,
+    /// The revision of the shadow policy that is cleared then.
+    #[serde(default)]
+    pub cleared_shadow: Option<String>,
 }
 
 /// The contents of `history.json`.
@@ -271,11 +277,7 @@ impl PolicyStore {
     /// # Errors
     /// If the directory cannot be written.
     pub fn record_activation(&self, activation: PolicyActivation) -> io::Result<()> {
-        self.change_records(|records| {
-            records.activations.push(activation);
-            let excess = records.activations.len().saturating_sub(MAX_ACTIVATIONS);
-            records.activations.drain(..excess);
-        })
+        self.change_records(|records| records.add(activation))
     }
 
     /// Records the shadow policy that was set, or that none is. Blocks.
@@ -298,7 +300,7 @@ impl PolicyStore {
         write_document(&self.directory.join(HISTORY_FILE), &changed)?;
         let kept = changed.kept_revisions();
         *records = changed;
-        if let Err(error) = self.remove_except(&kept) {
+        if let Err(error) = self.remove_unused(kept) {
             tracing::warn!(%error, "policies that are no longer kept cannot be removed (store.path)");
         }
         Ok(())
@@ -312,8 +314,12 @@ impl PolicyStore {
         create_private_directory(&self.directory)
     }
 
-    /// Removes the policies that are not one of these revisions, and what a crash has left.
-    fn remove_except(&self, kept: &BTreeSet<String>) -> io::Result<()> {
+    /// Removes the policies that are neither one of these revisions nor part of a pending replacement, and what a crash has
+    /// left.
+    fn remove_unused(&self, mut kept: BTreeSet<String>) -> io::Result<()> {
+        if let Some(pending) = self.pending_replacement()? {
+            kept.extend([pending.previous, pending.next]);
+        }
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -428,6 +434,25 @@ impl PolicyStore {
         read_document(&self.directory.join(REPLACEMENT_FILE))
     }
 
+    /// Records that the next policy of a replacement is in force, unless that is recorded, and clears its shadow policy. Blocks.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn record_replacement(&self, replacement: &PolicyReplacement) -> io::Result<()> {
+        self.change_records(|records| {
+            let last = records.activations.last();
+            if let Some(activation) = &replacement.activation
+                && last.is_none_or(|last| last.revision != activation.revision)
+            {
+                records.add(activation.clone());
+            }
+            let is_cleared = |shadow: &mut ShadowAssignment| {
+                Some(&shadow.revision) == replacement.cleared_shadow.as_ref()
+            };
+            records.shadow.take_if(is_cleared);
+        })
+    }
+
     /// Records that the files of the active policy are those of one policy again. Blocks.
     ///
     /// # Errors
@@ -440,6 +465,12 @@ impl PolicyStore {
 }
 
 impl PolicyRecords {
+    fn add(&mut self, activation: PolicyActivation) {
+        self.activations.push(activation);
+        let excess = self.activations.len().saturating_sub(MAX_ACTIVATIONS);
+        self.activations.drain(..excess);
+    }
+
     /// Returns the revisions whose files are kept: the last ones, of which the newest is active, and the shadow policy.
     fn kept_revisions(&self) -> BTreeSet<String> {
         let mut kept = BTreeSet::new();
@@ -656,18 +687,71 @@ mod tests {
         }
     }
 
+    fn replacement(previous: u32, next: u32) -> PolicyReplacement {
+        PolicyReplacement {
+            previous: revision(previous),
+            next: revision(next),
+            activation: Some(PolicyActivation::new(
+                "p",
+                &revision(next),
+                UNIX_EPOCH,
+                ActivationCause::Promote,
+            )),
+            cleared_shadow: Some(revision(next)),
+        }
+    }
+
     #[test]
     fn a_replacement_is_pending_until_it_ends() {
         let directory = StoreDirectory::new("pending");
         let store = PolicyStore::open(&directory.0).unwrap();
         assert_eq!(store.pending_replacement().unwrap(), None);
-        let replacement = PolicyReplacement {
-            previous: revision(1),
-            next: revision(2),
-        };
-        store.begin_replacement(&replacement).unwrap();
-        assert_eq!(store.pending_replacement().unwrap(), Some(replacement));
+        store.begin_replacement(&replacement(1, 2)).unwrap();
+        let pending = store.pending_replacement().unwrap();
+        assert_eq!(pending, Some(replacement(1, 2)));
         store.end_replacement().unwrap();
         assert_eq!(store.pending_replacement().unwrap(), None);
+    }
+
+    #[test]
+    fn the_policies_of_a_pending_replacement_are_kept() {
+        let directory = StoreDirectory::new("both");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        store.begin_replacement(&replacement(100, 101)).unwrap();
+        for number in [100, 101, 102] {
+            store.keep(&revision(number), &files("x")).unwrap();
+        }
+        store.record_activation(activation(&revision(1))).unwrap();
+        let kept = [100, 101, 102].map(|number| store.is_kept(&revision(number)));
+        assert_eq!(kept, [true, true, false]);
+        store.end_replacement().unwrap();
+        store.record_activation(activation(&revision(2))).unwrap();
+        assert!(!store.is_kept(&revision(100)) && !store.is_kept(&revision(101)));
+    }
+
+    #[test]
+    fn a_replacement_is_recorded_once_and_clears_its_shadow() {
+        let directory = StoreDirectory::new("once");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        let shadow = |number| {
+            ShadowAssignment::new(
+                "p",
+                &revision(number),
+                UNIX_EPOCH,
+                ChangeAuthor::default(),
+                None,
+            )
+        };
+        store.set_shadow(Some(shadow(2))).unwrap();
+        for _ in 0..2 {
+            store.record_replacement(&replacement(1, 2)).unwrap();
+            assert_eq!(store.activations().len(), 1);
+            assert_eq!(store.activations().pop(), replacement(1, 2).activation);
+            assert_eq!(store.shadow(), None);
+        }
+        // Another shadow policy that was set in the meantime stays.
+        store.set_shadow(Some(shadow(3))).unwrap();
+        store.record_replacement(&replacement(1, 2)).unwrap();
+        assert_eq!(store.shadow(), Some(shadow(3)));
     }
 }

@@ -6,10 +6,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::config::policy;
 use crate::config::policy_replacement::{PolicyOnDisk, ReplacedPolicies};
 use crate::config::settings::PolicyOrigin;
+use crate::config::{policy, policy_replacement};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::heap;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcome, ReloadTrigger};
@@ -20,11 +21,13 @@ use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{
-    ActivationCause, ChangeAuthor, PolicyActivation, PolicyStore, ShadowAssignment,
+    ActivationCause, ChangeAuthor, PolicyActivation, PolicyReplacement, PolicyStore,
+    ShadowAssignment,
 };
 
 use super::{
-    OptionalShadowPolicy, PolicyFileReloader, SnapshotParts, load_shadow_policy, run_on_thread,
+    OptionalShadowPolicy, PolicyFileReloader, SnapshotParts, file_problem, history,
+    load_shadow_policy, run_on_thread,
 };
 
 /// Makes the changes that operators request.
@@ -47,8 +50,6 @@ struct PendingActivation {
     store: Arc<PolicyStore>,
     policies: ReplacedPolicies,
     report: PolicyChangeReport,
-    /// Set if the policy was the shadow policy that was set.
-    clears_shadow: bool,
 }
 
 impl PolicyRollout {
@@ -186,7 +187,10 @@ impl PolicyFileReloader {
                  (policy.shadow)",
             ));
         };
-        let warnings = self.drop_assignment(&store)?;
+        store
+            .set_shadow(None)
+            .map_err(|error| refused(format!("store.path cannot be written: {error}")))?;
+        let warnings = self.use_configured_shadow();
         Ok(PolicyChangeReport {
             name: assignment.name,
             revision: assignment.revision,
@@ -197,10 +201,7 @@ impl PolicyFileReloader {
     }
 
     /// Returns to the shadow policy that the configuration names. Returns its problems: it is not used if it has errors.
-    fn drop_assignment(&self, store: &PolicyStore) -> Result<Vec<Problem>, PolicyChangeError> {
-        store
-            .set_shadow(None)
-            .map_err(|error| refused(format!("store.path cannot be written: {error}")))?;
+    fn use_configured_shadow(&self) -> Vec<Problem> {
         let (shadow, problems) = match self.read_configured_shadow() {
             None => (None, Vec::new()),
             Some(Err(problems)) => (None, problems),
@@ -210,7 +211,7 @@ impl PolicyFileReloader {
             }
         };
         self.replace_shadow(shadow);
-        Ok(problems)
+        problems
     }
 
     fn replace_shadow(&self, shadow: OptionalShadowPolicy) {
@@ -257,12 +258,15 @@ impl PolicyFileReloader {
             Some(assignment) => load_files(&store, &assignment.revision)?,
             None => self.read_shadow_files(shown)?,
         };
-        let clears_shadow = shadow.assignment.is_some();
-        let pending = self.begin_activation(store, files, ActivationCause::Promote, cause)?;
-        Ok(PendingActivation {
-            clears_shadow,
-            ..pending
-        })
+        let cleared_shadow = shadow.assignment.as_ref();
+        let cleared_shadow = cleared_shadow.map(|assignment| assignment.revision.clone());
+        self.begin_activation(
+            store,
+            files,
+            ActivationCause::Promote,
+            cause,
+            cleared_shadow,
+        )
     }
 
     /// Reads the files of the shadow policy that the configuration names, if they still have this revision.
@@ -298,16 +302,18 @@ impl PolicyFileReloader {
             })?,
         };
         let files = load_files(&store, &revision)?;
-        self.begin_activation(store, files, ActivationCause::Rollback, cause)
+        self.begin_activation(store, files, ActivationCause::Rollback, cause, None)
     }
 
-    /// Checks a policy like a reload, and writes its files in place of those of the active one.
+    /// Checks a policy like a reload, and writes its files in place of those of the active one. When it is active, the shadow
+    /// policy of the revision `cleared_shadow` is cleared.
     fn begin_activation(
         &self,
         store: Arc<PolicyStore>,
         files: PolicyFileSet,
         how: ActivationCause,
         cause: ChangeCause,
+        cleared_shadow: Option<String>,
     ) -> Result<PendingActivation, PolicyChangeError> {
         let disk = PolicyOnDisk::find(&self.policy_path()?).map_err(refused)?;
         let files = disk.adapt(files).map_err(refused)?;
@@ -326,23 +332,24 @@ impl PolicyFileReloader {
             )));
         }
         let loaded = self.live_files.lock().clone();
+        let activation =
+            PolicyActivation::new(&report.name, &report.revision, self.clock.wall_time(), how)
+                .with_author(cause.author, cause.reason);
         let policies = ReplacedPolicies {
             previous: active_files(&store, &disk, before, &loaded)?,
-            previous_revision: before.to_owned(),
             next: files,
-            next_revision: report.revision.clone(),
+            record: PolicyReplacement {
+                previous: before.to_owned(),
+                next: report.revision.clone(),
+                activation: Some(activation.clone()),
+                cleared_shadow,
+            },
         };
-        store
-            .keep(&policies.next_revision, &policies.next)
-            .map_err(|error| {
-                refused(format!(
-                    "store.path cannot be written: {error}; nothing was changed"
-                ))
-            })?;
-        let written_files = disk.replace(&store, &loaded, &policies).map_err(refused)?;
-        let activation =
-            PolicyActivation::new(&report.name, &report.revision, self.clock.wall_time(), how);
-        *self.expected.lock() = Some(activation.with_author(cause.author, cause.reason));
+        let written_files = disk.replace(&store, &loaded, &policies).map_err(|error| {
+            self.note_pending_replacement(&store);
+            refused(error)
+        })?;
+        *self.expected.lock() = Some(activation);
         Ok(PendingActivation {
             disk,
             store,
@@ -351,7 +358,6 @@ impl PolicyFileReloader {
                 written_files,
                 ..report
             },
-            clears_shadow: false,
         })
     }
 
@@ -370,32 +376,28 @@ impl PolicyFileReloader {
         pending: PendingActivation,
         outcome: Option<ReloadOutcome>,
     ) -> PolicyChangeResult {
+        let store = Arc::clone(&pending.store);
+        let result = self.complete_or_restore(pending, outcome);
+        self.note_pending_replacement(&store);
+        result
+    }
+
+    fn complete_or_restore(
+        &self,
+        pending: PendingActivation,
+        outcome: Option<ReloadOutcome>,
+    ) -> PolicyChangeResult {
         let PendingActivation {
             disk,
             store,
             policies,
-            report,
-            clears_shadow,
+            mut report,
         } = pending;
         let active = self.active_policy.load();
         let active = active.policy.revision();
         if active == report.revision {
             // The policy is in force, so what fails from here on is a warning.
-            let mut report = report;
-            if let Err(error) = store.end_replacement() {
-                report.warnings.push(store_warning(&error.to_string()));
-            }
-            if clears_shadow {
-                match self.drop_assignment(&store) {
-                    Ok(problems) | Err(PolicyChangeError::Invalid(problems)) => {
-                        report.warnings.extend(problems);
-                    }
-                    Err(PolicyChangeError::Refused(error)) => {
-                        let message = format!("the shadow policy is not cleared: {error}");
-                        report.warnings.push(store_warning(&message));
-                    }
-                }
-            }
+            report.warnings.extend(self.conclude_replacement(&store));
             return Ok(report);
         }
         self.expected.lock().take();
@@ -404,7 +406,7 @@ impl PolicyFileReloader {
                 "the proxy is shutting down: the files are written, and are used after its next start",
             ));
         };
-        if active != policies.previous_revision {
+        if active != policies.record.previous {
             let _ = store.end_replacement();
             return Err(refused(format!(
                 "somebody else has changed the files at the same time: revision {active} is active"
@@ -422,6 +424,60 @@ impl PolicyFileReloader {
                     "the files were changed at the same time, and are restored; try again",
                 ))
             }
+        }
+    }
+
+    /// Ends the pending replacement, whose outcome is the active policy. Returns warnings: what fails is tried again by the next
+    /// reload.
+    fn conclude_replacement(&self, store: &PolicyStore) -> Vec<Problem> {
+        let active = self.active_policy.load();
+        if let Err(error) = history::conclude_replacement(store, active.policy.revision()) {
+            return vec![store_warning(&format!(
+                "the change is not recorded, and if it is a promotion, the shadow policy is not cleared: {error}; the next \
+                 reload tries again"
+            ))];
+        }
+        if active.has_assigned_shadow() && store.shadow().is_none() {
+            return self.use_configured_shadow();
+        }
+        Vec::new()
+    }
+
+    /// Remembers if a replacement could not be ended, for the next reload.
+    fn note_pending_replacement(&self, store: &PolicyStore) {
+        let is_pending = !matches!(store.pending_replacement(), Ok(None));
+        self.is_replacement_pending
+            .store(is_pending, Ordering::Relaxed);
+    }
+
+    /// Makes the files those of one policy, before a reload reads them, if a replacement could not be ended. Blocks.
+    pub(super) fn recover_files(&self) -> Result<(), Vec<Problem>> {
+        let (Ok(store), PolicyOrigin::Path(path)) = (&self.store, &self.settings.origin) else {
+            return Ok(());
+        };
+        if !self.is_replacement_pending.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let recovered = policy_replacement::recover(store, path).map_err(|error| {
+            let message = format!(
+                "its replacement was interrupted, and the old files cannot be restored: {error}. Put the right files there, and \
+                 remove policies/replacement.json below store.path"
+            );
+            vec![file_problem(path, message)]
+        })?;
+        if let Some(message) = recovered.and_then(|recovered| recovered.message()) {
+            tracing::warn!("{message}");
+        }
+        Ok(())
+    }
+
+    /// Ends a replacement that could not be ended before, after a reload has read the files. Blocks.
+    pub(super) fn retry_conclusion(&self) {
+        if let Ok(store) = &self.store
+            && self.is_replacement_pending.load(Ordering::Relaxed)
+        {
+            self.conclude_replacement(store);
+            self.note_pending_replacement(store);
         }
     }
 }

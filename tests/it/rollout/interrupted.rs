@@ -8,7 +8,7 @@ use crate::support::command::crawlgate;
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
 
-use super::{RolloutBench, directory_policy, ok, policy};
+use super::{RolloutBench, directory_policy, ok, policy, temporary_files};
 
 /// Writes the record of a replacement that has begun.
 fn interrupt(bench: &RolloutBench, previous: &Value, next: &Value) {
@@ -70,15 +70,87 @@ fn whole_policies_and_edited_files_stay_as_they_are() {
 }
 
 #[test]
-fn a_replacement_that_cannot_be_finished_prevents_the_start() {
-    let bench = RolloutBench::new();
-    let revision = bench.get("policy")["revision"].clone();
-    interrupt(&bench, &json!("00000000"), &revision);
+fn a_mixture_that_cannot_be_repaired_prevents_the_start() {
+    let (bench, one, two) = promoted_directory();
+    directory_policy(&bench.folder, "policies", "one", "a.txt");
+    interrupt(&bench, &one, &two);
+    let missing = format!("store/policies/{}", one.as_str().unwrap());
+    fs::remove_dir_all(bench.file(&missing)).unwrap();
     let RolloutBench { folder, gate } = bench;
     drop(gate);
     let output = crawlgate(folder.path(), "run --config crawlgate.yaml", "");
     assert_eq!(output.code, 3, "{output:?}");
     assert!(output.stderr.contains("replacement.json"), "{output:?}");
+    assert!(output.stderr.contains("are missing"), "{output:?}");
+}
+
+#[test]
+fn files_that_are_whole_need_no_copy_of_the_other_policy() {
+    let mut bench = RolloutBench::new();
+    let revision = bench.get("policy")["revision"].clone();
+    let missing = json!("00000000");
+    for (previous, next) in [(&missing, &revision), (&revision, &missing)] {
+        interrupt(&bench, previous, next);
+        bench = bench.restart("policies/policy.yaml");
+        assert_eq!(bench.get("policy")["revision"], revision);
+        assert!(!bench.file("store/policies/replacement.json").exists());
+    }
+}
+
+#[test]
+fn a_crash_after_the_files_were_replaced_loses_no_record() {
+    let (bench, one, two) = promoted_directory();
+    // As it was at the crash: no activation of `two` in the history, and it is still the shadow policy that was set.
+    let path = bench.file("store/policies/history.json");
+    let mut history: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let activation = history["activations"].as_array_mut().unwrap().pop();
+    let activation = activation.unwrap();
+    history["shadow"] = json!({
+        "name": "two", "revision": two, "at_ms": 1, "author": { "user": null, "address": null }, "reason": null,
+    });
+    fs::write(&path, history.to_string()).unwrap();
+    let record = json!({
+        "previous": one, "next": two, "activation": activation, "cleared_shadow": two,
+    });
+    bench
+        .folder
+        .write("store/policies/replacement.json", record.to_string());
+    // And a file that was staged.
+    bench
+        .folder
+        .write("policies/lists/.a.txt.crawlgate-new", "");
+    let bench = bench.restart("policies");
+    assert_eq!(bench.get("status")["shadow_policy"], Value::Null);
+    let entry = bench.get("policy/history")["policies"][0].clone();
+    assert_eq!(entry["revision"], two);
+    assert_eq!(
+        (&entry["how"], &entry["user"], &entry["reason"]),
+        (&json!("promote"), &json!("ann"), &json!("a day in shadow"))
+    );
+    assert!(!bench.file("store/policies/replacement.json").exists());
+    assert_eq!(temporary_files(&bench.file("policies")).len(), 0);
+}
+
+#[test]
+fn a_crash_before_the_files_were_replaced_leaves_nothing_behind() {
+    let folder = TempDir::new();
+    directory_policy(&folder, "policies", "one", "a.txt");
+    folder.write("policies/lists/a.txt", "a.example\n");
+    directory_policy(&folder, "next", "two", "b/c.txt");
+    folder.write("next/lists/b/c.txt", "c.example\n");
+    let bench = RolloutBench::start(folder, "policies", "");
+    assert_eq!(bench.command(&["shadow", "set", "next"]).code, 0);
+    let one = bench.get("policy")["revision"].clone();
+    let two = bench.get("status")["shadow_policy"]["revision"].clone();
+    interrupt(&bench, &one, &two);
+    for staged in [".two.yaml.crawlgate-new", "lists/b/.c.txt.crawlgate-new"] {
+        bench.folder.write(&format!("policies/{staged}"), "half");
+    }
+    let bench = bench.restart("policies");
+    assert_eq!(bench.get("policy")["revision"], one);
+    assert_eq!(temporary_files(&bench.file("policies")).len(), 0);
+    assert!(!bench.file("policies/lists/b").exists());
+    assert!(bench.file("policies/lists/a.txt").exists());
 }
 
 #[test]
@@ -123,4 +195,15 @@ fn a_promotion_that_the_store_cannot_record_is_answered_as_made() {
         answer.body
     );
     assert_eq!(bench.get("status")["policy"]["name"], "two");
+    assert!(bench.file("store/policies/replacement.json").exists());
+    // The next reload makes up for it.
+    fs::remove_dir(&history).unwrap();
+    assert_eq!(bench.reload()["result"], "unchanged");
+    assert!(!bench.file("store/policies/replacement.json").exists());
+    assert_eq!(bench.get("status")["shadow_policy"]["name"], "configured");
+    let (name, how, reason) = bench.history().swap_remove(0);
+    assert_eq!(
+        (&*name, &*how, &*reason),
+        ("two", "promote", "a day in shadow")
+    );
 }
