@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{PolicyReplacement, PolicyStore};
+use crate::store::policy_lock::PolicyStoreLock;
 use crate::store::staged_file::{PRIVATE_MODE, StagedFile, remove_if_exists, remove_temporary};
 use crate::store::sync_directory;
 
@@ -424,6 +425,59 @@ impl RecoveredReplacement {
             "the replacement of policy revision {previous} by {next} was interrupted{outcome}"
         ))
     }
+}
+
+/// The policies of a store, taken over at the start of a proxy.
+#[derive(Debug)]
+pub struct StoreTakeover {
+    /// Held while the proxy runs; `None` if another process has it, or the file system has no locks.
+    pub lock: Option<PolicyStoreLock>,
+    /// Set if another process has the policies.
+    pub is_shared: bool,
+    pub recovered: Option<RecoveredReplacement>,
+}
+
+/// The cause if the policies of a store cannot be taken over.
+#[derive(Debug)]
+pub enum StoreTakeoverError {
+    /// Another process is replacing the files of the policy.
+    InUse,
+    /// The files cannot be recovered, for this reason.
+    Unrecoverable(String),
+}
+
+/// Locks the policies of a store at the start of the proxy, and [`recover`]s the files before the policy is read. Blocks.
+///
+/// # Errors
+/// If another process is replacing the files, or they cannot be recovered.
+pub fn take_over(store: &Path, policy: &Path) -> Result<StoreTakeover, StoreTakeoverError> {
+    let (store, policy) = (store.to_owned(), policy.to_owned());
+    let taken_over = run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
+        take_over_now(&store, &policy)
+    });
+    taken_over.unwrap_or_else(|error| Err(StoreTakeoverError::Unrecoverable(error.to_string())))
+}
+
+fn take_over_now(directory: &Path, policy: &Path) -> Result<StoreTakeover, StoreTakeoverError> {
+    let store = PolicyStore::without_history(directory);
+    let lock = PolicyStoreLock::acquire(directory);
+    let is_shared = matches!(lock, Ok(None));
+    if is_shared {
+        return match store.pending_replacement() {
+            Ok(None) => Ok(StoreTakeover {
+                lock: None,
+                is_shared,
+                recovered: None,
+            }),
+            Ok(Some(_)) | Err(_) => Err(StoreTakeoverError::InUse),
+        };
+    }
+    Ok(StoreTakeover {
+        recovered: recover_now(&store, policy).map_err(StoreTakeoverError::Unrecoverable)?,
+        // Where nothing can be locked, nothing is known of other processes.
+        lock: lock.ok().flatten(),
+        is_shared,
+    })
 }
 
 /// Makes the files those of one policy after a replacement that was interrupted, before they are read: if only some are

@@ -3,6 +3,7 @@
 //!
 //! - `policies/REVISION/files/`: the files of a policy. `policies/REVISION/policy.json` lists them; it is written last.
 //! - `policies/history.json`: which policy came in force when, who activated it and why; and the shadow policy.
+//! - `policies/lock`: locked by the running proxy (see [`super::policy_lock`]).
 //! - `policies/replacement.json`: exists while the files of the active policy are replaced, so that a crash in the middle
 //!   is noticed.
 
@@ -213,7 +214,7 @@ impl PolicyStore {
     /// # Errors
     /// If the history exists and cannot be read.
     pub fn open(store: &Path) -> Result<Self, String> {
-        let directory = store.join(DIRECTORY);
+        let directory = Self::directory_in(store);
         let path = directory.join(HISTORY_FILE);
         let unreadable = |reason: String| {
             format!(
@@ -237,10 +238,15 @@ impl PolicyStore {
         })
     }
 
+    /// Returns the directory of the policies below that of the store.
+    pub(super) fn directory_in(store: &Path) -> PathBuf {
+        store.join(DIRECTORY)
+    }
+
     /// Returns the same directory without its history, to finish a replacement that was interrupted.
     pub fn without_history(store: &Path) -> Self {
         Self {
-            directory: store.join(DIRECTORY),
+            directory: Self::directory_in(store),
             records: Mutex::default(),
         }
     }
@@ -306,12 +312,8 @@ impl PolicyStore {
         Ok(())
     }
 
-    /// The directory of the store has files for other users, too; this one has not.
     fn create_directory(&self) -> io::Result<()> {
-        if let Some(store) = self.directory.parent() {
-            fs::create_dir_all(store)?;
-        }
-        create_private_directory(&self.directory)
+        create_policy_directory(&self.directory)
     }
 
     /// Removes the policies that are neither one of these revisions nor part of a pending replacement, and what a crash has
@@ -483,6 +485,15 @@ impl PolicyRecords {
         kept.extend(self.shadow.iter().map(|shadow| shadow.revision.clone()));
         kept
     }
+}
+
+/// Creates the directory of the policies, which only the proxy's user and group may read. That of the store has files for
+/// other users, too.
+pub(super) fn create_policy_directory(directory: &Path) -> io::Result<()> {
+    if let Some(store) = directory.parent() {
+        fs::create_dir_all(store)?;
+    }
+    create_private_directory(directory)
 }
 
 /// Returns `true` for the first 8 hexadecimal digits of a digest, which are safe as a name.

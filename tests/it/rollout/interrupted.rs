@@ -85,6 +85,21 @@ fn a_mixture_that_cannot_be_repaired_prevents_the_start() {
 }
 
 #[test]
+fn a_second_process_leaves_the_files_of_the_first_alone() {
+    let (bench, one, two) = promoted_directory();
+    directory_policy(&bench.folder, "policies", "one", "a.txt");
+    interrupt(&bench, &one, &two);
+    let output = crawlgate(bench.folder.path(), "run --config crawlgate.yaml", "");
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(
+        output.stderr.contains("another crawlgate uses"),
+        "{output:?}"
+    );
+    assert!(bench.file("policies/two.yaml").exists());
+    assert!(bench.file("store/policies/replacement.json").exists());
+}
+
+#[test]
 fn files_that_are_whole_need_no_copy_of_the_other_policy() {
     let mut bench = RolloutBench::new();
     let revision = bench.get("policy")["revision"].clone();
