@@ -3,7 +3,8 @@
 //! The replacement is recorded in the store, then all files are written under temporary names, and renamed: lists before the
 //! files that use them. If a rename fails, the old files are restored; [`recover`] does that after a crash. The caller lets
 //! nothing reload meanwhile.
-//! Only files of the active policy are replaced, and only if they are as it was loaded.
+//! Only files of the active policy are replaced, and only if they are as it was loaded. Those that have the new content already,
+//! since another tool has deployed them, stay.
 
 use std::fs;
 use std::io;
@@ -33,6 +34,25 @@ pub struct ReplacedPolicies {
     pub next: PolicyFileSet,
     /// The revisions of both, and the records of the change.
     pub record: PolicyReplacement,
+}
+
+/// The files that a replacement has written.
+#[derive(Clone, Debug, Default)]
+pub struct ReplacedFiles {
+    /// Their paths, relative to the policy's directory.
+    pub written: Vec<String>,
+    /// What has changed besides their content, in words for the operator.
+    pub warnings: Vec<String>,
+}
+
+/// A file of the next policy under its temporary name.
+#[derive(Debug)]
+struct StagedPolicyFile {
+    /// The path relative to the policy's directory.
+    path: String,
+    file: StagedFile,
+    /// The loss of its owner, if there is one.
+    warning: Option<String>,
 }
 
 /// The files of the policy on disk.
@@ -94,8 +114,7 @@ impl PolicyOnDisk {
             .ok_or_else(|| format!("policy.path {} is not UTF-8", self.path.display()))
     }
 
-    /// Writes the files of a policy in place of those of the active one, and returns the paths that were written. The
-    /// replacement stays pending, until it is ended or [`Self::restore`]d. Blocks.
+    /// Writes the files of a policy in place of those of the active one. The replacement stays pending, until it is ended or [`Self::restore`]d. Blocks.
     ///
     /// # Errors
     /// If the files have changed since the active policy was loaded, or cannot be written. They are unchanged then.
@@ -104,8 +123,8 @@ impl PolicyOnDisk {
         store: &PolicyStore,
         loaded: &PolicyFileDigests,
         policies: &ReplacedPolicies,
-    ) -> Result<Vec<String>, String> {
-        self.check_unchanged(loaded)?;
+    ) -> Result<ReplacedFiles, String> {
+        self.check_unchanged(loaded, &policies.next)?;
         let staged = match self.prepare(store, loaded, policies) {
             Ok(staged) => staged,
             Err(error) => {
@@ -115,10 +134,20 @@ impl PolicyOnDisk {
                 return Err(error);
             }
         };
-        let written = staged.iter().map(|(path, _)| path.clone()).collect();
-        let files = staged.into_iter().map(|(_, file)| file);
-        match self.commit(files, policies) {
-            Ok(()) => Ok(written),
+        let mut replaced = ReplacedFiles::default();
+        let mut files = Vec::with_capacity(staged.len());
+        for StagedPolicyFile {
+            path,
+            file,
+            warning,
+        } in staged
+        {
+            replaced.written.push(path);
+            replaced.warnings.extend(warning);
+            files.push(file);
+        }
+        match self.commit(files.into_iter(), policies) {
+            Ok(()) => Ok(replaced),
             Err(error) => {
                 let restored = self.restore(store, policies);
                 Err(match restored {
@@ -138,7 +167,7 @@ impl PolicyOnDisk {
         store: &PolicyStore,
         loaded: &PolicyFileDigests,
         policies: &ReplacedPolicies,
-    ) -> Result<Vec<(String, StagedFile)>, String> {
+    ) -> Result<Vec<StagedPolicyFile>, String> {
         // First, so that what a crash leaves is found.
         store
             .begin_replacement(&policies.record)
@@ -151,12 +180,12 @@ impl PolicyOnDisk {
             if policies.previous.get(path) != Some(bytes)
                 && let Some(file) = self.stage(path, bytes, loaded, store)?
             {
-                staged.push((path.to_owned(), file));
+                staged.push(file);
             }
         }
-        staged.sort_by_key(|(path, _)| self.is_document(path, &policies.next));
+        staged.sort_by_key(|file| self.is_document(&file.path, &policies.next));
         // Writing takes time, in which somebody may have saved a file.
-        self.check_unchanged(loaded)?;
+        self.check_unchanged(loaded, &policies.next)?;
         Ok(staged)
     }
 
@@ -183,10 +212,16 @@ impl PolicyOnDisk {
         read_present_files(&self.path)
     }
 
-    fn check_unchanged(&self, loaded: &PolicyFileDigests) -> Result<(), String> {
+    /// Checks that each file is as it was loaded, or has its new content already.
+    fn check_unchanged(
+        &self,
+        loaded: &PolicyFileDigests,
+        next: &PolicyFileSet,
+    ) -> Result<(), String> {
         let present = self.present_files().map(|files| files.digests());
+        let next = next.digests();
         let changed = match &present {
-            Some(present) => loaded.first_difference(present),
+            Some(present) => present.first_difference(loaded, &next),
             None => Some("a file of the policy"),
         };
         match changed {
@@ -206,7 +241,7 @@ impl PolicyOnDisk {
         bytes: &[u8],
         loaded: &PolicyFileDigests,
         store: &PolicyStore,
-    ) -> Result<Option<StagedFile>, String> {
+    ) -> Result<Option<StagedPolicyFile>, String> {
         let target = self.plain_path(path)?;
         let failed = |error: &dyn std::fmt::Display| {
             format!(
@@ -223,11 +258,11 @@ impl PolicyOnDisk {
             if !metadata.is_file() {
                 return Err(failed(&"it is not a regular file"));
             }
+            let present = fs::read(&target).map_err(|error| failed(&error))?;
+            if present == bytes {
+                return Ok(None);
+            }
             if !loaded.contains(path) {
-                let present = fs::read(&target).map_err(|error| failed(&error))?;
-                if present == bytes {
-                    return Ok(None);
-                }
                 // A list that an earlier policy used may be left over.
                 if !store.has_kept_file(path, &present) {
                     return Err(failed(
@@ -249,16 +284,13 @@ impl PolicyOnDisk {
         let mode = existing.as_ref().map_or(PRIVATE_MODE, |metadata| {
             metadata.permissions().mode() & 0o777
         });
-        let staged = StagedFile::write(&target, bytes, mode).map_err(|error| failed(&error))?;
-        if let Some(metadata) = &existing {
-            // Only a privileged process can keep another owner.
-            let _ = chown(
-                staged.temporary(),
-                Some(metadata.uid()),
-                Some(metadata.gid()),
-            );
-        }
-        Ok(Some(staged))
+        let file = StagedFile::write(&target, bytes, mode).map_err(|error| failed(&error))?;
+        let warning = existing.and_then(|existing| keep_owner(&file, &existing));
+        Ok(Some(StagedPolicyFile {
+            path: path.to_owned(),
+            file,
+            warning,
+        }))
     }
 
     /// Returns the path of a file of the policy, if no symbolic link is on it.
@@ -322,10 +354,15 @@ impl PolicyOnDisk {
             if fs::read(&target).is_ok_and(|present| present == bytes) {
                 continue;
             }
-            let mode = fs::metadata(&target).map_or(PRIVATE_MODE, |metadata| {
+            let existing = fs::metadata(&target).ok();
+            let mode = existing.as_ref().map_or(PRIVATE_MODE, |metadata| {
                 metadata.permissions().mode() & 0o777
             });
-            StagedFile::write(&target, bytes, mode)?.commit()?;
+            let file = StagedFile::write(&target, bytes, mode)?;
+            if let Some(existing) = existing {
+                keep_owner(&file, &existing);
+            }
+            file.commit()?;
         }
         self.remove_documents(other, policy)
     }
@@ -388,6 +425,56 @@ impl PolicyOnDisk {
             ![previous.get(path), next.get(path)].contains(&present.as_deref())
         })
     }
+}
+
+/// The user and the group of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileOwner {
+    user: u32,
+    group: u32,
+}
+
+impl From<&fs::Metadata> for FileOwner {
+    fn from(metadata: &fs::Metadata) -> Self {
+        Self {
+            user: metadata.uid(),
+            group: metadata.gid(),
+        }
+    }
+}
+
+impl FileOwner {
+    /// Changes the owner of a file from this one, as far as the process may: only a privileged one may set the user, and others a
+    /// group of their own. Returns the new owner.
+    fn change_to(
+        self,
+        wanted: Self,
+        mut change: impl FnMut(Option<u32>, Option<u32>) -> io::Result<()>,
+    ) -> Self {
+        let mut owner = self;
+        if owner.group != wanted.group && change(None, Some(wanted.group)).is_ok() {
+            owner.group = wanted.group;
+        }
+        if owner.user != wanted.user && change(Some(wanted.user), None).is_ok() {
+            owner.user = wanted.user;
+        }
+        owner
+    }
+}
+
+/// Gives a file the owner of the one that it will replace. Returns a warning if others may lose access: if its group is lost.
+fn keep_owner(file: &StagedFile, existing: &fs::Metadata) -> Option<String> {
+    let path = file.temporary();
+    let wanted = FileOwner::from(existing);
+    let owner = FileOwner::from(&fs::metadata(path).ok()?)
+        .change_to(wanted, |user, group| chown(path, user, group));
+    (owner.group != wanted.group).then(|| {
+        format!(
+            "it belonged to user {} and group {}, and belongs to user {} and group {} now, since the proxy may not set these: those \
+             who have edited it may have lost access. Make the proxy's user a member of the group to keep it",
+            wanted.user, wanted.group, owner.user, owner.group
+        )
+    })
 }
 
 /// The files of the policy after a replacement that was interrupted.
@@ -593,7 +680,7 @@ mod tests {
         let bench = ReplacementBench::new("order");
         let loaded = bench.policies.previous.digests();
         let written = bench.disk().replace(&bench.store, &loaded, &bench.policies);
-        assert_eq!(written.unwrap(), ["l.txt", "p.yaml"]);
+        assert_eq!(written.unwrap().written, ["l.txt", "p.yaml"]);
         assert_eq!(bench.present(), Some(bench.policies.next.clone()));
         assert!(bench.store.pending_replacement().unwrap().is_some());
         bench.disk().restore(&bench.store, &bench.policies).unwrap();
@@ -608,9 +695,8 @@ mod tests {
         let loaded = bench.policies.previous.digests();
         let staged = ["l.txt", "p.yaml"].map(|path| {
             let bytes = bench.policies.next.get(path).unwrap();
-            disk.stage(path, bytes, &loaded, &bench.store)
-                .unwrap()
-                .unwrap()
+            let staged = disk.stage(path, bytes, &loaded, &bench.store);
+            staged.unwrap().unwrap().file
         });
         bench
             .store
@@ -625,6 +711,32 @@ mod tests {
         assert_ne!(bench.present(), Some(bench.policies.previous.clone()));
         disk.restore(&bench.store, &bench.policies).unwrap();
         assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
+    }
+
+    #[test]
+    fn user_and_group_are_kept_separately() {
+        let (own, wanted) = (
+            FileOwner { user: 7, group: 7 },
+            FileOwner { user: 1, group: 2 },
+        );
+        for (may_set_user, may_set_group) in
+            [(true, true), (false, true), (true, false), (false, false)]
+        {
+            let owner = own.change_to(wanted, |user, group| {
+                let is_allowed =
+                    user.is_none_or(|_| may_set_user) && group.is_none_or(|_| may_set_group);
+                is_allowed
+                    .then_some(())
+                    .ok_or(io::ErrorKind::PermissionDenied.into())
+            });
+            let expected = FileOwner {
+                user: if may_set_user { 1 } else { 7 },
+                group: if may_set_group { 2 } else { 7 },
+            };
+            assert_eq!(owner, expected);
+        }
+        let same = own.change_to(own, |_, _| panic!("nothing to change"));
+        assert_eq!(same, own);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod interrupted;
 mod refused;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -446,6 +447,27 @@ fn a_directory_is_replaced_as_a_whole_with_its_lists() {
         temporary_files(&bench.file("policies")),
         Vec::<PathBuf>::new()
     );
+}
+
+#[test]
+fn files_that_are_deployed_already_are_adopted() {
+    let folder = TempDir::new();
+    for (at, name) in [("policies", "one"), ("next", "two")] {
+        directory_policy(&folder, at, name, "a.txt");
+        folder.write(&format!("{at}/lists/a.txt"), format!("{name}.example\n"));
+    }
+    let bench = RolloutBench::start(folder, "policies", "");
+    assert_eq!(bench.command(&["shadow", "set", "next"]).code, 0);
+    // Somebody has brought two of three changes from the repository, with files that the proxy may not write.
+    for path in ["lists/a.txt", "two.yaml"] {
+        let text = bench.text(&format!("next/{path}"));
+        let file = bench.folder.write(&format!("policies/{path}"), text);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    let promoted = ok(&bench.promote());
+    assert_eq!(promoted["written"], json!(["main.yaml"]));
+    assert_eq!(bench.get("policy")["name"], "two");
+    assert!(!bench.file("policies/one.yaml").exists());
 }
 
 fn pack(text: &[u8]) -> Vec<u8> {

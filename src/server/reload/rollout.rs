@@ -30,6 +30,8 @@ use super::{
     load_shadow_policy, run_on_thread,
 };
 
+const NO_POLICY_FILE: &str = "the built-in policy is active, which has no file: name one in policy.path, and restart the proxy";
+
 /// Makes the changes that operators request.
 #[derive(Debug)]
 pub(in crate::server) struct PolicyRollout {
@@ -135,7 +137,7 @@ impl PolicyFileReloader {
 
     fn set_shadow(&self, files: PolicyFileSet, cause: ChangeCause) -> PolicyChangeResult {
         let store = self.open_store()?;
-        let files = self.adapt_shadow(files);
+        let (files, obstacle) = self.adapt_shadow(files);
         let active = self.active_policy.load();
         let before = active.shadow.as_ref().map(|shadow| &shadow.policy);
         let compiled = self.compile_set(&files, before.map(|policy| &**policy))?;
@@ -147,11 +149,15 @@ impl PolicyFileReloader {
             cause.author,
             cause.reason,
         );
-        let report = new_report(
+        let mut report = new_report(
             &compiled.policy,
             before.map(|policy| policy.revision()),
             compiled.problems,
         );
+        report.warnings.extend(obstacle.map(|obstacle| {
+            let message = format!("this policy cannot be promoted: {obstacle}");
+            change_warning("policy.path", &message)
+        }));
         store
             .keep(&report.revision, &files)
             .and_then(|()| store.set_shadow(Some(assignment.clone())))
@@ -169,13 +175,16 @@ impl PolicyFileReloader {
         Ok(report)
     }
 
-    /// Gives a policy file the name that it will have when it is promoted, since its revision depends on it.
-    fn adapt_shadow(&self, files: PolicyFileSet) -> PolicyFileSet {
-        match &self.settings.origin {
-            PolicyOrigin::BuiltIn => files,
-            PolicyOrigin::Path(path) => PolicyOnDisk::find(path)
-                .and_then(|disk| disk.adapt(files.clone()))
-                .unwrap_or(files),
+    /// Gives a policy file the name that it will have when it is promoted, since its revision depends on it. Also returns the
+    /// reason why it cannot be promoted, if there is one.
+    fn adapt_shadow(&self, files: PolicyFileSet) -> (PolicyFileSet, Option<String>) {
+        let path = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => return (files, Some(NO_POLICY_FILE.to_owned())),
+            PolicyOrigin::Path(path) => path,
+        };
+        match PolicyOnDisk::find(path).and_then(|disk| disk.adapt(files.clone())) {
+            Ok(adapted) => (adapted, None),
+            Err(error) => (files, Some(error)),
         }
     }
 
@@ -323,7 +332,7 @@ impl PolicyFileReloader {
         let compiled = self
             .check_live(compiled)
             .map_err(PolicyChangeError::Invalid)?;
-        let report = new_report(&compiled.policy, Some(before), compiled.problems);
+        let mut report = new_report(&compiled.policy, Some(before), compiled.problems);
         drop(compiled.policy);
         if report.revision == before {
             return Err(refused(format!(
@@ -345,17 +354,20 @@ impl PolicyFileReloader {
                 cleared_shadow,
             },
         };
-        let written_files = disk.replace(&store, &loaded, &policies).map_err(|error| {
+        let replaced = disk.replace(&store, &loaded, &policies).map_err(|error| {
             self.note_pending_replacement(&store);
             refused(error)
         })?;
+        for warning in &replaced.warnings {
+            report.warnings.push(change_warning("policy.path", warning));
+        }
         *self.expected.lock() = Some(activation);
         Ok(PendingActivation {
             disk,
             store,
             policies,
             report: PolicyChangeReport {
-                written_files,
+                written_files: replaced.written,
                 ..report
             },
         })
@@ -364,9 +376,7 @@ impl PolicyFileReloader {
     fn policy_path(&self) -> Result<PathBuf, PolicyChangeError> {
         match &self.settings.origin {
             PolicyOrigin::Path(path) => Ok(path.clone()),
-            PolicyOrigin::BuiltIn => Err(refused(
-                "the built-in policy is active, which has no file: name one in policy.path, and restart the proxy",
-            )),
+            PolicyOrigin::BuiltIn => Err(refused(NO_POLICY_FILE)),
         }
     }
 
@@ -432,10 +442,11 @@ impl PolicyFileReloader {
     fn conclude_replacement(&self, store: &PolicyStore) -> Vec<Problem> {
         let active = self.active_policy.load();
         if let Err(error) = history::conclude_replacement(store, active.policy.revision()) {
-            return vec![store_warning(&format!(
+            let message = format!(
                 "the change is not recorded, and if it is a promotion, the shadow policy is not cleared: {error}; the next \
                  reload tries again"
-            ))];
+            );
+            return vec![change_warning("store.path", &message)];
         }
         if active.has_assigned_shadow() && store.shadow().is_none() {
             return self.use_configured_shadow();
@@ -542,10 +553,10 @@ fn new_report(policy: &Policy, before: Option<&str>, warnings: Vec<Problem>) -> 
     }
 }
 
-/// Returns a warning about the store, after a change that was made.
-fn store_warning(message: &str) -> Problem {
-    tracing::warn!("store.path: {message}");
-    Problem::warning(&SourceLocation::for_file(&"store.path".into()), message)
+/// Logs and returns a warning about a change that was made, and the setting that it concerns.
+fn change_warning(setting: &str, message: &str) -> Problem {
+    tracing::warn!("{setting}: {message}");
+    Problem::warning(&SourceLocation::for_file(&setting.into()), message)
 }
 
 fn refused(message: impl Into<String>) -> PolicyChangeError {
