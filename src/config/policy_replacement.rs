@@ -1,8 +1,9 @@
 //! Replaces the files of the policy that `policy.path` names by those of another policy: all of them or none.
 //!
 //! The replacement is recorded in the store, then all files are written under temporary names, and renamed: lists before the
-//! files that use them. If a rename fails, the old files are restored; [`recover`] does that after a crash. The caller lets
-//! nothing reload meanwhile.
+//! files that use them. If a rename fails, the old files are restored; [`recover`] does that after a crash. The caller's lock is held
+//! while files are renamed, so that nobody reads a mixture, and not while the store is written, so that nobody waits for its
+//! disk.
 //! Only files of the active policy are replaced, and only if they are as it was loaded. Those that have the new content already,
 //! since another tool has deployed them, stay.
 
@@ -11,6 +12,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{PolicyReplacement, PolicyStore};
@@ -123,6 +126,7 @@ impl PolicyOnDisk {
         store: &PolicyStore,
         loaded: &PolicyFileDigests,
         policies: &ReplacedPolicies,
+        renaming: &Mutex<()>,
     ) -> Result<ReplacedFiles, String> {
         self.check_unchanged(loaded, &policies.next)?;
         let staged = match self.prepare(store, loaded, policies) {
@@ -146,18 +150,16 @@ impl PolicyOnDisk {
             replaced.warnings.extend(warning);
             files.push(file);
         }
-        match self.commit(files.into_iter(), policies) {
-            Ok(()) => Ok(replaced),
-            Err(error) => {
-                let restored = self.restore(store, policies);
-                Err(match restored {
-                    Ok(()) => format!("{error}; the old files are restored"),
-                    Err(restore) => {
-                        format!("{error}; and the old files cannot be restored: {restore}")
-                    }
-                })
-            }
-        }
+        let renaming = renaming.lock();
+        let Err(error) = self.commit(files.into_iter(), policies) else {
+            return Ok(replaced);
+        };
+        let edited = self.put_back(policies);
+        drop(renaming);
+        Err(match end_restored(store, edited) {
+            Ok(()) => format!("{error}; the old files are restored"),
+            Err(restore) => format!("{error}; and the old files cannot be restored: {restore}"),
+        })
     }
 
     /// Records the replacement, and writes the files that differ under temporary names: lists first, the policy's own files
@@ -194,17 +196,27 @@ impl PolicyOnDisk {
     /// # Errors
     /// If they cannot be written. The replacement then stays pending, and the next start tries again. Or if somebody has
     /// written a file in the meantime: then all files are left as they are, and the replacement has ended.
-    pub fn restore(&self, store: &PolicyStore, policies: &ReplacedPolicies) -> Result<(), String> {
-        if let Some(path) = self.find_edited(&policies.previous, &policies.next) {
-            store.end_replacement().map_err(|error| error.to_string())?;
-            return Err(format!(
-                "{path} was changed at the same time, so all files are left as they are"
-            ));
+    pub fn restore(
+        &self,
+        store: &PolicyStore,
+        policies: &ReplacedPolicies,
+        renaming: &Mutex<()>,
+    ) -> Result<(), String> {
+        let renaming = renaming.lock();
+        let edited = self.put_back(policies);
+        drop(renaming);
+        end_restored(store, edited)
+    }
+
+    /// Puts the old files back, unless somebody has written a file in the meantime, which is returned.
+    fn put_back<'a>(&self, policies: &'a ReplacedPolicies) -> io::Result<Option<&'a str>> {
+        let (previous, next) = (&policies.previous, &policies.next);
+        if let Some(path) = self.find_edited(previous, next) {
+            return Ok(Some(path));
         }
-        self.write_back(&policies.previous, &policies.next)
-            .map_err(|error| error.to_string())?;
-        self.remove_leftovers(Some(&policies.previous), Some(&policies.next));
-        store.end_replacement().map_err(|error| error.to_string())
+        self.write_back(previous, next)?;
+        self.remove_leftovers(Some(previous), Some(next));
+        Ok(None)
     }
 
     /// Returns the files of the policy as they are on disk; `None` if they are no valid policy. Blocks.
@@ -424,6 +436,18 @@ impl PolicyOnDisk {
             let present = fs::read(self.directory.join(path)).ok();
             ![previous.get(path), next.get(path)].contains(&present.as_deref())
         })
+    }
+}
+
+/// Ends a replacement after [`PolicyOnDisk::put_back`].
+fn end_restored(store: &PolicyStore, edited: io::Result<Option<&str>>) -> Result<(), String> {
+    let edited = edited.map_err(|error| error.to_string())?;
+    store.end_replacement().map_err(|error| error.to_string())?;
+    match edited {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "{path} was changed at the same time, so all files are left as they are"
+        )),
     }
 }
 
@@ -679,11 +703,17 @@ mod tests {
     fn lists_are_replaced_before_the_policy_and_the_change_is_pending_until_it_ends() {
         let bench = ReplacementBench::new("order");
         let loaded = bench.policies.previous.digests();
-        let written = bench.disk().replace(&bench.store, &loaded, &bench.policies);
+        let written =
+            bench
+                .disk()
+                .replace(&bench.store, &loaded, &bench.policies, &Mutex::default());
         assert_eq!(written.unwrap().written, ["l.txt", "p.yaml"]);
         assert_eq!(bench.present(), Some(bench.policies.next.clone()));
         assert!(bench.store.pending_replacement().unwrap().is_some());
-        bench.disk().restore(&bench.store, &bench.policies).unwrap();
+        bench
+            .disk()
+            .restore(&bench.store, &bench.policies, &Mutex::default())
+            .unwrap();
         assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
         assert_eq!(bench.store.pending_replacement().unwrap(), None);
     }
@@ -709,7 +739,8 @@ mod tests {
             .unwrap_err();
         assert!(error.contains("p.yaml cannot be replaced"), "{error}");
         assert_ne!(bench.present(), Some(bench.policies.previous.clone()));
-        disk.restore(&bench.store, &bench.policies).unwrap();
+        disk.restore(&bench.store, &bench.policies, &Mutex::default())
+            .unwrap();
         assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
     }
 
@@ -744,11 +775,13 @@ mod tests {
         let bench = ReplacementBench::new("saved");
         let disk = bench.disk();
         let loaded = bench.policies.previous.digests();
-        disk.replace(&bench.store, &loaded, &bench.policies)
+        disk.replace(&bench.store, &loaded, &bench.policies, &Mutex::default())
             .unwrap();
         let edited = bench.root.join("policy/p.yaml");
         fs::write(&edited, "an edit").unwrap();
-        let error = disk.restore(&bench.store, &bench.policies).unwrap_err();
+        let error = disk
+            .restore(&bench.store, &bench.policies, &Mutex::default())
+            .unwrap_err();
         assert!(error.starts_with("p.yaml was changed"), "{error}");
         assert_eq!(fs::read_to_string(&edited).unwrap(), "an edit");
         let list = fs::read_to_string(bench.root.join("policy/l.txt")).unwrap();

@@ -85,6 +85,11 @@ impl RolloutBench {
 
     /// Sends a request to the admin listener, as the user `ann`.
     fn ask(&self, line: &str, body: &Value) -> Response {
+        self.begin(line, body).read_response()
+    }
+
+    /// Sends a request, and leaves its answer unread.
+    fn begin(&self, line: &str, body: &Value) -> RawClient {
         let body = if body.is_null() {
             String::new()
         } else {
@@ -92,11 +97,13 @@ impl RolloutBench {
         };
         // ann, with the token as password.
         let credentials = "YW5uOmNvcnJlY3QtaG9yc2UtYmF0dGVyeQ==";
-        RawClient::connect(self.gate.admin).request(format!(
+        let mut client = RawClient::connect(self.gate.admin);
+        client.send(format!(
             "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Basic {credentials}\r\nContent-Length: {}\r\n\r\n{body}",
             self.gate.admin,
             body.len()
-        ))
+        ));
+        client
     }
 
     /// Sets a shadow policy of one file.

@@ -96,7 +96,7 @@ impl PolicyRollout {
         result
     }
 
-    /// Runs a part of a change while no files are read or written by others.
+    /// Runs a part of a change while no other part, and normally no reload, is running.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&PolicyFileReloader) -> Result<T, PolicyChangeError> + Send + 'static,
@@ -224,6 +224,7 @@ impl PolicyFileReloader {
     }
 
     fn replace_shadow(&self, shadow: OptionalShadowPolicy) {
+        let _updating = self.updating.lock();
         let active = self.active_policy.load();
         let snapshot = SnapshotParts::from_snapshot(&active).into_snapshot(shadow);
         self.active_policy
@@ -354,7 +355,8 @@ impl PolicyFileReloader {
                 cleared_shadow,
             },
         };
-        let replaced = disk.replace(&store, &loaded, &policies).map_err(|error| {
+        let replaced = disk.replace(&store, &loaded, &policies, &self.renaming);
+        let replaced = replaced.map_err(|error| {
             self.note_pending_replacement(&store);
             refused(error)
         })?;
@@ -422,7 +424,8 @@ impl PolicyFileReloader {
                 "somebody else has changed the files at the same time: revision {active} is active"
             )));
         }
-        disk.restore(&store, &policies).map_err(|error| {
+        let restored = disk.restore(&store, &policies, &self.renaming);
+        restored.map_err(|error| {
             refused(format!(
                 "the files were not loaded, and the old ones cannot be restored: {error}"
             ))

@@ -1,6 +1,7 @@
 //! A crash while the files of the policy are replaced.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -221,4 +222,35 @@ fn a_promotion_that_the_store_cannot_record_is_answered_as_made() {
         (&*name, &*how, &*reason),
         ("two", "promote", "a day in shadow")
     );
+}
+
+#[test]
+fn a_store_that_hangs_holds_up_no_reload() {
+    let bench = RolloutBench::new();
+    let one = bench.get("policy")["revision"].clone();
+    bench.folder.write("policies/policy.yaml", policy("two"));
+    assert_eq!(bench.reload()["result"], "loaded");
+    // The disk does not answer when the earlier policy is read.
+    let copy = format!("store/policies/{}/policy.json", one.as_str().unwrap());
+    fs::remove_file(bench.file(&copy)).unwrap();
+    let made = Command::new("mkfifo").arg(bench.file(&copy)).status();
+    assert!(made.unwrap().success());
+    let body = json!({ "reason": "x", "revision": one });
+    let _client = bench.begin("POST /api/v1/policy/rollback", &body);
+    // Returns when the proxy reads it.
+    let disk = fs::OpenOptions::new().write(true).open(bench.file(&copy));
+    let disk = disk.unwrap();
+    let other = bench.ask("DELETE /api/v1/shadow/policy", &Value::Null);
+    assert_eq!(other.status, 409, "{}", other.body);
+    assert!(other.body.contains("another change"), "{}", other.body);
+    bench.folder.write("policies/policy.yaml", policy("three"));
+    assert_eq!(bench.reload()["result"], "loaded");
+    assert_eq!(bench.get("policy")["name"], "three");
+    // When the disk answers again, the change ends, and the next one is made.
+    drop(disk);
+    fs::remove_file(bench.file(&copy)).unwrap();
+    wait_until("the next change is made", || {
+        bench.set(&policy("four")).status == 200
+    });
+    assert_eq!(bench.text("policies/policy.yaml"), policy("three"));
 }
