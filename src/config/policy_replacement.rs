@@ -44,7 +44,7 @@ pub struct ReplacedPolicies {
 pub struct ReplacedFiles {
     /// Their paths, relative to the policy's directory.
     pub written: Vec<String>,
-    /// What has changed besides their content, in words for the operator.
+    /// The changes besides their content, in words for the operator.
     pub warnings: Vec<String>,
 }
 
