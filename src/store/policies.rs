@@ -266,8 +266,11 @@ impl PolicyStore {
         let since = activations
             .iter()
             .rposition(|entry| is_active(entry) && !is_return(entry))
-            .or_else(|| activations.iter().position(is_active))
-            .unwrap_or(activations.len());
+            .unwrap_or_else(|| {
+                // It was returned to, and the time before it is forgotten; or it is not recorded, and follows all others.
+                let is_recorded = activations.iter().any(is_active);
+                if is_recorded { 0 } else { activations.len() }
+            });
         let mut earlier = activations.iter().take(since).rev();
         let before = earlier.find(|entry| !is_active(entry))?;
         Some(before.revision.clone())
