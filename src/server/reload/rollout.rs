@@ -487,7 +487,8 @@ impl PolicyFileReloader {
 
     /// Ends a replacement that could not be ended before, after a reload has read the files. Blocks.
     pub(super) fn retry_conclusion(&self) {
-        if let Ok(store) = &self.store
+        // Only the policy that was replaced can show how the replacement ended.
+        if let (Ok(store), PolicyOrigin::Path(_)) = (&self.store, &self.settings.origin)
             && self.is_replacement_pending.load(Ordering::Relaxed)
         {
             self.conclude_replacement(store);
