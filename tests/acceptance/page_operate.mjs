@@ -183,7 +183,8 @@ export async function eventsView(page) {
     const sent = [];
     await page.route("**/api/v1/ledger", async (route) => {
       const answer = await json("/api/v1/ledger");
-      return route.fulfill({ json: { ...answer, held_removals: [held] } });
+      // The route may have been removed meanwhile.
+      return route.fulfill({ json: { ...answer, held_removals: [held] } }).catch(() => {});
     });
     await page.route("**/api/v1/ledger/removals", (route) => {
       sent.push(route.request().postData());
