@@ -117,7 +117,8 @@ impl PolicyOnDisk {
             .ok_or_else(|| format!("policy.path {} is not UTF-8", self.path.display()))
     }
 
-    /// Writes the files of a policy in place of those of the active one. The replacement stays pending, until it is ended or [`Self::restore`]d. Blocks.
+    /// Writes the files of a policy in place of those of the active one. The replacement stays pending, until it is ended or
+    /// [`Self::restore`]d. `renaming` is locked while files are renamed. Blocks.
     ///
     /// # Errors
     /// If the files have changed since the active policy was loaded, or cannot be written. They are unchanged then.
@@ -617,11 +618,14 @@ fn recover_now(store: &PolicyStore, policy: &Path) -> Result<Option<RecoveredRep
     let previous = load_kept(store, &record.previous);
     let next = load_kept(store, &record.next);
     let files = disk.recover(&previous, &next)?;
+    let (previous, next) = (previous.ok(), next.ok());
     match files {
-        InterruptedFiles::Next => disk.remove_leftovers(next.ok().as_ref(), None),
-        InterruptedFiles::Edited => {}
+        InterruptedFiles::Next | InterruptedFiles::Edited => {
+            disk.remove_leftovers(previous.as_ref(), None);
+            disk.remove_leftovers(next.as_ref(), None);
+        }
         InterruptedFiles::Previous | InterruptedFiles::Restored => {
-            disk.remove_leftovers(previous.ok().as_ref(), next.ok().as_ref());
+            disk.remove_leftovers(previous.as_ref(), next.as_ref());
         }
     }
     Ok(Some(RecoveredReplacement { record, files }))

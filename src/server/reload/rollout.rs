@@ -325,6 +325,7 @@ impl PolicyFileReloader {
         cause: ChangeCause,
         cleared_shadow: Option<String>,
     ) -> Result<PendingActivation, PolicyChangeError> {
+        self.settle_pending_replacement()?;
         let disk = PolicyOnDisk::find(&self.policy_path()?).map_err(refused)?;
         let files = disk.adapt(files).map_err(refused)?;
         let active = self.active_policy.load();
@@ -485,7 +486,16 @@ impl PolicyFileReloader {
         Ok(())
     }
 
-    /// Ends a replacement that could not be ended before, after a reload has read the files. Blocks.
+    /// Recovers the files and ends a replacement that could not be ended before, whose record the next one would overwrite.
+    fn settle_pending_replacement(&self) -> Result<(), PolicyChangeError> {
+        let renaming = self.renaming.lock();
+        self.recover_files().map_err(PolicyChangeError::Invalid)?;
+        drop(renaming);
+        self.retry_conclusion();
+        Ok(())
+    }
+
+    /// Ends a replacement that could not be ended before, of which the files are known to be those of one policy. Blocks.
     pub(super) fn retry_conclusion(&self) {
         // Only the policy that was replaced can show how the replacement ended.
         if let (Ok(store), PolicyOrigin::Path(_)) = (&self.store, &self.settings.origin)

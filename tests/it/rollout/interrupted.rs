@@ -195,8 +195,8 @@ fn a_history_that_cannot_be_read_is_no_obstacle_for_the_crawl() {
     });
 }
 
-#[test]
-fn a_promotion_that_the_store_cannot_record_is_answered_as_made() {
+/// A proxy that has promoted `two`, which the store could not record.
+fn unrecorded_promotion() -> RolloutBench {
     let bench = RolloutBench::with_configured_shadow();
     ok(&bench.set(&policy("two")));
     let history = bench.file("store/policies/history.json");
@@ -212,8 +212,13 @@ fn a_promotion_that_the_store_cannot_record_is_answered_as_made() {
     );
     assert_eq!(bench.get("status")["policy"]["name"], "two");
     assert!(bench.file("store/policies/replacement.json").exists());
-    // The next reload makes up for it.
     fs::remove_dir(&history).unwrap();
+    bench
+}
+
+#[test]
+fn a_promotion_that_the_store_cannot_record_is_recorded_by_the_next_reload() {
+    let bench = unrecorded_promotion();
     assert_eq!(bench.reload()["result"], "unchanged");
     assert!(!bench.file("store/policies/replacement.json").exists());
     assert_eq!(bench.get("status")["shadow_policy"]["name"], "configured");
@@ -222,6 +227,20 @@ fn a_promotion_that_the_store_cannot_record_is_answered_as_made() {
         (&*name, &*how, &*reason),
         ("two", "promote", "a day in shadow")
     );
+}
+
+#[test]
+fn a_promotion_that_the_store_cannot_record_is_recorded_by_the_next_change() {
+    let bench = unrecorded_promotion();
+    assert_eq!(ok(&bench.roll_back())["policy"], "one");
+    let history = bench.history();
+    let entries = history.iter().map(|(name, how, _)| (&**name, &**how));
+    let entries: Vec<_> = entries.collect();
+    assert_eq!(
+        entries,
+        [("one", "rollback"), ("two", "promote"), ("one", "start")]
+    );
+    assert_eq!(bench.get("status")["shadow_policy"]["name"], "configured");
 }
 
 #[test]
