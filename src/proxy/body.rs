@@ -277,6 +277,9 @@ impl ResponseDownload {
         pool_handle: PoolHandle,
         times: BodyTimeLimits,
     ) -> Self {
+        if incoming.size_hint().exact().is_some() {
+            connection.allowance.expect_data();
+        }
         Self {
             incoming,
             connection: Some(connection),
@@ -392,9 +395,6 @@ impl ResponseDownload {
                     if let Some(slot) = &mut self.slot {
                         slot.record_received(data.len());
                     }
-                    if let Some(connection) = &self.connection {
-                        connection.allowance.record_data(data.len());
-                    }
                     let data = self.check_limit(data);
                     // hyper does not poll a body again that reports its end.
                     if self.incoming.is_end_stream() {
@@ -469,10 +469,11 @@ impl ResponseDownload {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        let mut cx = Context::from_waker(std::task::Waker::noop());
         if self.reuse == ConnectionReuse::Forbidden {
             return;
         }
+        connection.allowance.expect_framing();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
         if connection.poll_drive(&mut cx).is_pending() && connection.sender.is_ready() {
             self.pool_handle
                 .pool

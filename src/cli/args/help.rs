@@ -152,6 +152,9 @@ Example:
   crawlgate policy rollback --reason 'ticket 8: the shop is refused'
   crawlgate policy rollback 1a2b3c4d --reason 'ticket 8'
 
+Without a revision, it is the policy that was in force before the active one. Policies that were
+left by a rollback do not count: name the revision to return to one of them.
+
 The files of the earlier policy are written in place of those at `policy.path`, all or none, and
 are loaded as by `crawlgate reload`. The proxy refuses that if these files have changed since they
 were loaded, or are not writable.
