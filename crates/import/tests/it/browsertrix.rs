@@ -69,7 +69,7 @@ struct PlainSeed {
     depth: u64,
 }
 
-/// What Browsertrix's source makes of the seeds: the expressions are those that its own code writes.
+/// The seeds as Browsertrix's source reads them, with the expressions that its own code writes.
 const PLAIN_SEEDS: &[PlainSeed] = &[
     PlainSeed {
         own: &[
