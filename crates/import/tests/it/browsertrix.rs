@@ -69,7 +69,7 @@ struct PlainSeed {
     depth: u64,
 }
 
-/// What Browsertrix's source makes of the seeds: the expressions are those that its own code writes.
+/// The seeds as Browsertrix's source reads them, with the expressions that its own code writes.
 const PLAIN_SEEDS: &[PlainSeed] = &[
     PlainSeed {
         own: &[
@@ -668,4 +668,21 @@ fn the_system_is_recognized() {
         let found = System::recognize(&ImportInput::new(&files, ["a"])).unwrap();
         assert_eq!(found, [expected], "{text}");
     }
+}
+
+/// They are not searched for requests, which would take minutes.
+#[test]
+fn many_seeds_have_settings_of_their_own() {
+    let mut seeds = "seeds:\n".to_owned();
+    for number in 0..150 {
+        seeds.push_str(&format!(
+            "- url: https://www.site{number}.test/a/\n  depth: {number}\n  exclude: no{number}$\n"
+        ));
+    }
+    let imported = crawl(&seeds);
+    assert!(allows(&imported, "http://site7.test/a/no8"));
+    assert!(!allows(&imported, "http://site7.test/a/no7"));
+    let page = "http://site7.test/a/x";
+    let at = |depth: u64| allows_with(&imported, page, &[("depth", json!(depth))]);
+    assert!(at(7) && !at(8));
 }

@@ -36,8 +36,9 @@ pub(super) fn convert(crawl: &BrowsertrixCrawl, policy: &mut PolicyDraft, report
     let mut group = converter.convert();
     group.guard = GuardDraft::Unless(is_resource());
     policy.rules.push(RuleDraft::group(pages, group).into());
-    if let Some(part) = crawl.seeds_part.filter(|_| !crawl.seeds.is_empty()) {
-        assume_normal_form(part, report);
+    // Where no key names seeds, they are given with --seeds.
+    if let Some(first) = crawl.seeds.first() {
+        assume_normal_form(crawl.seeds_part.unwrap_or(first.part), report);
     }
 }
 

@@ -23,7 +23,9 @@ use super::source::{
 /// More seeds than this with the same settings become a list.
 const MAX_SEED_RULES: usize = 20;
 /// More seeds than this are not searched for requests.
-const MAX_SEARCHED: usize = 2_000;
+const MAX_SEARCHED: usize = 1_000;
+/// More rules than this are not searched for requests.
+const MAX_SEARCHED_RULES: usize = 100;
 
 /// Converts the scopes of the seeds.
 pub(super) struct PageConverter<'c> {
@@ -112,6 +114,7 @@ impl<'c> PageConverter<'c> {
         self.add_sitemap_rule();
         self.report_depths();
         self.report_unused();
+        self.policy.search_skipped |= self.rules.len() > MAX_SEARCHED_RULES;
         group.rules = std::mem::take(&mut self.rules);
         group
     }
@@ -119,11 +122,13 @@ impl<'c> PageConverter<'c> {
     /// Returns the groups of seeds, those with the greatest depth last: its assignment counts.
     fn profiles(&self) -> Vec<SeedProfile<'c>> {
         let mut profiles: Vec<SeedProfile<'c>> = Vec::new();
+        let mut known: BTreeMap<(Option<u32>, Vec<PartId>), usize> = BTreeMap::new();
         for (index, seed) in self.seeds.iter().enumerate() {
-            let same = profiles
-                .iter_mut()
-                .find(|it| it.exclude == seed.exclude && it.depth == seed.depth);
-            match same {
+            let parts = seed.exclude.iter().map(|expression| expression.part);
+            let at = *known
+                .entry((seed.depth, parts.collect()))
+                .or_insert(profiles.len());
+            match profiles.get_mut(at) {
                 Some(profile) => profile.seeds.push((index, *seed)),
                 None => profiles.push(SeedProfile {
                     seeds: vec![(index, *seed)],
@@ -139,16 +144,13 @@ impl<'c> PageConverter<'c> {
     fn translate_expressions(&mut self) {
         let has_hash = self.has_hash();
         let seeds = self.seeds.clone();
-        for expression in seeds
-            .iter()
-            .flat_map(|seed| seed.include.iter().chain(seed.exclude))
-        {
+        let include = seeds.iter().flat_map(|seed| seed.include);
+        let exclude = seeds.iter().flat_map(|seed| seed.exclude);
+        let include = include.map(|expression| (expression, false));
+        for (expression, excludes) in include.chain(exclude.map(|expression| (expression, true))) {
             if self.expressions.contains_key(&expression.part) {
                 continue;
             }
-            let excludes = seeds
-                .iter()
-                .any(|seed| seed.exclude.iter().any(|it| it.part == expression.part));
             let translated = match has_hash && expression.text.contains('#') {
                 true => Err("a fragment never reaches a proxy".to_owned()),
                 false => self.translate_expression(expression, excludes),
@@ -213,9 +215,10 @@ impl<'c> PageConverter<'c> {
         };
         draft.options.set("disposition", "allow");
         let mut parts = Vec::new();
+        let mut seen = BTreeSet::new();
         for expression in self.seeds.iter().flat_map(|seed| seed.exclude) {
             let known = self.expressions.get(&expression.part);
-            let Some(Ok(known)) = known.filter(|_| !parts.contains(&expression.part)) else {
+            let Some(Ok(known)) = known.filter(|_| seen.insert(expression.part)) else {
                 continue;
             };
             let id = format!("exclude-{}", parts.len());
