@@ -1,16 +1,17 @@
-//! Rules that can never decide: they are written as comments, and the report lists their parts as dead.
+//! Rules that are written as comments: those that can never decide, whose parts the report lists as dead, and those
+//! with values that a policy cannot have, whose parts are not converted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::compile::CompiledPolicy;
 
-use crate::compile::compile_draft;
+use crate::compile::{to_defect, try_compile};
 use crate::draft::{
     CaseRequest, GlobalSpaceDraft, PolicyDraft, RuleDraft, RuleDraftBody, RuleItem,
 };
 use crate::input::ImportError;
-use crate::report::Report;
+use crate::report::{MissingPart, Report};
 use crate::search::{SearchResult, search_requests};
 
 /// A policy without dead rules.
@@ -26,7 +27,7 @@ pub(crate) fn remove_dead_rules(
     report: &mut Report,
 ) -> Result<LivePolicy, ImportError> {
     loop {
-        let compiled = compile_draft(draft)?;
+        let compiled = compile_without_invalid_rules(draft, report)?;
         let mut dead = find_inert_rules(&compiled);
         let mut found = SearchResult::default();
         if dead.is_empty() && !draft.search_skipped {
@@ -43,7 +44,59 @@ pub(crate) fn remove_dead_rules(
             report.set_dead(id, why);
         }
         for rules in rule_lists(draft) {
-            replace(rules, &dead);
+            replace(rules, "dead", &dead);
+        }
+    }
+}
+
+/// Compiles a draft. Rules with values that a policy cannot have, such as a host with a letter that no host has,
+/// become comments.
+fn compile_without_invalid_rules(
+    draft: &mut PolicyDraft,
+    report: &mut Report,
+) -> Result<CompiledPolicy, ImportError> {
+    loop {
+        let problems = match try_compile(draft) {
+            Ok(compiled) => return Ok(compiled),
+            Err(problems) => problems,
+        };
+        let mut invalid = BTreeMap::new();
+        for problem in problems.iter().filter(|problem| problem.is_error()) {
+            if let Some(rule) = &problem.rule {
+                let found = problem.found.as_deref().map(|found| format!(": `{found}`"));
+                let why = format!("{}{}", problem.message, found.unwrap_or_default());
+                invalid.entry(rule.as_str().to_owned()).or_insert(why);
+            }
+        }
+        let mut replaced = Vec::new();
+        for rules in rule_lists(draft) {
+            replaced.extend(replace(rules, "not converted", &invalid));
+        }
+        if replaced.is_empty() {
+            return Err(to_defect(&problems));
+        }
+        for (rule, why) in replaced {
+            set_invalid(&rule, &why, report);
+        }
+    }
+}
+
+/// Lists the parts of a rule, and of those in it, as not converted.
+fn set_invalid(rule: &RuleDraft, why: &str, report: &mut Report) {
+    let failure = match &rule.body {
+        RuleDraftBody::Filter(_) => MissingPart::LetsThrough,
+        RuleDraftBody::Group(group) => match group.then {
+            Some("allow" | "exclude-but-scan") => MissingPart::KeepsOut,
+            Some(_) => MissingPart::LetsThrough,
+            None => MissingPart::OtherSetting,
+        },
+    };
+    report.set_invalid(&rule.id, why, failure);
+    if let RuleDraftBody::Group(group) = &rule.body {
+        for item in &group.rules {
+            if let RuleItem::Rule(inner) = item {
+                set_invalid(inner, why, report);
+            }
         }
     }
 }
@@ -108,22 +161,29 @@ fn collect_deciding_rules<'d>(items: &'d [RuleItem], found: &mut Vec<&'d str>) {
     }
 }
 
-fn replace(items: &mut [RuleItem], dead: &BTreeMap<String, String>) {
+/// Replaces rules by comments with the reasons. Returns these rules.
+fn replace(
+    items: &mut [RuleItem],
+    label: &str,
+    reasons: &BTreeMap<String, String>,
+) -> Vec<(RuleDraft, String)> {
+    let mut replaced = Vec::new();
     for item in items {
         let RuleItem::Rule(rule) = item else {
             continue;
         };
-        if let Some(why) = dead.get(&rule.id) {
-            let comment = dead_comment(rule, why);
-            *item = RuleItem::Comment(comment);
+        if let Some(why) = reasons.get(&rule.id) {
+            replaced.push((RuleDraft::clone(rule), why.clone()));
+            *item = RuleItem::Comment(comment(rule, label, why));
         } else if let RuleDraftBody::Group(group) = &mut rule.body {
-            replace(&mut group.rules, dead);
+            replaced.extend(replace(&mut group.rules, label, reasons));
         }
     }
+    replaced
 }
 
-fn dead_comment(rule: &RuleDraft, why: &str) -> String {
+fn comment(rule: &RuleDraft, label: &str, why: &str) -> String {
     let mut lines = rule.notes.clone();
-    lines.push(format!("dead: {}: {why}", rule.id));
+    lines.push(format!("{label}: {}: {why}", rule.id));
     lines.join("\n")
 }

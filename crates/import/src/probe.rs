@@ -14,11 +14,22 @@ use crate::draft::{
 use crate::search::search_refused;
 
 /// The conditions under which each rule is processed, and applies.
-pub(crate) struct RuleConditions(BTreeMap<String, RuleReach>);
+#[derive(Default)]
+pub(crate) struct RuleConditions {
+    rules: BTreeMap<String, RuleReach>,
+    /// Conditions for rules to be processed. Each rule of a list shares those of the rules before it.
+    chains: Vec<ConditionChain>,
+}
+
+/// A condition, and the index of the chain of those that must hold as well.
+struct ConditionChain {
+    condition: ConditionDraft,
+    rest: Option<usize>,
+}
 
 struct RuleReach {
     /// The conditions for it to be processed.
-    before: Vec<ConditionDraft>,
+    before: Option<usize>,
     /// Its own condition.
     own: ConditionDraft,
     /// A crawler of its space.
@@ -32,24 +43,79 @@ const PROBE: &str = "probe-of-the-importer";
 
 impl RuleConditions {
     pub(crate) fn new(draft: &PolicyDraft) -> Self {
-        let mut found = BTreeMap::new();
-        collect(&draft.rules, &[], None, false, &mut found);
+        let mut found = Self::default();
+        let place = RulePlace::default();
+        found.collect(&draft.rules, &place);
         for space in &draft.spaces {
             let crawler = space.crawlers.first().map(String::as_str);
-            collect(&space.rules, &[], crawler, false, &mut found);
+            found.collect(&space.rules, &RulePlace { crawler, ..place });
         }
         if let Some(GlobalSpaceDraft::Rules(rules)) = &draft.global_space {
-            let mut global = BTreeMap::new();
-            collect(rules, &[], None, true, &mut global);
-            found.extend(global.into_iter().map(|(id, reach)| {
-                let reach = RuleReach {
-                    is_global: true,
-                    ..reach
-                };
-                (id, reach)
-            }));
+            let place = RulePlace {
+                first: true,
+                is_global: true,
+                ..place
+            };
+            found.collect(rules, &place);
         }
-        Self(found)
+        found
+    }
+
+    fn collect(&mut self, items: &[RuleItem], place: &RulePlace<'_>) {
+        let mut before = place.before;
+        for item in items {
+            let RuleItem::Rule(rule) = item else {
+                continue;
+            };
+            let own = applying(rule);
+            if let RuleDraftBody::Group(group) = &rule.body {
+                let inside = RulePlace {
+                    before: self.chain(own.clone(), before),
+                    first: group.first,
+                    ..*place
+                };
+                self.collect(&group.rules, &inside);
+            }
+            let reach = RuleReach {
+                before,
+                own: own.clone(),
+                crawler: place.crawler.map(str::to_owned),
+                is_global: place.is_global,
+            };
+            self.rules.insert(rule.id.clone(), reach);
+            let ends = matches!(&rule.body, RuleDraftBody::Group(group) if group.stop);
+            if place.first || ends {
+                before = self.chain(own.negated(), before);
+            }
+        }
+    }
+
+    /// Adds a condition to a chain, and returns the index of the longer one.
+    fn chain(&mut self, condition: ConditionDraft, rest: Option<usize>) -> Option<usize> {
+        self.chains.push(ConditionChain { condition, rest });
+        Some(self.chains.len() - 1)
+    }
+
+    /// Returns the condition under which a rule is processed, and applies or not.
+    fn condition(&self, reach: &RuleReach, applies: bool) -> ConditionDraft {
+        let mut parts = Vec::new();
+        let mut next = reach.before;
+        while let Some(chain) = next.and_then(|at| self.chains.get(at)) {
+            parts.push(chain.condition.clone());
+            next = chain.rest;
+        }
+        parts.reverse();
+        parts.push(if applies {
+            reach.own.clone()
+        } else {
+            reach.own.clone().negated()
+        });
+        parts.retain(|part| *part != ConditionDraft::Always);
+        if parts.is_empty() {
+            ConditionDraft::Always
+        } else {
+            ConditionDraft::all(parts)
+        }
     }
 
     /// Returns requests for which a rule may be processed, and applies or not: the more likely ones first, each
@@ -61,9 +127,10 @@ impl RuleConditions {
         applies: bool,
         known: &[CaseRequest],
     ) -> impl Iterator<Item = CaseRequest> {
-        let probes = self.0.get(rule).map(|reach| {
-            let among_others = move || find_among_others(reach, draft, reach.condition(applies));
-            let of_urls = move || probes_of_urls(reach, draft, &reach.condition(applies), known);
+        let probes = self.rules.get(rule).map(|reach| {
+            let condition = move || self.condition(reach, applies);
+            let among_others = move || find_among_others(reach, draft, condition());
+            let of_urls = move || probes_of_urls(reach, draft, &condition(), known);
             let among_others = iter::once_with(among_others).flatten();
             among_others.chain(iter::once_with(of_urls).flatten())
         });
@@ -71,24 +138,15 @@ impl RuleConditions {
     }
 }
 
-impl RuleReach {
-    /// Returns the condition under which the rule is processed, and applies or not.
-    fn condition(&self, applies: bool) -> ConditionDraft {
-        let own = if applies {
-            self.own.clone()
-        } else {
-            self.own.clone().negated()
-        };
-        let parts = self.before.iter().cloned().chain([own]);
-        let parts: Vec<ConditionDraft> = parts
-            .filter(|part| *part != ConditionDraft::Always)
-            .collect();
-        if parts.is_empty() {
-            ConditionDraft::Always
-        } else {
-            ConditionDraft::all(parts)
-        }
-    }
+/// The place of a list of rules.
+#[derive(Clone, Copy, Default)]
+struct RulePlace<'d> {
+    /// The conditions for the list to be processed.
+    before: Option<usize>,
+    crawler: Option<&'d str>,
+    /// Only the first rule that applies counts.
+    first: bool,
+    is_global: bool,
 }
 
 /// Searches a request that fits a condition, and that no rule of the policy refuses.
@@ -201,38 +259,6 @@ fn mentions(condition: &ConditionDraft, field: &str) -> bool {
 fn find_refused(draft: &PolicyDraft, crawler: Option<&str>) -> Option<CaseRequest> {
     let policy = compile_draft(draft).ok()?.policy;
     search_refused(&policy, PROBE, crawler)
-}
-
-fn collect(
-    items: &[RuleItem],
-    before: &[ConditionDraft],
-    crawler: Option<&str>,
-    first: bool,
-    found: &mut BTreeMap<String, RuleReach>,
-) {
-    let mut before = before.to_vec();
-    for item in items {
-        let RuleItem::Rule(rule) = item else {
-            continue;
-        };
-        let own = applying(rule);
-        if let RuleDraftBody::Group(group) = &rule.body {
-            let mut inside = before.clone();
-            inside.push(own.clone());
-            collect(&group.rules, &inside, crawler, group.first, found);
-        }
-        let reach = RuleReach {
-            before: before.clone(),
-            own: own.clone(),
-            crawler: crawler.map(str::to_owned),
-            is_global: false,
-        };
-        found.insert(rule.id.clone(), reach);
-        let ends = matches!(&rule.body, RuleDraftBody::Group(group) if group.stop);
-        if first || ends {
-            before.push(own.negated());
-        }
-    }
 }
 
 /// Returns the condition under which a rule applies.

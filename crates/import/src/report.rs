@@ -199,6 +199,20 @@ impl Report {
         }
     }
 
+    /// Lists the parts that became a rule as not converted.
+    pub(crate) fn set_invalid(&mut self, rule: &str, why: &str, failure: MissingPart) {
+        for part in &mut self.parts {
+            let target = part.outcome.as_ref().and_then(PartOutcome::target);
+            if target.is_some_and(|target| target.name == rule) {
+                part.outcome = Some(PartOutcome::NotConverted {
+                    why: why.to_owned(),
+                    failure,
+                    instead: None,
+                });
+            }
+        }
+    }
+
     /// Returns a part.
     pub fn part(&self, part: PartId) -> Option<&ReportedPart> {
         self.parts.get(part.0)

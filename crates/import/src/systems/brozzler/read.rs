@@ -178,7 +178,10 @@ impl BrozzlerReader<'_> {
                 column: item.place.column,
                 ..self.file.clone()
             };
-            let part = self.add(place, "-", item);
+            let text = item.spelling().map(|text| format!("- {text}"));
+            let part = self
+                .report
+                .add(place, text.unwrap_or_else(|| "-".to_owned()));
             parts.extend(self.with_value(part, item));
         }
         parts

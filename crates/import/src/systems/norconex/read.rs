@@ -1,5 +1,7 @@
 //! Reading of the settings that decide about requests.
 
+use crawlgate_policy::internal::urls::target::UrlTarget;
+
 use crate::input::{ImportInput, MAX_RULE_FILE};
 use crate::report::PartId;
 
@@ -335,6 +337,11 @@ pub(super) fn read_urls_file(path: &str, input: &ImportInput<'_>) -> Option<Stri
     Some(source.text)
 }
 
+/// Returns `true` for a URL that a crawl can start from.
+pub(super) fn is_start_url(url: &str) -> bool {
+    start_url(url.trim(), None).is_some()
+}
+
 fn start_url(url: &str, part: Option<PartId>) -> Option<StartUrl> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -351,9 +358,11 @@ fn start_url(url: &str, part: Option<PartId>) -> Option<StartUrl> {
         Some(_) | None => (authority, standard),
     };
     let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
-    is_host.then(|| StartUrl {
-        // Without the user and password that it may have.
-        url: format!("{scheme}://{authority}{path}"),
+    // Without the user and password that it may have.
+    let url = format!("{scheme}://{authority}{path}");
+    let is_url = UrlTarget::parse(&url).is_ok();
+    (is_host && is_url).then(|| StartUrl {
+        url,
         scheme,
         host: host.to_ascii_lowercase(),
         port,

@@ -7,7 +7,9 @@ use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget}
 
 use super::convert::UnitWriter;
 use super::model::UrlScope;
-use super::read::{SCOPE_RESOLVERS, STARTS, StartKind, read_scope, read_urls_file, start_kind};
+use super::read::{
+    SCOPE_RESOLVERS, STARTS, StartKind, is_start_url, read_scope, read_urls_file, start_kind,
+};
 use super::tree::Setting;
 
 const FLAGS: [&str; 5] = [
@@ -72,6 +74,10 @@ impl UnitWriter<'_, '_> {
                 continue;
             }
             match start_kind(setting, start) {
+                StartKind::Url if !is_start_url(&start.text) => {
+                    let why = "not a URL of HTTP or HTTPS";
+                    self.not_converted(start, why, failure, Some("--seeds FILE"));
+                }
                 StartKind::Url => seeds(start.part, self),
                 StartKind::File if read_urls_file(&start.text, self.input).is_some() => {
                     seeds(start.part, self);
