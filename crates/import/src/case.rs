@@ -13,7 +13,7 @@ use crate::probe::RuleConditions;
 
 /// The maximum number of rules that are compiled to find the outcomes that no case shows: each search of one compiles
 /// all rules.
-const MAX_COMPILED_RULES: usize = 50_000;
+const MAX_COMPILED_RULES: usize = 5_000;
 
 /// Adds cases to the draft of a policy: of the requests that were searched, then of the examples, then of
 /// the probes, those that show what no earlier one shows. Returns the requests on which policy and source

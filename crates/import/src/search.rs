@@ -12,7 +12,7 @@ use crate::draft::CaseRequest;
 
 /// The maximum number of rules that are compared with each other: for each rule that is searched the search
 /// reads those before it.
-const MAX_COMPARED_RULES: usize = 250_000;
+const MAX_COMPARED_RULES: usize = 50_000;
 
 /// The result of a search.
 #[derive(Default)]

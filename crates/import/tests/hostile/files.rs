@@ -88,7 +88,7 @@ hostile! {
     "millions of lines" Nutch "more than"
         ["source-regex-urlfilter.txt": "-a\n".repeat(4_000_000)]
     "thousands of expressions" Nutch ""
-        ["source-regex-urlfilter.txt": numbered(1_500)]
+        ["source-regex-urlfilter.txt": numbered(1_000)]
     "expressions that take long" Nutch ""
         ["source-regex-urlfilter.txt": "-((a{900}){900}){900}\n-(a+)+(b+)+$\n-(x*)*(?!(a|b)*)\\1{50}\n-(a?){1000}a{1000}\n"]
     "beans that contain each other" Heritrix ""

@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::string_slice,
+    clippy::disallowed_methods,
     missing_docs,
     reason = "tests"
 )]
