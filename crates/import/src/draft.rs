@@ -194,9 +194,18 @@ impl ConditionDraft {
         one_or(parts, Self::All)
     }
 
-    /// Combines conditions of which one must hold.
+    /// Combines conditions of which one must hold. Neighbours that test the same become one test.
     pub fn any(parts: Vec<Self>) -> Self {
-        one_or(parts, Self::Any)
+        let mut combined: Vec<Self> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match (combined.last_mut(), part) {
+                (Some(Self::Test(last)), Self::Test(test)) if last.can_take_values_of(&test) => {
+                    last.values.extend(test.values);
+                }
+                (_, part) => combined.push(part),
+            }
+        }
+        one_or(combined, Self::Any)
     }
 
     fn to_node(&self) -> YamlNode {
@@ -245,6 +254,17 @@ fn merge_entries(parts: &[ConditionDraft]) -> Option<Vec<YamlEntry>> {
 }
 
 impl TestDraft {
+    /// Returns `true` if the tests differ in their values only, of which one must fit.
+    fn can_take_values_of(&self, other: &Self) -> bool {
+        let has_values = matches!(
+            self.kind,
+            Some("contains" | "prefix" | "suffix" | "regex" | "glob")
+        );
+        has_values
+            && (&self.field, self.kind, self.ignore_case)
+                == (&other.field, other.kind, other.ignore_case)
+    }
+
     fn to_entry(&self) -> YamlEntry {
         let values = YamlNode::texts(&self.values);
         let value = match (self.kind, self.ignore_case) {
