@@ -360,6 +360,9 @@ fn problem_from_error(file: &Arc<str>, text: &str, error: &Error) -> Problem {
     if let Error::Budget { breach, .. } = error {
         return budget_problem(&place, breach);
     }
+    if matches!(error, Error::AliasReplayLimitExceeded { .. }) {
+        return Problem::error(&place, ALIASES_MESSAGE);
+    }
     if matches!(error, Error::MultipleDocuments { .. }) {
         return Problem::error(&place, SECOND_DOCUMENT_MESSAGE);
     }
@@ -368,6 +371,8 @@ fn problem_from_error(file: &Arc<str>, text: &str, error: &Error) -> Problem {
 
 const SECOND_DOCUMENT_MESSAGE: &str =
     "a second document begins (`---`); a file may contain only one";
+
+const ALIASES_MESSAGE: &str = "aliases (`*name`) expand to too many values";
 
 fn budget_problem(place: &SourceLocation, error: &BudgetBreach) -> Problem {
     if matches!(
@@ -383,7 +388,7 @@ fn budget_problem(place: &SourceLocation, error: &BudgetBreach) -> Problem {
     if matches!(error, BudgetBreach::Documents { .. }) {
         return Problem::error(place, SECOND_DOCUMENT_MESSAGE);
     }
-    Problem::error(place, "aliases (`*name`) expand to too many values")
+    Problem::error(place, ALIASES_MESSAGE)
 }
 
 #[cfg(test)]
