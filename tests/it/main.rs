@@ -40,6 +40,7 @@ mod feed;
 mod fuzz;
 mod head;
 mod identify;
+mod import;
 mod layers;
 mod ledger;
 mod ledger_command;
