@@ -181,7 +181,11 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         if let Some(timer) = &mut self.close_timer {
             // A stream may have been opened before the client saw the GOAWAY.
             let is_late = timer.poll_once(cx).is_ready() && self.streams.is_empty();
-            return if is_late { Poll::Ready(()) } else { Poll::Pending };
+            return if is_late {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            };
         }
         self.poll_section(cx);
         let is_idle = self.streams.is_empty() && !self.h2.has_streams();
