@@ -3,6 +3,7 @@
 //! There is one enum per direction, so that nothing is boxed. A body that ends too early is an
 //! error, never a clean end: hyper then aborts the message, so the other side notices.
 
+mod client_body;
 mod upload;
 
 use std::pin::Pin;
@@ -22,6 +23,8 @@ use super::document::{DocumentBody, OutgoingBody};
 use super::head::timer::LazyTimer;
 use super::pool::{ConnectionPool, OriginConnection};
 
+pub(crate) use client_body::BodyDemand;
+pub use client_body::{ClientBody, StreamBody};
 pub use upload::{RequestUpload, UploadProgress, UploadStream, UploadWatch};
 
 /// The number of parts that are passed on in one poll. Then the timers are polled and other tasks

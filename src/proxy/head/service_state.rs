@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use crate::proxy::accept::StreamSlot;
 use crate::proxy::read_allowance::ReadAllowance;
 
 /// No request is in service: the next head may be passed on, and bytes that hyper writes are a
@@ -22,6 +23,8 @@ pub struct ServiceState {
     last: AtomicBool,
     /// The number of bytes that one poll of the connection may read.
     pub(crate) allowance: ReadAllowance,
+    /// Set for a stream of an HTTP/2 connection, which has a state of its own.
+    _stream: Option<Arc<StreamSlot>>,
 }
 
 impl ServiceState {
@@ -62,6 +65,18 @@ impl ServiceState {
 /// Exists while a request is in service.
 #[derive(Debug)]
 pub struct ServiceGuard(Arc<ServiceState>);
+
+impl ServiceGuard {
+    /// Creates the guard of a request on a stream of an HTTP/2 connection, which holds the stream's
+    /// share of its client's limit.
+    pub(crate) fn for_stream(slot: Arc<StreamSlot>) -> Self {
+        let state = ServiceState {
+            _stream: Some(slot),
+            ..ServiceState::default()
+        };
+        Arc::new(state).begin()
+    }
+}
 
 impl Drop for ServiceGuard {
     fn drop(&mut self) {
