@@ -1,0 +1,258 @@
+"""The HTTP/2 tables against a running crawlgate: raw frames of a client, and what must come of each row.
+
+    python3 tests/conformance/h2/run.py [--binary target/release/crawlgate] [--row WORD …] [--list]
+                                        [--peer nginx|mitmproxy]
+
+README.md describes the format. `--peer` plays the tables against another implementation instead, to check the tables
+themselves: nginx gets the rows that fit any server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import pathlib
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "acceptance"))
+
+import frames  # noqa: E402
+import rows as tables  # noqa: E402
+from authority import Authority  # noqa: E402
+from raw_origin import Origin  # noqa: E402
+from play import Player, secure, tunnel  # noqa: E402
+from report import Report  # noqa: E402
+from rows import Row  # noqa: E402
+from services import Gate, wait_for  # noqa: E402
+
+LEAST = 120
+PLAYERS = 8
+# Tables whose rows need a server only, not a proxy.
+FOR_ANY_SERVER = ("connection.txt", "streams.txt", "flow.txt", "hpack.txt")
+WRONG = "wrong.txt"
+
+
+class TableGate(Gate):
+    """A crawlgate for the tables, with the policy of those of HTTP/1."""
+
+    def __init__(self, binary: pathlib.Path, folder: pathlib.Path, rows: list[Row], authority: Authority) -> None:
+        self._hosts = {host(row): "127.0.0.1" for row in rows}
+        self.ca = folder / "gate-ca.pem"
+        self._folder, self._root = folder, authority.cert
+        super().__init__(binary, HERE.parent / "gates" / "policy.yaml", folder)
+
+    def _settings(self, policy: pathlib.Path) -> dict:
+        settings = super()._settings(policy)
+        settings["egress"] = {
+            "allow_loopback": True,
+            "ports": ["1-65535"],
+            "connect_ports": ["1-65535"],
+            "hosts": self._hosts,
+        }
+        settings["tls"] = {
+            "intercept": True,
+            "ca": {"cert": str(self.ca), "key": str(self._folder / "gate-ca.key")},
+            "bundle": str(self._folder / "bundle.pem"),
+            "extra_roots": [str(self._root)],
+        }
+        settings["limits"] = {"request_body": "100KiB"}
+        settings["timeouts"] = {"head": "2s", "idle": "4s", "response_head": "4s", "body_idle": "2s", "tls": "2s"}
+        settings["policy"]["watch"] = False
+        return settings
+
+
+def host(row: Row) -> str:
+    """The row's own host: one that answers badly is given a rest."""
+    return f"{row.name}.h2.test"
+
+
+class Nginx:
+    """Debian's nginx with HTTP/2, for the rows that fit any server."""
+
+    def __init__(self, folder: pathlib.Path, authority: Authority) -> None:
+        authority.context(["nginx.test"], "nginx")
+        self.port = free_port()
+        text = f"""\
+daemon off; error_log {folder}/error.log; pid {folder}/pid; worker_processes 1;
+events {{ worker_connections 1024; }}
+http {{ access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  upstream slow {{ server 127.0.0.1:9; }}
+  server {{ listen 127.0.0.1:{self.port} ssl http2; ssl_certificate {folder}/site/nginx.pem;
+    ssl_certificate_key {folder}/site/nginx.key; client_header_timeout 2s; keepalive_timeout 4s;
+    location / {{ root {folder}/www; try_files /ok =404; error_page 405 =200 /ok; }} }} }}
+"""
+        (folder / "www").mkdir()
+        (folder / "www" / "ok").write_text("ok", encoding="ascii")
+        folder.chmod(0o755)
+        (folder / "nginx.conf").write_text(text, encoding="utf-8")
+        self._process = subprocess.Popen(["nginx", "-e", folder / "error.log", "-c", folder / "nginx.conf"])
+        _wait_for_port(self.port)
+
+    def stop(self) -> None:
+        _end(self._process)
+
+
+class Mitmproxy:
+    """mitmproxy from the search path, another proxy that speaks HTTP/2 to clients: every host leads to loopback."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.port, self.ca = free_port(), folder / "mitmproxy-ca-cert.pem"
+        (folder / "addon.py").write_text(
+            "def server_connect(data):\n    data.server.address = ('127.0.0.1', data.server.address[1])\n",
+            encoding="utf-8",
+        )
+        command = ["mitmdump", "--quiet", "--listen-host", "127.0.0.1", "--listen-port", str(self.port)]
+        command += ["--set", f"confdir={folder}", "--set", "ssl_insecure=true", "--set", "connection_strategy=lazy"]
+        self._process = subprocess.Popen([*command, "-s", folder / "addon.py"])
+        _wait_for_port(self.port)
+
+    def stop(self) -> None:
+        _end(self._process)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def _wait_for_port(port: int) -> None:
+    def connected() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_for(connected, 20)
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.terminate()
+    process.wait(10)
+
+
+class Runner:
+    """Plays rows against one proxy or server."""
+
+    def __init__(self, target: Gate | Nginx | Mitmproxy, trusted: pathlib.Path, site: ssl.SSLContext | None) -> None:
+        self._target, self._trusted, self._site = target, trusted, site
+
+    def play(self, row: Row) -> list[str]:
+        """Problems with a row."""
+        try:
+            return self._play(row)
+        except (OSError, KeyError, ValueError) as error:
+            return [f"the row broke: {error!r}"]
+
+    def _play(self, row: Row) -> list[str]:
+        if isinstance(self._target, Nginx):
+            connection = socket.create_connection(("127.0.0.1", self._target.port), 10)
+            return self._on(row, connection, None, f"nginx.test:{self._target.port}", "https")
+        manner = row.settings.get("origin", "").split(" ")[0]
+        answer = tables.text(row.answer, {})
+        way = row.settings.get("way", "inside")
+        origin = Origin(self._site if way == "inside" else None, answer, manner)
+        name = f"{host(row)}:{origin.port}"
+        try:
+            return self._on(row, tunnel(self._target.port, name), origin, name, "https")
+        finally:
+            origin.stop()
+
+    def _on(self, row: Row, connection: socket.socket, origin: Origin | None, name: str, scheme: str) -> list[str]:
+        context = ssl.create_default_context(cafile=str(self._trusted))
+        words = row.settings.get("alpn", "h2").split()
+        if words != ["none"]:
+            context.set_alpn_protocols(words)
+        with secure(connection, name.rpartition(":")[0], context) as connected:
+            chosen = connected.selected_alpn_protocol()
+            wanted = "h2" if "h2" in words else None if words == ["none"] else "http/1.1"
+            if chosen != wanted:
+                return [f"ALPN chose {chosen}, not {wanted}"]
+            wire = frames.Wire(connected)
+            return Player(row, wire, origin, name, "crawlgate", scheme).play()
+
+
+def play_all(runner: Runner, rows: list[Row]) -> list[tuple[Row, list[str]]]:
+    with concurrent.futures.ThreadPoolExecutor(PLAYERS) as pool:
+        return list(zip(rows, pool.map(runner.play, rows), strict=True))
+
+
+def check(report: Report, runner: Runner, rows: list[Row]) -> None:
+    """Plays rows; those that fail are played once more, alone, since other work on the machine delays answers."""
+    for row, problems in play_all(runner, rows):
+        report.check(f"{row.name} ({_section(row)})", problems and runner.play(row))
+
+
+def check_wrong(report: Report, runner: Runner, rows: list[Row]) -> None:
+    """Rows that expect something wrong, which the runner must report as the last line of their comment says."""
+    for row, problems in play_all(runner, rows):
+        wanted = row.about.rpartition("reports: ")[2].strip()
+        found = any(wanted in problem for problem in problems)
+        report.check(f"reported: {row.name}", [] if found else [f"{wanted!r} is not in {problems}"])
+
+
+def _section(row: Row) -> str:
+    return tables.SECTION.search(row.about)[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[2] / "target" / "release" / "crawlgate")
+    parser.add_argument("--row", nargs="+", metavar="WORD", help="rows whose names contain one of these words")
+    parser.add_argument("--list", action="store_true", help="print names and sections")
+    parser.add_argument("--peer", choices=["nginx", "mitmproxy"])
+    arguments = parser.parse_args()
+    rows = tables.load(HERE)
+    report = Report()
+    if len(rows) < LEAST:
+        report.check("the tables are whole", [f"{len(rows)} rows, at least {LEAST} are needed"])
+    if arguments.row:
+        rows = [row for row in rows if any(word in row.name for word in arguments.row)]
+    if arguments.peer == "nginx":
+        rows = [row for row in rows if row.place.startswith(FOR_ANY_SERVER) and not row.needs_origin]
+    if arguments.list:
+        print("\n".join(f"{row.name:50} {_section(row)}" for row in rows))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="crawlgate-h2-") as name:
+        _run(report, arguments, rows, pathlib.Path(name))
+    return report.close()
+
+
+def _run(report: Report, arguments: argparse.Namespace, rows: list[Row], folder: pathlib.Path) -> None:
+    authority = Authority(folder / "site")
+    right = [row for row in rows if not row.place.startswith(WRONG)]
+    wrong = [row for row in rows if row.place.startswith(WRONG)]
+    if arguments.peer:
+        peer = Nginx(folder, authority) if arguments.peer == "nginx" else Mitmproxy(folder)
+        trusted = authority.cert if isinstance(peer, Nginx) else peer.ca
+        try:
+            check(report, Runner(peer, trusted, authority.context(["*.h2.test"])), right)
+        finally:
+            peer.stop()
+        return
+    gate = TableGate(arguments.binary.resolve(), folder, rows, authority)
+    try:
+        runner = Runner(gate, gate.ca, authority.context(["*.h2.test"]))
+        check(report, runner, right)
+        check_wrong(report, runner, wrong)
+        nothing_is_left(report, gate)
+    finally:
+        code = gate.stop()
+    report.equal("SIGTERM ends it, with exit code 0", code, 0)
+    report.check("its standard error has no panic", [line for line in gate.lines if "panicked" in line])
+
+
+def nothing_is_left(report: Report, gate: Gate) -> None:
+    """No request, lease or tunnel outlives its connection."""
+    names = ("crawlgate_held_requests", "crawlgate_leases", "crawlgate_tunnels")
+    held = lambda: {name: count for name in names if (count := gate.samples()[name, frozenset()])}  # noqa: E731
+    wait_for(lambda: not held(), 15)
+    report.equal("nothing is left of the rows", held(), {})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
