@@ -53,9 +53,9 @@ def run(
     folder.mkdir()
     authority = Authority(folder / "site")
     origin = Origin(folder / "origin.jsonl", authority.context(HOSTS))
-    gate = InsideGate(binary, _policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes))
+    gate = InsideGate(binary, secure_policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes))
     try:
-        Inside(report, origin, gate, _secure(table), folder, binary, authority.cert).run(python, modules)
+        Inside(report, origin, gate, secure_table(table), folder, binary, authority.cert).run(python, modules)
     finally:
         code = gate.stop()
         origin.stop()
@@ -93,7 +93,7 @@ class InsideGate(Gate):
         return settings
 
 
-def _policy(folder: pathlib.Path) -> pathlib.Path:
+def secure_policy(folder: pathlib.Path) -> pathlib.Path:
     """The policy of the plain crawls; where a rule names http it means https, and its cases are left out."""
     text, _, _ = (HERE / "policy.yaml").read_text(encoding="utf-8").partition("\ncases:")
     text = text.replace("http://", "https://").replace("\nrules:\n", f"\nrules:\n{UNSEEN}", 1)
@@ -103,7 +103,7 @@ def _policy(folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _secure(table: Table) -> Table:
+def secure_table(table: Table) -> Table:
     """The table with https in place of http."""
 
     def of(rows: dict[str, Row]) -> dict[str, Row]:

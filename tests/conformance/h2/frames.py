@@ -168,6 +168,10 @@ class Wire:
             return
         except OSError:
             data = b""
+        self.feed(data)
+
+    def feed(self, data: bytes) -> None:
+        """Takes bytes of the other side; none are its end."""
         if not data:
             self.ended = True
             self.raw = self._buffer
