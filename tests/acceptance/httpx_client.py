@@ -1,9 +1,9 @@
-"""Python's httpx with HTTP/2: requests the URLs of standard input, eight at once, and writes each answer as a JSON line.
+"""Python's httpx with HTTP/2: requests the URLs of standard input, eight at once, and writes answers as JSON lines.
 
     httpx_client.py PROXY CERTIFICATES
 
-Redirects are not followed. A URL that httpx would write in another way is left out, and so are hosts that it cannot name
-in CONNECT or in TLS: IPv6 addresses, and names with a trailing dot.
+Redirects are not followed. A URL that httpx would write in another way is left out, and so are hosts that it cannot
+name in CONNECT or in TLS: IPv6 addresses, and names with a trailing dot.
 """
 
 import asyncio

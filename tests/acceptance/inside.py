@@ -53,7 +53,9 @@ def run(
     folder.mkdir()
     authority = Authority(folder / "site")
     origin = Origin(folder / "origin.jsonl", authority.context(HOSTS))
-    gate = InsideGate(binary, secure_policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes))
+    gate = InsideGate(
+        binary, secure_policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes)
+    )
     try:
         Inside(report, origin, gate, secure_table(table), folder, binary, authority.cert).run(python, modules)
     finally:

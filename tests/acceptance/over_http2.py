@@ -3,9 +3,9 @@
     python3 tests/acceptance/over_http2.py [--binary target/release/crawlgate] [--python PYTHON_WITH_HTTPX]
                                            [--node-modules FOLDER] [--keep FOLDER]
 
-curl over both versions, Node's http2, httpx and Chromium crawl; answers, the site's log, metrics and the decision log must
-all be those of `expected.tsv`. Exit code 1 if a check failed. A client that is not installed is skipped loudly; with CI set
-in the environment it is a failure.
+curl over both versions, Node's http2, httpx and Chromium crawl; answers, the site's log, metrics and the decision log
+must all be those of `expected.tsv`. Exit code 1 if a check failed. A client that is not installed is skipped loudly;
+with CI set in the environment it is a failure.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class OverHttp2:
             self._versions(name, answers, versions)
             hosts = {row.url.split("/")[2].lower() for row in rows}
             opened = sum(answer.connects for answer in answers)
-            self._report.check(f"{name}: one connection per host", [f"{opened}"] if opened > len(hosts) else [], len(hosts))
+            self._report.check(
+                f"{name}: one connection per host", [f"{opened}"] if opened > len(hosts) else [], len(hosts)
+            )
             self._crawl.judge(name, answers, [row.url for row in rows], "curl")
 
     def _node(self) -> None:
@@ -108,7 +110,9 @@ class OverHttp2:
         self._crawl.judge(name, answers, met, crawler)
 
     def _versions(self, name: str, answers: list[Answer], versions: set[str]) -> None:
-        wrong = [f"{answer.url}: {answer.version!r} {answer.error}" for answer in answers if answer.version not in versions]
+        wrong = [
+            f"{answer.url}: {answer.version!r} {answer.error}" for answer in answers if answer.version not in versions
+        ]
         self._report.check(f"{name}: every answer came over HTTP {max(versions, key=len)}", wrong, len(answers))
 
     def _chromium(self, modules: pathlib.Path | None) -> None:
@@ -121,7 +125,9 @@ class OverHttp2:
             self._report.missing("Chromium over HTTP/2", "playwright-core")
             return
         shown = [row for row in self._rows if row.plain and _is_page(row, self._origin)][:40]
-        refused = [row for row in self._rows if row.plain and not row.allowed and row.stage == "request" and row.rule][:20]
+        refused = [row for row in self._rows if row.plain and not row.allowed and row.stage == "request" and row.rule][
+            :20
+        ]
         rows = {row.sent(self._origin.port).decode(): row for row in [*shown, *refused]}
         with tempfile.TemporaryDirectory(prefix="crawlgate-chromium-", ignore_cleanup_errors=True) as home:
             answers = self._browse(home, modules, list(rows))
@@ -129,7 +135,9 @@ class OverHttp2:
         pages = [(rows[one["url"]], one) for one in answers]
         wrong = [f"{one['url']}: {one['version']!r} {one['error']}" for _, one in pages if one["version"] != "h2"]
         self._report.check("Chromium: every page came over h2", wrong, len(pages))
-        problems = [f"{row.url}: {one['status']}, not {row.status}" for row, one in pages if one["status"] != row.status]
+        problems = [
+            f"{row.url}: {one['status']}, not {row.status}" for row, one in pages if one["status"] != row.status
+        ]
         problems += [f"{row.url}: no mark" for row, one in pages if row.allowed and MARK.decode() not in one["text"]]
         problems += [f"{row.url}: {one['rule']}" for row, one in pages if not row.allowed and one["rule"] != row.rule]
         self._report.check("Chromium: pages and refusals are those of the table", problems, len(pages))

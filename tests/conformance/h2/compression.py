@@ -78,7 +78,7 @@ def string(text: bytes, coded: bool = False) -> bytes:
 
 
 def literal(name: bytes, value: bytes, first: int = 0, coded: bool = False) -> bytes:
-    """A field with a name that is not indexed: 0 without indexing, 0x10 never indexed, 0x40 added to the table (6.2)."""
+    """A field whose name is not indexed (6.2): 0 is without indexing, 0x10 never indexed, 0x40 added to the table."""
     return bytes([first]) + string(name, coded) + string(value, coded)
 
 

@@ -1,4 +1,4 @@
-"""HTTP/2 frames by hand: a writer that sends anything, and a reader that keeps to RFC 9113 and reports what does not."""
+"""HTTP/2 frames by hand: a writer that sends anything, and a strict reader that reports what RFC 9113 does not allow."""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from raw_origin import ALIVE, Message, Origin, read
 from rows import Row, Step
 
 LIMIT = 6.0
-_PREFACE_FIRST = ("DATA", "HEADERS", "CONTINUATION", "RST_STREAM", "SETTINGS", "PING", "GOAWAY", "WINDOW_UPDATE",
-                  "PRIORITY", "PUSH_PROMISE", "FRAME", "BYTES", "UPLOAD", "OVERFLOW", "PAUSE", "LEAVE", "SEEN")  # fmt: skip
+# What `>` may be followed by, apart from methods.
+_VERBS = {*frames.TYPES, "FRAME", "BYTES", "UPLOAD", "STREAM", "OVERFLOW", "PAUSE", "LEAVE", "SEEN"}
 
 
 class Player:
     """One row on a connection to a proxy."""
 
-    def __init__(self, row: Row, wire: Wire, origin: Origin | None, host: str, via: str, scheme: str) -> None:
+    def __init__(self, row: Row, wire: Wire, origin: Origin | None, host: str, scheme: str) -> None:
         self._row, self._wire, self._origin, self._scheme = row, wire, origin, scheme
         name, _, port = host.rpartition(":")
-        self.names = {"host": host, "name": name, "port": port, "via": via}
+        self.names = {"host": host, "name": name, "port": port, "via": "crawlgate"}
         self.problems: list[str] = []
         # The rest of a field block that continues, and the largest stream so far.
         self._rest = b""
@@ -68,7 +68,7 @@ class Player:
 
     def _send(self, step: Step) -> None:
         verb, *words = step.words
-        if verb not in _PREFACE_FIRST:
+        if verb not in _VERBS:
             first, _, last = words[0].partition("..")
             for number in range(int(first), int(last or first) + 1, 2):
                 self._head(step, number, verb, words[1], words[2:])
@@ -79,8 +79,8 @@ class Player:
             self._over = True
         elif verb == "SEEN":
             self._seen(self._text(words[0]))
-        elif verb == "UPLOAD":
-            self._upload(int(words[0]), words[1:])
+        elif verb in ("UPLOAD", "STREAM"):
+            self._upload(int(words[0]), words[1:], verb == "UPLOAD")
         elif verb == "OVERFLOW":
             self._overflow(int(words[0]))
         elif verb == "HEADERS":
@@ -94,11 +94,11 @@ class Player:
         if not any(text in received for received in self._origin.received):
             self.problems.append(f"the origin does not receive {text!r}")
 
-    def _upload(self, number: int, words: list[str]) -> None:
+    def _upload(self, number: int, words: list[str], last: bool) -> None:
         options = dict(word.split("=") for word in words if "=" in word and not word.startswith("{"))
         body = self._text(words[-1])
         pad = int(options["PADDED"]) if "PADDED" in options else None
-        if not self._wire.upload(number, body, size=int(options.get("SIZE", frames.FRAME)), pad=pad):
+        if not self._wire.upload(number, body, last, size=int(options.get("SIZE", frames.FRAME)), pad=pad):
             self.problems.append(f"the windows do not let the body of {len(body)} bytes through")
 
     def _overflow(self, number: int) -> None:
@@ -179,9 +179,13 @@ class Player:
             if kind == "HEADERS" and at:
                 self._last = max(self._last, at)
                 self._wire.stream(at)
-            return frame(int(frames.TYPES.get(kind, kind)), int(flags, 0), at, self._text(rest[0] if rest else ""), lied)
+            return frame(
+                int(frames.TYPES.get(kind, kind)), int(flags, 0), at, self._text(rest[0] if rest else ""), lied
+            )
         if verb in ("PING", "GOAWAY"):
-            payload = self._text(words[-1]) if verb == "PING" else struct.pack(">II", int(words[0]), self._code(words[1]))
+            payload = (
+                self._text(words[-1]) if verb == "PING" else struct.pack(">II", int(words[0]), self._code(words[1]))
+            )
             flags = frames.ACK if "ACK" in words else 0
             return frame(frames.TYPES[verb], flags, 0, payload)
         number = int(words[0])
@@ -387,7 +391,7 @@ class Player:
 
 def _via(value: bytes) -> bytes:
     """`Via` with one spelling of the version and one name for every proxy."""
-    return re.sub(rb"^2(\.0)? crawlgate[\w-]*$", b"2 crawlgate", value)
+    return re.sub(rb"^(\d)(\.[01])? crawlgate[\w-]*$", rb"\1 crawlgate", value)
 
 
 def _code_name(code: int) -> str:

@@ -65,6 +65,11 @@ class Row:
         """Whether the row depends on what its origin does."""
         return bool(self.answer) or self.settings.get("origin", "").startswith(("hang", "early", "close", "drop"))
 
+    @property
+    def speaks_http2(self) -> bool:
+        """Whether the row is played over HTTP/2; others expect text."""
+        return not self.expects("^TEXT ")
+
     def expects(self, pattern: str) -> bool:
         """Whether an outcome of the row matches."""
         return any(step.kind == "<" and re.search(pattern, " ".join(step.words)) for step in self.steps)
@@ -112,7 +117,7 @@ def _add(row: Row, number: int, line: str) -> None:
         row.answer += rest
     elif head == "o<":
         row.arrives += rest
-    elif head in ("way", "alpn", "settings", "origin", "bare", "unanswered", "ends"):
+    elif head in ("way", "gate", "alpn", "settings", "origin", "bare", "unanswered", "ends"):
         row.settings[head] = rest
     else:
         raise ValueError(f"no such line: {line}")

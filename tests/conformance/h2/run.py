@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import pathlib
+import re
 import socket
 import ssl
 import subprocess
@@ -31,6 +32,12 @@ from rows import Row  # noqa: E402
 from services import Gate, wait_for  # noqa: E402
 
 LEAST = 120
+# The proxy's own name, on its listener with TLS.
+LISTENER = "proxy.h2.test"
+FILES = (("cert", "pem"), ("key", "key"))
+LISTENING = re.compile(r"proxy listening on 127\.0\.0\.1:(\d+)")
+# The gates that rows may name, by their settings of HTTP/2.
+GATES = {"usual": {"prior_knowledge": True}, "off": {"clients": False}}
 PLAYERS = 8
 # Tables whose rows need a server only, not a proxy.
 FOR_ANY_SERVER = ("connection.txt", "streams.txt", "flow.txt", "hpack.txt")
@@ -38,13 +45,23 @@ WRONG = "wrong.txt"
 
 
 class TableGate(Gate):
-    """A crawlgate for the tables, with the policy of those of HTTP/1."""
+    """A crawlgate for the tables, with the policy of those of HTTP/1, and a listener with TLS besides."""
 
-    def __init__(self, binary: pathlib.Path, folder: pathlib.Path, rows: list[Row], authority: Authority) -> None:
+    def __init__(
+        self, binary: pathlib.Path, folder: pathlib.Path, rows: list[Row], authority: Authority, http2: dict[str, bool]
+    ) -> None:
+        folder.mkdir()
+        self._http2 = http2
+        authority.context([LISTENER], "listener")
+        self._listener = {name: str(authority.cert.parent / f"listener.{end}") for name, end in FILES}
         self._hosts = {host(row): "127.0.0.1" for row in rows}
         self.ca = folder / "gate-ca.pem"
         self._folder, self._root = folder, authority.cert
         super().__init__(binary, HERE.parent / "gates" / "policy.yaml", folder)
+        found = lambda: LISTENING.findall("\n".join(self.lines))  # noqa: E731
+        wait_for(lambda: len(found()) > 1, 5)
+        # The first listener is the one without TLS.
+        self.tls_port = int(found()[-1])
 
     def _settings(self, policy: pathlib.Path) -> dict:
         settings = super()._settings(policy)
@@ -63,6 +80,8 @@ class TableGate(Gate):
         settings["limits"] = {"request_body": "100KiB"}
         settings["timeouts"] = {"head": "2s", "idle": "4s", "response_head": "4s", "body_idle": "2s", "tls": "2s"}
         settings["policy"]["watch"] = False
+        settings["listen"] = ["127.0.0.1:0", {"addr": "127.0.0.1:0", "tls": self._listener}]
+        settings["h2"] = self._http2
         return settings
 
 
@@ -138,8 +157,10 @@ def _end(process: subprocess.Popen) -> None:
 class Runner:
     """Plays rows against one proxy or server."""
 
-    def __init__(self, target: Gate | Nginx | Mitmproxy, trusted: pathlib.Path, site: ssl.SSLContext | None) -> None:
-        self._target, self._trusted, self._site = target, trusted, site
+    def __init__(
+        self, targets: dict[str, TableGate | Nginx | Mitmproxy], authority: Authority, site: ssl.SSLContext
+    ) -> None:
+        self._targets, self._authority, self._site = targets, authority, site
 
     def play(self, row: Row) -> list[str]:
         """Problems with a row."""
@@ -149,31 +170,53 @@ class Runner:
             return [f"the row broke: {error!r}"]
 
     def _play(self, row: Row) -> list[str]:
-        if isinstance(self._target, Nginx):
-            connection = socket.create_connection(("127.0.0.1", self._target.port), 10)
-            return self._on(row, connection, None, f"nginx.test:{self._target.port}", "https")
+        target = self._targets[row.settings.get("gate", "usual")]
+        if isinstance(target, Nginx):
+            connection = socket.create_connection(("127.0.0.1", target.port), 10)
+            trusted = ssl.create_default_context(cafile=str(self._authority.cert))
+            return self._over_tls(row, connection, None, f"nginx.test:{target.port}", ("nginx.test", trusted))
         manner = row.settings.get("origin", "").split(" ")[0]
-        answer = tables.text(row.answer, {})
         way = row.settings.get("way", "inside")
-        origin = Origin(self._site if way == "inside" else None, answer, manner)
-        name = f"{host(row)}:{origin.port}"
+        origin = Origin(self._site if way == "inside" else None, tables.text(row.answer, {}), manner)
         try:
-            return self._on(row, tunnel(self._target.port, name), origin, name, "https")
+            return self._by(way, row, target, origin)
         finally:
             origin.stop()
 
-    def _on(self, row: Row, connection: socket.socket, origin: Origin | None, name: str, scheme: str) -> list[str]:
-        context = ssl.create_default_context(cafile=str(self._trusted))
+    def _by(self, way: str, row: Row, target: TableGate | Mitmproxy, origin: Origin) -> list[str]:
+        """Plays a row inside a tunnel, on the listener with TLS, or on the one without."""
+        name = f"{host(row)}:{origin.port}"
+        if way == "inside":
+            trusted = ssl.create_default_context(cafile=str(target.ca))
+            return self._over_tls(row, tunnel(target.port, name), origin, name, (host(row), trusted))
+        port = target.port if way == "plain" else target.tls_port
+        connection = socket.create_connection(("127.0.0.1", port), 10)
+        if way == "tls":
+            trusted = ssl.create_default_context(cafile=str(self._authority.cert))
+            return self._over_tls(row, connection, origin, name, (LISTENER, trusted))
+        with connection:
+            return Player(row, frames.Wire(connection), origin, name, "http").play()
+
+    def _over_tls(
+        self,
+        row: Row,
+        connection: socket.socket,
+        origin: Origin | None,
+        name: str,
+        server: tuple[str, ssl.SSLContext],
+    ) -> list[str]:
+        server_name, context = server
         words = row.settings.get("alpn", "h2").split()
         if words != ["none"]:
             context.set_alpn_protocols(words)
-        with secure(connection, name.rpartition(":")[0], context) as connected:
+        with secure(connection, server_name, context) as connected:
             chosen = connected.selected_alpn_protocol()
-            wanted = "h2" if "h2" in words else None if words == ["none"] else "http/1.1"
+            # `bare` rows of HTTP/1 write it themselves.
+            wanted = "h2" if row.speaks_http2 else None if words == ["none"] else "http/1.1"
             if chosen != wanted:
                 return [f"ALPN chose {chosen}, not {wanted}"]
-            wire = frames.Wire(connected)
-            return Player(row, wire, origin, name, "crawlgate", scheme).play()
+            scheme = "http" if row.settings.get("way") else "https"
+            return Player(row, frames.Wire(connected), origin, name, scheme).play()
 
 
 def play_all(runner: Runner, rows: list[Row]) -> list[tuple[Row, list[str]]]:
@@ -212,6 +255,8 @@ def main() -> int:
         report.check("the tables are whole", [f"{len(rows)} rows, at least {LEAST} are needed"])
     if arguments.row:
         rows = [row for row in rows if any(word in row.name for word in arguments.row)]
+    if arguments.peer:
+        rows = [row for row in rows if "gate" not in row.settings and "way" not in row.settings]
     if arguments.peer == "nginx":
         rows = [row for row in rows if row.place.startswith(FOR_ANY_SERVER) and not row.needs_origin]
     if arguments.list:
@@ -226,24 +271,28 @@ def _run(report: Report, arguments: argparse.Namespace, rows: list[Row], folder:
     authority = Authority(folder / "site")
     right = [row for row in rows if not row.place.startswith(WRONG)]
     wrong = [row for row in rows if row.place.startswith(WRONG)]
+    site = authority.context(["*.h2.test"])
     if arguments.peer:
         peer = Nginx(folder, authority) if arguments.peer == "nginx" else Mitmproxy(folder)
-        trusted = authority.cert if isinstance(peer, Nginx) else peer.ca
         try:
-            check(report, Runner(peer, trusted, authority.context(["*.h2.test"])), right)
+            check(report, Runner({"usual": peer}, authority, site), right)
         finally:
             peer.stop()
         return
-    gate = TableGate(arguments.binary.resolve(), folder, rows, authority)
+    binary, gates = arguments.binary.resolve(), {}
     try:
-        runner = Runner(gate, gate.ca, authority.context(["*.h2.test"]))
+        for name, http2 in GATES.items():
+            gates[name] = TableGate(binary, folder / name, rows, authority, http2)
+        runner = Runner(gates, authority, site)
         check(report, runner, right)
         check_wrong(report, runner, wrong)
-        nothing_is_left(report, gate)
+        for gate in gates.values():
+            nothing_is_left(report, gate)
     finally:
-        code = gate.stop()
-    report.equal("SIGTERM ends it, with exit code 0", code, 0)
-    report.check("its standard error has no panic", [line for line in gate.lines if "panicked" in line])
+        codes = {name: gate.stop() for name, gate in gates.items()}
+    report.equal("SIGTERM ends them, with exit code 0", codes, dict.fromkeys(GATES, 0))
+    panics = [line for gate in gates.values() for line in gate.lines if "panicked" in line]
+    report.check("their standard error has no panic", panics)
 
 
 def nothing_is_left(report: Report, gate: Gate) -> None:
