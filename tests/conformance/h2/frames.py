@@ -1,4 +1,4 @@
-"""HTTP/2 frames by hand: a writer that sends anything, and a strict reader that reports what RFC 9113 does not allow."""
+"""HTTP/2 frames by hand: a writer that sends anything, and a strict reader that reports what RFC 9113 forbids."""
 
 from __future__ import annotations
 

@@ -32,6 +32,8 @@ class Player:
         self._rest = b""
         self._last = -1
         self._over = False
+        # Whether an answer came that is marked as a deviation.
+        self.deviates = False
 
     def play(self) -> list[str]:
         """Problems with the row."""
@@ -252,21 +254,22 @@ class Player:
 
     def _one_of(self, number: int | None, outcomes: list[str]) -> str:
         wire = self._wire
+        own = {outcome[1:] for outcome in outcomes if outcome.startswith("!")}
+        outcomes = [outcome.lstrip("!") for outcome in outcomes]
+        matches = lambda: any(outcome in self._found(number) for outcome in outcomes)  # noqa: E731
         if number is None:
-            wire.until(lambda: wire.goaway or wire.ended, LIMIT)
+            wire.until(lambda: matches() or wire.ended, LIMIT)
         else:
             stream = wire.stream(number)
-            begun = any(outcome.endswith("begins") for outcome in outcomes)
-            wire.until(lambda: stream.ended or stream.reset is not None or wire.goaway or begun and stream.head, LIMIT)
-            # A GOAWAY that ends the connection gracefully lets the stream come to its end.
-            if wire.goaway and wire.goaway[1] == 0:
-                wire.until(lambda: stream.ended or stream.reset is not None, LIMIT)
+            over = lambda: stream.ended or stream.reset is not None or wire.goaway and wire.goaway[1]  # noqa: E731
+            wire.until(lambda: matches() or over(), LIMIT)
+            # What is awaited may follow the end of a stream.
+            wire.until(matches, 1)
         found = self._found(number)
         for outcome in outcomes:
             if outcome in found:
-                if outcome.startswith(("GOAWAY", "closed")):
-                    return self._end()
-                return ""
+                self.deviates |= outcome in own
+                return self._end() if outcome.startswith(("GOAWAY", "closed")) else ""
         return f"got {', '.join(found) or 'nothing'}"
 
     def _found(self, number: int | None) -> list[str]:
@@ -285,7 +288,7 @@ class Player:
                     found.append(f"{status} cut")
                 else:
                     found.append(f"{status} begins")
-            if stream.reset is not None and not stream.ended:
+            if stream.reset:
                 found.append(f"RST {_code_name(stream.reset)}")
         if wire.goaway and wire.goaway[1]:
             found.append(f"GOAWAY {_code_name(wire.goaway[1])}")
@@ -315,7 +318,7 @@ class Player:
         name, _, value = rest.partition(": ")
         if step.kind == "<-":
             return f"it has {fields[name.encode()]}" if name.encode() in fields else ""
-        wanted = [self._text(one) for one in value.split(" || ")]
+        wanted = [self._text(one) for one in value.split(" || ")] if value else []
         return "" if fields[name.encode()] == wanted else f"it has {fields[name.encode()]}"
 
     def _alive(self) -> None:

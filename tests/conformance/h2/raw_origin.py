@@ -149,6 +149,9 @@ class Origin:
             self.received.append(received)
             self.ended.append(False)
             self._answer_all(connection, received)
+            # A body that ends with its connection is whole only if TLS says so.
+            if self._context and self._manner == "close":
+                connection.unwrap()
         if number < len(self.ended):
             self.ended[number] = True
 

@@ -66,9 +66,12 @@ class Row:
         return bool(self.answer) or self.settings.get("origin", "").startswith(("hang", "early", "close", "drop"))
 
     @property
-    def speaks_http2(self) -> bool:
-        """Whether the row is played over HTTP/2; others expect text."""
-        return not self.expects("^TEXT ")
+    def alpn(self) -> tuple[list[str], str | None]:
+        """What the client offers, and what must be chosen."""
+        words = self.settings.get("alpn", "h2").split()
+        if words == ["none"]:
+            return [], None
+        return words, "h2" if "h2" in words and self.settings.get("gate") != "off" else "http/1.1"
 
     def expects(self, pattern: str) -> bool:
         """Whether an outcome of the row matches."""
