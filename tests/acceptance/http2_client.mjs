@@ -8,6 +8,7 @@
 import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
+import { isIP } from "node:net";
 import { createInterface } from "node:readline";
 import { connect as connectTls } from "node:tls";
 
@@ -30,9 +31,12 @@ function tunnel(host) {
 }
 
 async function session(origin) {
-  const { host, hostname: servername } = new URL(origin);
+  const { host, hostname } = new URL(origin);
   const socket = await tunnel(host);
-  const secure = connectTls({ socket, servername, ca, ALPNProtocols: ["h2"] });
+  const address = hostname.replace(/^\[|\]$/g, "");
+  // The server name in TLS is never an address; Node checks the certificate for `host`.
+  const servername = isIP(address) ? "" : address;
+  const secure = connectTls({ socket, host: address, servername, ca, ALPNProtocols: ["h2"] });
   await new Promise((resolve, reject) => secure.once("secureConnect", resolve).once("error", reject));
   const opened = connectHttp2(origin, { createConnection: () => secure });
   opened.on("error", () => {});
