@@ -198,17 +198,18 @@ fn concerns_server(parts: &Parts) -> bool {
     parts.method == Method::OPTIONS && parts.uri.path_and_query().is_some_and(is_server)
 }
 
-/// Parses the target of a CONNECT. Its `Host` field is ignored: many clients omit the port or the
-/// whole field.
+/// Parses the target of a CONNECT. Its `Host` field is ignored on HTTP/1: many clients omit the port
+/// or the whole field.
 ///
 /// # Errors
-/// Returns the refusal: `bad_request`, `loop`, or `method_denied` inside a tunnel.
+/// Returns the refusal: `bad_request`, `host_mismatch`, `loop`, or `method_denied` inside a tunnel.
 pub fn parse_connect(
     parts: &Parts,
     via: &ViaName,
     tunnel: Option<&EnclosingTunnel>,
 ) -> Result<HostTarget, Refusal> {
     check_host(parts)?;
+    check_authority(parts)?;
     check_single_fields(&parts.headers)?;
     if via.is_named_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
