@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fancy_regex::{Regex, RegexBuilder};
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
-use crate::report::Report;
+use crate::report::{Report, ReportList, ReportedPart};
 use crate::systems::squid::network::SquidRange;
 use crate::systems::squid::{AccessLine, SquidAcl, SquidSource};
 
@@ -46,11 +46,15 @@ struct Request<'a> {
 type SquidAnswer = Option<bool>;
 
 impl SquidEvaluator {
-    /// Compiles the lines that were converted.
+    /// Compiles all lines except for those that could not be converted: a line that is dead in the policy still
+    /// has its place in squid.
     pub fn new(source: &SquidSource, report: &Report) -> Self {
+        let acts = |line: &&AccessLine| {
+            let list = report.part(line.part).and_then(ReportedPart::list);
+            !matches!(list, Some(ReportList::NotConverted) | None)
+        };
         let keep = |lines: &[AccessLine]| -> Vec<AccessLine> {
-            let kept = lines.iter().filter(|line| report.is_converted(line.part));
-            kept.cloned().collect()
+            lines.iter().filter(acts).cloned().collect()
         };
         let opposite = |lines: &[AccessLine], none: bool| match lines.last() {
             Some(last) => !last.allows,

@@ -313,6 +313,29 @@ http_reply_access allow html
     assert_eq!(announced, 0);
 }
 
+/// The plain form, whose last line allows the rest.
+#[test]
+fn an_answer_that_no_line_refuses_is_allowed() {
+    for end in ["http_reply_access allow all\n", ""] {
+        let text = format!(
+            "acl m rep_mime_type ^video/\nhttp_access allow all\nhttp_reply_access deny m\n{end}"
+        );
+        let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
+        assert_eq!(imported.divergences, []);
+        let requests = ["text/html", "video/mp4", ""].map(|found| {
+            let facts = json!({ "status": 200, "headers": { "Content-Type": found } });
+            (
+                "http://a.test/".to_owned(),
+                facts.as_object().unwrap().clone(),
+            )
+        });
+        let announced = compare_verdicts(&imported, requests, |_, facts| {
+            facts["headers"]["Content-Type"] != "video/mp4"
+        });
+        assert_eq!(announced, 0);
+    }
+}
+
 /// Each thing that is not converted: a line that refuses fails open, one that allows fails closed.
 #[test]
 fn what_is_not_converted_says_which_way_it_fails() {
