@@ -123,7 +123,18 @@ impl SquidEvaluator {
                 any_value(&|value| number_fits(status, value))
             }
             "port" => any_value(&|value| number_fits(u64::from(request.port), value)),
+            // The target of a CONNECT is host:port, without a scheme. That of a tunnel which is intercepted is
+            // announced, like its method: the requests inside decide.
+            "proto" if request.is_connect && self.bumps => None,
+            "proto" if request.is_connect => Some(false),
             "proto" => any_value(&|value| value.eq_ignore_ascii_case(request.scheme)),
+            "method"
+                if request.is_connect
+                    && self.bumps
+                    && !acl.values.iter().any(|value| value == "CONNECT") =>
+            {
+                None
+            }
             "method" => {
                 let method = request.source.text("method").unwrap_or("GET");
                 let method = if request.is_connect {
@@ -186,7 +197,7 @@ impl SourceEvaluator for SquidEvaluator {
             .iter()
             .any(|fact| request.facts.contains_key(*fact));
         if allowed == Some(true) && has_answer {
-            parsed.is_connect = false;
+            parsed.is_connect = is_https && !self.bumps;
             allowed = self.first(&self.replies, self.reply_default, &parsed);
         }
         match allowed {

@@ -4,6 +4,7 @@ use crawlgate_import::{
     FileSystem, ImportInput, MissingPart, PartOutcome, ReportList, System, import,
 };
 use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value as Json, json};
 
@@ -235,6 +236,44 @@ http_access deny all
         }
     });
     assert_eq!(announced, 0);
+}
+
+/// As squid 5.7 answers them: a CONNECT has no scheme, and is neither GET nor HEAD.
+#[test]
+fn tunnels_have_no_scheme_and_no_other_method() {
+    for (acl, line, plain, tunnel) in [
+        ("proto HTTPS", "deny x", true, true),
+        ("proto HTTPS", "deny !x", false, false),
+        ("proto HTTP", "deny x", false, true),
+        ("proto HTTP", "deny !x", true, false),
+        ("proto HTTP HTTPS", "deny !x", true, false),
+        ("method GET HEAD", "deny !x", true, false),
+        ("method GET HEAD", "deny x", false, true),
+        ("method CONNECT", "deny x", true, false),
+        ("method CONNECT", "deny !x", false, true),
+        ("dstdomain", "deny x", true, true),
+        ("dstdomain", "deny !x", false, false),
+    ] {
+        let text = format!("acl x {acl}\nhttp_access {line}\nhttp_access allow all\n");
+        let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
+        assert_eq!(imported.divergences, [], "{text}");
+        let policy = compiled(&imported);
+        for (url, allows) in [("http://a.test/", plain), ("https://a.test/", tunnel)] {
+            let facts = CaseFacts::for_url(url).unwrap();
+            let (_, decision) = policy.decide(&facts.facts());
+            assert_eq!(!decision.rejects(), allows, "{url}\n{text}");
+        }
+    }
+    let dead = "acl x proto HTTPS\nhttp_access allow CONNECT x\nhttp_access deny CONNECT\nhttp_access allow all\n";
+    let imported = import_texts(System::Squid, &[("squid.conf", dead)]);
+    assert_eq!(imported.divergences, []);
+    let mut dead = imported.report.list(ReportList::Dead);
+    assert!(dead.any(|part| part.text == "http_access allow CONNECT x"));
+    let file = "acl safe method GET HEAD\nacl a dstdomain .a.test\nhttp_access deny !safe\nhttp_access allow a\nhttp_access deny all\n";
+    for text in [file.to_owned(), format!("ssl_bump bump all\n{file}")] {
+        let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
+        assert_eq!(imported.divergences, [], "{text}");
+    }
 }
 
 /// With `ssl_bump` squid judges a tunnel, and then each request inside of it.
