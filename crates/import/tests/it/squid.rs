@@ -158,6 +158,32 @@ fn domains_are_compared_as_squid_does() {
     }
 }
 
+/// squid compares the text as it is, so that these values fit no host.
+#[test]
+fn values_that_no_host_has_are_dead() {
+    let text = "\
+acl a dstdomain *.evil.com http://bad.com/ good.net/ .fine.test \"more.txt\"
+http_access deny a
+http_access allow all
+";
+    let more = "*.worse.com\n.other.test\n";
+    let imported = import_texts(System::Squid, &[("squid.conf", text), ("more.txt", more)]);
+    assert_eq!(imported.divergences, []);
+    for (value, meant) in [
+        ("*.evil.com", ".evil.com"),
+        ("http://bad.com/", ".bad.com"),
+        ("good.net/", ".good.net"),
+        ("*.worse.com", ".worse.com"),
+    ] {
+        let why = format!("no host has this name; did you mean `{meant}`?");
+        let mut dead = imported.report.list(ReportList::Dead);
+        let part = dead.find(|part| part.text == value).unwrap();
+        assert_eq!(part.outcome(), Some(&PartOutcome::Dead { why }));
+    }
+    assert_eq!(imported.report.list(ReportList::Dead).count(), 4);
+    assert!(imported.report.is_complete());
+}
+
 #[test]
 fn the_default_is_the_opposite_of_the_last_line() {
     for (lines, allows) in [
@@ -392,6 +418,7 @@ fn what_is_not_converted_says_which_way_it_fails() {
         "acl x req_header User-Agent a",
         "acl x random 0.5",
         "acl x port http",
+        "acl x port 9-1",
         "acl y port 80",
         "acl x port 80\nacl x dstdomain a.test",
     ] {

@@ -335,6 +335,12 @@ fn term(term: Term, need: PartNeed) -> ConvertedAcl {
     }
 }
 
+/// Returns `true` if a host can have a name of `dstdomain`, with or without the dot before it.
+pub(super) fn is_host_value(value: &str) -> bool {
+    let name = value.strip_prefix('.').unwrap_or(value);
+    !name.is_empty() && is_host(name)
+}
+
 fn is_host(text: &str) -> bool {
     let is_label =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
@@ -352,6 +358,9 @@ fn ports(values: &[&str]) -> Result<ConvertedAcl, String> {
             // No URL has port 0.
             (_, 0) => {}
             (first, last) if first == last => ranges.push(first.to_string()),
+            (first, last) if first > last => {
+                return Err(format!("{value} is no range: squid does not start with it"));
+            }
             (first, last) => ranges.push(format!("[{}:{last}]", first.max(1))),
         }
     }
