@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fancy_regex::{Regex, RegexBuilder};
 
 use crate::reference::{SourceEvaluator, SourceRequest, SourceVerdict};
-use crate::report::Report;
+use crate::report::{Report, ReportList, ReportedPart};
 use crate::systems::squid::network::SquidRange;
 use crate::systems::squid::{AccessLine, SquidAcl, SquidSource};
 
@@ -46,11 +46,15 @@ struct Request<'a> {
 type SquidAnswer = Option<bool>;
 
 impl SquidEvaluator {
-    /// Compiles the lines that were converted.
+    /// Compiles all lines except for those that could not be converted: a line that is dead in the policy still
+    /// has its place in squid.
     pub fn new(source: &SquidSource, report: &Report) -> Self {
+        let acts = |line: &&AccessLine| {
+            let list = report.part(line.part).and_then(ReportedPart::list);
+            !matches!(list, Some(ReportList::NotConverted) | None)
+        };
         let keep = |lines: &[AccessLine]| -> Vec<AccessLine> {
-            let kept = lines.iter().filter(|line| report.is_converted(line.part));
-            kept.cloned().collect()
+            lines.iter().filter(acts).cloned().collect()
         };
         let opposite = |lines: &[AccessLine], none: bool| match lines.last() {
             Some(last) => !last.allows,
@@ -119,7 +123,18 @@ impl SquidEvaluator {
                 any_value(&|value| number_fits(status, value))
             }
             "port" => any_value(&|value| number_fits(u64::from(request.port), value)),
+            // The target of a CONNECT is host:port, without a scheme. That of a tunnel which is intercepted is
+            // announced, like its method: the requests inside decide.
+            "proto" if request.is_connect && self.bumps => None,
+            "proto" if request.is_connect => Some(false),
             "proto" => any_value(&|value| value.eq_ignore_ascii_case(request.scheme)),
+            "method"
+                if request.is_connect
+                    && self.bumps
+                    && !acl.values.iter().any(|value| value == "CONNECT") =>
+            {
+                None
+            }
             "method" => {
                 let method = request.source.text("method").unwrap_or("GET");
                 let method = if request.is_connect {
@@ -182,7 +197,7 @@ impl SourceEvaluator for SquidEvaluator {
             .iter()
             .any(|fact| request.facts.contains_key(*fact));
         if allowed == Some(true) && has_answer {
-            parsed.is_connect = false;
+            parsed.is_connect = is_https && !self.bumps;
             allowed = self.first(&self.replies, self.reply_default, &parsed);
         }
         match allowed {

@@ -4,6 +4,7 @@ use crawlgate_import::{
     FileSystem, ImportInput, MissingPart, PartOutcome, ReportList, System, import,
 };
 use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value as Json, json};
 
@@ -157,6 +158,32 @@ fn domains_are_compared_as_squid_does() {
     }
 }
 
+/// squid compares the text as it is, so that these values fit no host.
+#[test]
+fn values_that_no_host_has_are_dead() {
+    let text = "\
+acl a dstdomain *.evil.com http://bad.com/ good.net/ .fine.test \"more.txt\"
+http_access deny a
+http_access allow all
+";
+    let more = "*.worse.com\n.other.test\n";
+    let imported = import_texts(System::Squid, &[("squid.conf", text), ("more.txt", more)]);
+    assert_eq!(imported.divergences, []);
+    for (value, meant) in [
+        ("*.evil.com", ".evil.com"),
+        ("http://bad.com/", ".bad.com"),
+        ("good.net/", ".good.net"),
+        ("*.worse.com", ".worse.com"),
+    ] {
+        let why = format!("no host has this name; did you mean `{meant}`?");
+        let mut dead = imported.report.list(ReportList::Dead);
+        let part = dead.find(|part| part.text == value).unwrap();
+        assert_eq!(part.outcome(), Some(&PartOutcome::Dead { why }));
+    }
+    assert_eq!(imported.report.list(ReportList::Dead).count(), 4);
+    assert!(imported.report.is_complete());
+}
+
 #[test]
 fn the_default_is_the_opposite_of_the_last_line() {
     for (lines, allows) in [
@@ -237,6 +264,44 @@ http_access deny all
     assert_eq!(announced, 0);
 }
 
+/// As squid 5.7 answers them: a CONNECT has no scheme, and is neither GET nor HEAD.
+#[test]
+fn tunnels_have_no_scheme_and_no_other_method() {
+    for (acl, line, plain, tunnel) in [
+        ("proto HTTPS", "deny x", true, true),
+        ("proto HTTPS", "deny !x", false, false),
+        ("proto HTTP", "deny x", false, true),
+        ("proto HTTP", "deny !x", true, false),
+        ("proto HTTP HTTPS", "deny !x", true, false),
+        ("method GET HEAD", "deny !x", true, false),
+        ("method GET HEAD", "deny x", false, true),
+        ("method CONNECT", "deny x", true, false),
+        ("method CONNECT", "deny !x", false, true),
+        ("dstdomain", "deny x", true, true),
+        ("dstdomain", "deny !x", false, false),
+    ] {
+        let text = format!("acl x {acl}\nhttp_access {line}\nhttp_access allow all\n");
+        let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
+        assert_eq!(imported.divergences, [], "{text}");
+        let policy = compiled(&imported);
+        for (url, allows) in [("http://a.test/", plain), ("https://a.test/", tunnel)] {
+            let facts = CaseFacts::for_url(url).unwrap();
+            let (_, decision) = policy.decide(&facts.facts());
+            assert_eq!(!decision.rejects(), allows, "{url}\n{text}");
+        }
+    }
+    let dead = "acl x proto HTTPS\nhttp_access allow CONNECT x\nhttp_access deny CONNECT\nhttp_access allow all\n";
+    let imported = import_texts(System::Squid, &[("squid.conf", dead)]);
+    assert_eq!(imported.divergences, []);
+    let mut dead = imported.report.list(ReportList::Dead);
+    assert!(dead.any(|part| part.text == "http_access allow CONNECT x"));
+    let file = "acl safe method GET HEAD\nacl a dstdomain .a.test\nhttp_access deny !safe\nhttp_access allow a\nhttp_access deny all\n";
+    for text in [file.to_owned(), format!("ssl_bump bump all\n{file}")] {
+        let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
+        assert_eq!(imported.divergences, [], "{text}");
+    }
+}
+
 /// With `ssl_bump` squid judges a tunnel, and then each request inside of it.
 #[test]
 fn intercepted_tunnels_are_judged_twice() {
@@ -313,6 +378,29 @@ http_reply_access allow html
     assert_eq!(announced, 0);
 }
 
+/// The plain form, whose last line allows the rest.
+#[test]
+fn an_answer_that_no_line_refuses_is_allowed() {
+    for end in ["http_reply_access allow all\n", ""] {
+        let text = format!(
+            "acl m rep_mime_type ^video/\nhttp_access allow all\nhttp_reply_access deny m\n{end}"
+        );
+        let imported = import_texts(System::Squid, &[("squid.conf", &text)]);
+        assert_eq!(imported.divergences, []);
+        let requests = ["text/html", "video/mp4", ""].map(|found| {
+            let facts = json!({ "status": 200, "headers": { "Content-Type": found } });
+            (
+                "http://a.test/".to_owned(),
+                facts.as_object().unwrap().clone(),
+            )
+        });
+        let announced = compare_verdicts(&imported, requests, |_, facts| {
+            facts["headers"]["Content-Type"] != "video/mp4"
+        });
+        assert_eq!(announced, 0);
+    }
+}
+
 /// Each thing that is not converted: a line that refuses fails open, one that allows fails closed.
 #[test]
 fn what_is_not_converted_says_which_way_it_fails() {
@@ -330,6 +418,7 @@ fn what_is_not_converted_says_which_way_it_fails() {
         "acl x req_header User-Agent a",
         "acl x random 0.5",
         "acl x port http",
+        "acl x port 9-1",
         "acl y port 80",
         "acl x port 80\nacl x dstdomain a.test",
     ] {

@@ -9,7 +9,7 @@ use crate::draft::{
 };
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::settings::{CrawlerProposal, SettingsDraft};
-use crate::systems::squid::acl::{AclConverter, ConvertedAcl, Term, is_everyone};
+use crate::systems::squid::acl::{AclConverter, CONNECT_IS_HTTPS, ConvertedAcl, Term, is_everyone};
 use crate::systems::squid::network::SquidRange;
 use crate::systems::squid::{AccessLine, SquidAcl, SquidSource, sample};
 
@@ -147,6 +147,9 @@ fn add_crawlers(
         }
     }
 }
+
+/// The reason why a line is dead.
+const NEVER: &str = "it fits no request of a crawler";
 
 struct AccessConverter<'a> {
     source: &'a SquidSource,
@@ -346,7 +349,11 @@ impl<'a> AccessConverter<'a> {
         };
         for (negated, acl) in &converted {
             if let Err(why) = self.add_term(&mut result, *negated, acl) {
-                self.report.unrelated(line.part, why);
+                if why == NEVER {
+                    self.report.dead(line.part, why);
+                } else {
+                    self.report.unrelated(line.part, why);
+                }
                 self.remember(
                     line,
                     &converted,
@@ -372,10 +379,9 @@ impl<'a> AccessConverter<'a> {
         negated: bool,
         acl: &ConvertedAcl,
     ) -> Result<(), &'static str> {
-        let never = "it fits no request of a crawler";
         match (&acl.term, negated) {
             (Term::Always, false) | (Term::Never | Term::Manager, true) => {}
-            (Term::Always, true) | (Term::Never, false) => return Err(never),
+            (Term::Always, true) | (Term::Never, false) => return Err(NEVER),
             (Term::Manager, false) => {
                 return Err("it is about squid's own pages for its manager");
             }
@@ -420,7 +426,10 @@ impl<'a> AccessConverter<'a> {
             .iter()
             .any(|(_, acl)| matches!(acl.term, Term::Connect));
         if about_connect && !self.source.bumps {
-            assumptions.push("clients use CONNECT for https URLs and for no others".to_owned());
+            let assumption = CONNECT_IS_HTTPS.to_owned();
+            if !assumptions.contains(&assumption) {
+                assumptions.push(assumption);
+            }
         }
         if line.connect && line.line.allows {
             assumptions.push(

@@ -95,8 +95,8 @@ impl<'a> AclConverter<'a> {
             "referer_regex" => self.expressions(acl, "referer"),
             "rep_mime_type" => self.expressions(acl, "header.Content-Type"),
             "port" => ports(&values),
-            "proto" => Ok(schemes(&values)),
-            "method" => methods(&values),
+            "proto" => Ok(schemes(&values, self.source.bumps)),
+            "method" => methods(&values, self.source.bumps),
             "dst" => addresses(&values),
             "src" | "proxy_auth" => self.clients(acl, &values),
             "http_status" => statuses(&values),
@@ -335,6 +335,12 @@ fn term(term: Term, need: PartNeed) -> ConvertedAcl {
     }
 }
 
+/// Returns `true` if a host can have a name of `dstdomain`, with or without the dot before it.
+pub(super) fn is_host_value(value: &str) -> bool {
+    let name = value.strip_prefix('.').unwrap_or(value);
+    !name.is_empty() && is_host(name)
+}
+
 fn is_host(text: &str) -> bool {
     let is_label =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
@@ -352,6 +358,9 @@ fn ports(values: &[&str]) -> Result<ConvertedAcl, String> {
             // No URL has port 0.
             (_, 0) => {}
             (first, last) if first == last => ranges.push(first.to_string()),
+            (first, last) if first > last => {
+                return Err(format!("{value} is no range: squid does not start with it"));
+            }
             (first, last) => ranges.push(format!("[{}:{last}]", first.max(1))),
         }
     }
@@ -364,33 +373,56 @@ fn ports(values: &[&str]) -> Result<ConvertedAcl, String> {
     ))
 }
 
-fn schemes(values: &[&str]) -> ConvertedAcl {
+/// The assumption about types that a CONNECT of an intercepted tunnel does not fit.
+const TUNNEL_ALLOWED: &str = "CONNECT is allowed before this line (squid judges a tunnel by it as well, and a CONNECT never fits)";
+/// The assumption that the scheme tells whether squid sees a CONNECT.
+pub(super) const CONNECT_IS_HTTPS: &str = "clients use CONNECT for https URLs and for no others";
+
+/// A CONNECT has no scheme: without `ssl_bump` only http is left.
+fn schemes(values: &[&str], bumps: bool) -> ConvertedAcl {
     let schemes = values.iter().map(|value| value.to_ascii_lowercase());
     let schemes: Vec<String> = schemes
-        .filter(|scheme| matches!(scheme.as_str(), "http" | "https"))
+        .filter(|scheme| scheme == "http" || bumps && scheme == "https")
         .collect();
     let managed = values.contains(&"cache_object");
+    let assumption = if bumps {
+        TUNNEL_ALLOWED
+    } else {
+        CONNECT_IS_HTTPS
+    };
     match schemes.as_slice() {
         [] if managed => term(Term::Manager, PartNeed::Url),
         [] => term(Term::Never, PartNeed::Host),
-        _ => term(
-            Term::Test(ConditionDraft::is("scheme", schemes)),
-            PartNeed::Host,
-        ),
+        _ => ConvertedAcl {
+            assumptions: vec![assumption.to_owned()],
+            ..term(
+                Term::Test(ConditionDraft::is("scheme", schemes)),
+                PartNeed::Host,
+            )
+        },
     }
 }
 
-fn methods(values: &[&str]) -> Result<ConvertedAcl, String> {
+/// Without `ssl_bump` squid sees CONNECT for https, so that no other method fits.
+fn methods(values: &[&str], bumps: bool) -> Result<ConvertedAcl, String> {
     if values.iter().all(|value| *value == "CONNECT") {
         return Ok(term(Term::Connect, PartNeed::Host));
     }
     if values.contains(&"CONNECT") {
         return Err("it has CONNECT and other methods: give CONNECT an acl of its own".to_owned());
     }
-    Ok(term(
-        Term::Test(ConditionDraft::is("method", values.iter().copied())),
-        PartNeed::Url,
-    ))
+    let method = ConditionDraft::is("method", values.iter().copied());
+    let (condition, assumption) = match bumps {
+        true => (method, TUNNEL_ALLOWED),
+        false => {
+            let plain = ConditionDraft::is("scheme", ["http"]);
+            (ConditionDraft::all(vec![plain, method]), CONNECT_IS_HTTPS)
+        }
+    };
+    Ok(ConvertedAcl {
+        assumptions: vec![assumption.to_owned()],
+        ..term(Term::Test(condition), PartNeed::Url)
+    })
 }
 
 fn addresses(values: &[&str]) -> Result<ConvertedAcl, String> {

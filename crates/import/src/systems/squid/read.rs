@@ -3,6 +3,7 @@
 use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, Place};
 use crate::report::{MissingPart, PartId, Report};
 use crate::settings::SettingsDraft;
+use crate::systems::squid::acl::is_host_value;
 use crate::systems::squid::{AccessLine, AclUse, AclValue, SquidAcl, SquidSource};
 
 /// The greatest depth of `include`.
@@ -222,10 +223,11 @@ impl SquidReader<'_, '_> {
             }
         };
         let acls = names.iter().map(|word| {
-            let name = word.trim_start_matches('!');
+            // squid knows one `!`, and takes a second one for a part of the name.
+            let name = word.strip_prefix('!');
             AclUse {
-                name: name.to_owned(),
-                negated: (word.len() - name.len()) % 2 == 1,
+                name: name.unwrap_or(word).to_owned(),
+                negated: name.is_some(),
             }
         });
         let acls: Vec<AclUse> = acls.collect();
@@ -260,7 +262,17 @@ impl SquidReader<'_, '_> {
             acl.problem = Some(format!("the acl has two types, {} and {kind}", acl.kind));
         }
         acl.parts.push(part);
-        self.read_values(&mut acl, words.get(2..).unwrap_or_default(), part);
+        let values = words.get(2..).unwrap_or_default();
+        self.read_values(&mut acl, values, part);
+        if acl.kind == "dstdomain" {
+            let values = values
+                .iter()
+                .filter(|word| !word.starts_with('-') && file_name(word).is_none());
+            for value in values.filter(|value| !is_host_value(value)) {
+                let part = self.report.add(line.place.clone(), value.as_str());
+                self.report.dead(part, no_host_has(value));
+            }
+        }
         self.file.source.acls.push(acl);
     }
 
@@ -320,7 +332,14 @@ impl SquidReader<'_, '_> {
             if value.is_empty() {
                 continue;
             }
-            acl.parts.push(self.report.add(place, value));
+            let own = self.report.add(place, value);
+            match value
+                .split_whitespace()
+                .find(|word| acl.kind == "dstdomain" && !is_host_value(word))
+            {
+                Some(word) => self.report.dead(own, no_host_has(word)),
+                None => acl.parts.push(own),
+            }
             for word in value_words(value, &acl.kind) {
                 match word {
                     "-i" => ignore_case = true,
@@ -489,6 +508,17 @@ impl SquidReader<'_, '_> {
             let why = "none of a policy's business: caching, logging, peers, ports or headers";
             self.report.unrelated(part, why);
         }
+    }
+}
+
+/// Returns the reason why a value of `dstdomain` fits nothing, with the value that was probably meant.
+fn no_host_has(value: &str) -> String {
+    let (_, rest) = value.split_once("://").unwrap_or(("", value));
+    let host = rest.split(['/', ':', '?']).next().unwrap_or_default();
+    let name = host.trim_start_matches(['*', '.']);
+    match is_host_value(name) {
+        true => format!("no host has this name; did you mean `.{name}`?"),
+        false => "no host has this name".to_owned(),
     }
 }
 
