@@ -130,6 +130,10 @@ fn host_of_labels(labels: &str) -> Option<String> {
 }
 
 fn plain_condition(text: &str) -> Result<SurtCondition, String> {
+    if text.starts_with('-') {
+        let why = "a line with - counts among seeds only, for rules that reject: here it is the name of a host, which no URL has";
+        return Err(why.to_owned());
+    }
     let bare = match text.split_once("://") {
         Some(("http" | "https", rest)) => rest,
         Some(_) => return Err("only URLs of http and https are requested".to_owned()),
