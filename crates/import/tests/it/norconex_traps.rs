@@ -426,3 +426,20 @@ fn the_lists_are_the_source() {
         assert_eq!(listed, expected, "{name}");
     }
 }
+
+/// A filter that was switched off by a comment describes nothing.
+#[test]
+fn comments_that_are_markup_are_no_descriptions() {
+    let filter = "<filter class=\"ReferenceFilter\" onMatch=\"exclude\"><valueMatcher partial=\"true\">example/a</valueMatcher></filter>";
+    for (comment, is_used) in [("<filter class=\"X\"/>", false), ("no drafts", true)] {
+        let imported = import_crawler(&format!(
+            "<referenceFilters><!-- {comment} -->{filter}</referenceFilters>"
+        ));
+        assert_eq!(
+            policy(&imported).contains("about:"),
+            is_used,
+            "{}",
+            policy(&imported)
+        );
+    }
+}
