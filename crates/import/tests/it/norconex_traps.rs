@@ -443,3 +443,29 @@ fn comments_that_are_markup_are_no_descriptions() {
         );
     }
 }
+
+/// An extension with a dot never fits, and the report says so.
+#[test]
+fn extensions_with_a_dot_are_reported() {
+    let filter = |inner: &str| {
+        import_crawler(&format!(
+            "<referenceFilters><filter class=\"ExtensionReferenceFilter\" onMatch=\"exclude\">{inner}</filter></referenceFilters>"
+        ))
+    };
+    let says_it = |imported: &Import, list: ReportList| {
+        let mut parts = imported.report.list(list);
+        parts.any(|part| format!("{:?}", part.outcome()).contains("with a dot never fits"))
+    };
+    let all = filter(".png");
+    assert!(says_it(&all, ReportList::Dead) && allows(&all, "http://h.example/a.png"));
+    assert!(all.report.is_complete(), "{}", all.report.to_text());
+    let some = filter(".png,gif");
+    assert!(
+        says_it(&some, ReportList::Assumed),
+        "{}",
+        some.report.to_text()
+    );
+    assert!(allows(&some, "http://h.example/a.png") && !allows(&some, "http://h.example/a.gif"));
+    let none = filter("png,gif");
+    assert!(!says_it(&none, ReportList::Assumed) && !says_it(&none, ReportList::Dead));
+}
