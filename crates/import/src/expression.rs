@@ -137,6 +137,7 @@ impl SourceExpression<'_> {
                 "letters beyond ASCII mean their percent-encoded form, in which URLs have them";
             assumptions.add(text.to_owned(), AssumptionEffect::Either);
         }
+        add_escaped(&parsed.node, field, &mut assumptions);
         let mut sequence = anchored(parsed.node, self.anchoring).into_sequence();
         if field == "url" && host::lower_host(&mut sequence) {
             assumptions.add(host::ASSUMPTION.to_owned(), AssumptionEffect::Either);
@@ -207,6 +208,57 @@ fn is_compared_without_case(field: &str) -> bool {
 /// Returns `true` for a letter that no canonical URL has.
 fn is_beyond_ascii(node: &ExpressionNode) -> bool {
     matches!(node, ExpressionNode::Literal { character, .. } if !character.is_ascii())
+}
+
+/// Adds the assumption about characters that a policy compares in their escaped form.
+fn add_escaped(node: &ExpressionNode, field: &str, assumptions: &mut ExpressionAssumptions) {
+    if has_escapes(field) && node.contains(&is_escaped) {
+        let text = "a space, `#`, `\"`, `\\` and other characters that URLs have percent-encoded mean that form, too";
+        assumptions.add(text.to_owned(), AssumptionEffect::Either);
+    }
+}
+
+/// Returns `true` for fields whose values are percent-encoded.
+fn has_escapes(field: &str) -> bool {
+    matches!(
+        field,
+        "url"
+            | "path"
+            | "path_and_query"
+            | "rel_path"
+            | "rel_path_and_query"
+            | "query"
+            | "authority_path_query"
+    )
+}
+
+/// Returns `true` for a character of ASCII that the path or the query of a canonical URL has only escaped.
+fn is_escaped(node: &ExpressionNode) -> bool {
+    let is_escaped = |c: &char| " \"#<>`{}\\'".contains(*c);
+    match node {
+        ExpressionNode::Literal { character, .. } => is_escaped(character),
+        ExpressionNode::Class { class, .. } => {
+            let has_escaped = |item: &ClassItem| match item {
+                ClassItem::Char(c) => is_escaped(c) || !c.is_ascii(),
+                ClassItem::Range(from, to) => is_escaped(from) || is_escaped(to),
+                ClassItem::Shorthand { .. }
+                | ClassItem::Posix { .. }
+                | ClassItem::Property { .. }
+                | ClassItem::Nested(_) => false,
+            };
+            !class.negated && class.items.iter().any(has_escaped)
+        }
+        ExpressionNode::Empty
+        | ExpressionNode::Any(_)
+        | ExpressionNode::Anchor(_)
+        | ExpressionNode::Group { .. }
+        | ExpressionNode::Repeat { .. }
+        | ExpressionNode::Concat(_)
+        | ExpressionNode::Alternate(_)
+        | ExpressionNode::Look { .. }
+        | ExpressionNode::Atomic(_)
+        | ExpressionNode::BackReference(_) => false,
+    }
 }
 
 /// Returns `true` for letters in upper case that are compared exactly.

@@ -84,7 +84,9 @@ impl AutomatonTree {
                 inner,
                 ExpressionNode::Anchor(super::node::Anchor::End),
             ];
-            let mut sequence = ExpressionNode::Concat(whole).into_flat_sequence();
+            let whole = ExpressionNode::Concat(whole);
+            super::add_escaped(&whole, field, assumptions);
+            let mut sequence = whole.into_flat_sequence();
             if field == "url" && host::lower_host(&mut sequence) {
                 assumptions.add(host::ASSUMPTION.to_owned(), AssumptionEffect::Either);
             }

@@ -50,9 +50,10 @@ fn prepare(rule: &ScopeRule) -> Option<DecideRule> {
     }
     let test = match &rule.test {
         ScopeTest::Always => DecideRuleTest::Always,
-        ScopeTest::Surts(lines) => {
+        ScopeTest::Surts { lines, seeds } => {
             let lines = lines.iter().filter_map(|line| SurtLine::read(line));
-            DecideRuleTest::Surts(lines.map(surt_prefix).collect())
+            let seeds = seeds.iter().map(|seed| prefix_of_uri(seed));
+            DecideRuleTest::Surts(lines.map(surt_prefix).chain(seeds).collect())
         }
         ScopeTest::Regexes(PatternSet { patterns, all }) => DecideRuleTest::Regexes {
             patterns: patterns.iter().filter_map(|text| whole(text)).collect(),
@@ -109,6 +110,18 @@ pub(super) fn surt_prefix(line: SurtLine<'_>) -> String {
             }
         }
     }
+}
+
+/// `SurtPrefixSet.prefixFrom` of the URI of a seed, which `UsableURIFactory` ends with a slash if it has no path.
+fn prefix_of_uri(seed: &str) -> String {
+    let seed = seed.split('#').next().unwrap_or_default();
+    let surt = to_surt(seed);
+    let surt = match surt.strip_suffix(')') {
+        Some(_) => format!("{surt}/"),
+        None => surt,
+    };
+    let end = surt.rfind('/').map_or(surt.len(), |slash| slash + 1);
+    surt.get(..end).unwrap_or_default().to_owned()
 }
 
 /// `SURT.fromURI`, with https as http.

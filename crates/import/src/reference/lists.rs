@@ -108,7 +108,7 @@ fn is_blocked(filters: &[AdblockFilter], request: &SourceRequest<'_>) -> bool {
     let lower = request.url.to_ascii_lowercase();
     let (mut is_blocked, mut is_excepted) = (false, false);
     for filter in filters {
-        if filter.embeds_only && !is_embed {
+        if filter.embeds_only && !is_embed || filter.pages_only && is_embed {
             continue;
         }
         if filter.is_exception && is_excepted

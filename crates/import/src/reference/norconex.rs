@@ -142,6 +142,7 @@ impl NorconexFilter {
             NorconexFilterKind::Extension {
                 extensions,
                 ignore_case,
+                ..
             } => Some(extension_fits(extensions, *ignore_case, page.path)),
             NorconexFilterKind::Segments {
                 count, duplicate, ..

@@ -6,6 +6,7 @@
 
 pub mod adblock;
 mod adblock_conversion;
+mod adblock_file;
 mod expressions;
 mod format;
 mod plain;
@@ -117,7 +118,7 @@ impl ListImport {
                     "filters are not a list of what is allowed: leave out --var action=allow";
                 return Err(ImportError::invalid(&Place::start(&source.file), message));
             }
-            ListFormat::Adblock => self.add_filters(name, source),
+            ListFormat::Adblock => self.add_filters(name, source, input),
             ListFormat::SpamBlacklist => self.add_spam_blacklist(name, source),
             ListFormat::IgnoreSet => self.add_ignore_set(name, source, input)?,
         }

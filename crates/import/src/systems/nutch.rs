@@ -2,6 +2,7 @@
 
 mod filters;
 pub(crate) mod normalize;
+mod plugins;
 mod site;
 pub mod source;
 
@@ -9,10 +10,11 @@ use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, RuleIds, to_slug};
 use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, MAX_RULE_FILE, SourceText};
 use crate::reference::nutch::NutchEvaluator;
-use crate::report::Report;
+use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 use crate::settings::SettingsDraft;
 
 use filters::FilterConverter;
+use plugins::UsedPlugins;
 use site::{SiteConverter, SiteProperty};
 use source::{FilterFile, FilterPlugin};
 
@@ -42,8 +44,20 @@ fn is_normalizer(text: &str) -> bool {
 #[derive(Default)]
 struct NutchSource {
     properties: Vec<SiteProperty>,
+    /// The root element of the properties.
+    root: Option<PartId>,
     filters: Vec<FilterFile>,
     normalizers: Vec<SourceText>,
+    /// What is in use and was not read.
+    missing: Vec<MissingFilter>,
+}
+
+/// A filter or a normalizer that Nutch uses, and that the import does not have.
+struct MissingFilter {
+    /// The property that names it, if one does.
+    property: Option<String>,
+    why: String,
+    failure: MissingPart,
 }
 
 impl NutchSource {
@@ -51,6 +65,75 @@ impl NutchSource {
         self.properties
             .iter()
             .find(|property| property.name == name)
+    }
+
+    /// Returns the name of a file, and the property that gives it.
+    fn file_of(
+        &self,
+        name: &str,
+        usual: String,
+        input: &ImportInput<'_>,
+    ) -> (Option<String>, String) {
+        let Some(property) = self.property(name) else {
+            return (None, usual);
+        };
+        let file = site::resolve(&property.value, &self.properties, input);
+        let file = file.unwrap_or_else(|| property.value.clone());
+        (Some(name.to_owned()), file)
+    }
+
+    fn plugins(&self) -> UsedPlugins {
+        let value = |name: &str| self.property(name).map(|property| property.value.as_str());
+        UsedPlugins::new(value("plugin.includes"), value("plugin.excludes"))
+    }
+
+    /// Announces what was not read.
+    fn report_missing(&self, report: &mut Report) {
+        let mut known: Vec<&SiteProperty> = Vec::new();
+        for missing in &self.missing {
+            let name = missing.property.as_deref().unwrap_or("plugin.includes");
+            let Some(property) = self.property(name) else {
+                self.report_default(missing, report);
+                continue;
+            };
+            if known.iter().any(|known| known.name == property.name) {
+                continue;
+            }
+            known.push(property);
+            let same: Vec<&MissingFilter> = self
+                .missing
+                .iter()
+                .filter(|other| other.property == missing.property)
+                .collect();
+            let why: Vec<&str> = same.iter().map(|missing| missing.why.as_str()).collect();
+            let failure = match same
+                .iter()
+                .any(|missing| missing.failure == MissingPart::LetsThrough)
+            {
+                true => MissingPart::LetsThrough,
+                false => MissingPart::OtherSetting,
+            };
+            let instead = Some("put the file beside this one, or write the rules by hand");
+            for part in &property.parts {
+                report.not_converted(*part, why.join("; "), failure, instead);
+            }
+        }
+    }
+
+    /// Announces the missing file of a plugin that no property names.
+    fn report_default(&self, missing: &MissingFilter, report: &mut Report) {
+        let Some(root) = self
+            .root
+            .filter(|_| missing.failure == MissingPart::LetsThrough)
+        else {
+            return;
+        };
+        let target = PartTarget {
+            name: "disposition".to_owned(),
+            need: PartNeed::Host,
+        };
+        let text = format!("every URL is allowed: {}", missing.why);
+        report.assumed(root, target, text, AssumptionEffect::RefusesLess);
     }
 }
 
@@ -73,10 +156,12 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
             ids: &mut ids,
             settings: &mut settings,
             properties: &source.properties,
+            plugins: source.plugins(),
             input,
         };
         site.convert();
     }
+    source.report_missing(&mut report);
     for normalizer in &source.normalizers {
         normalize::convert(normalizer, &mut policy, &mut report)?;
     }
@@ -136,7 +221,7 @@ fn read(input: &ImportInput<'_>, report: &mut Report) -> Result<NutchSource, Imp
         let text = input.read_text(&path.path, MAX_RULE_FILE)?;
         read_file(&text, &path.path, &mut source, report)?;
     }
-    if source.filters.is_empty() && !source.properties.is_empty() {
+    if !source.properties.is_empty() {
         find_files(input, &mut source, report)?;
     }
     sort_by_order(&mut source);
@@ -157,9 +242,9 @@ fn read_file(
     if is_xml && is_normalizer(&text.text) {
         source.normalizers.push(text.clone());
     } else if is_xml {
-        source
-            .properties
-            .extend(site::read_properties(text, report)?);
+        let (root, properties) = site::read_properties(text, report)?;
+        source.root = source.root.or(root);
+        source.properties.extend(properties);
     } else {
         let plugin = FilterPlugin::of_file(path, &text.text);
         source
@@ -168,9 +253,6 @@ fn read_file(
     }
     Ok(())
 }
-
-/// The plugins that Nutch uses if the property does not say.
-const DEFAULT_PLUGINS: &str = "urlfilter-(regex|validator)|urlnormalizer-(pass|regex|basic)";
 
 /// Reads the files that `nutch-site.xml` names, or that have their usual names beside it.
 fn find_files(
@@ -187,42 +269,61 @@ fn find_files(
         "" => name.to_owned(),
         directory => format!("{directory}/{name}"),
     };
-    let plugins = source.property("plugin.includes");
-    let plugins = plugins.map_or(DEFAULT_PLUGINS, |property| property.value.as_str());
-    let pattern = fancy_regex::Regex::new(&format!("^(?:{plugins})$")).ok();
-    let is_used = |plugin: &str| {
-        pattern
-            .as_ref()
-            .is_none_or(|pattern| pattern.is_match(plugin).unwrap_or(true))
-    };
-    let mut names = Vec::new();
+    let plugins = source.plugins();
     for plugin in FilterPlugin::ALL {
-        if is_used(&format!("urlfilter-{}", plugin.word())) {
-            let property = source.property(&format!("urlfilter.{}.file", plugin.word()));
-            let name = property.map(|property| property.value.clone());
-            names.push((plugin, name.unwrap_or_else(|| plugin.file_name())));
+        let is_read = source.filters.iter().any(|filter| filter.plugin == plugin);
+        let name = format!("urlfilter-{}", plugin.word());
+        if is_read || !plugins.uses(&name) {
+            continue;
         }
-    }
-    let has_normalizer = is_used("urlnormalizer-regex") && source.normalizers.is_empty();
-    for (plugin, name) in names {
-        match input.read_text(&in_directory(&name), MAX_RULE_FILE) {
-            Ok(text) => source
+        let (property, file) = source.file_of(
+            &format!("urlfilter.{}.file", plugin.word()),
+            plugin.file_name(),
+            input,
+        );
+        match read_beside(input, &in_directory(&file), MAX_RULE_FILE)? {
+            Some(text) => source
                 .filters
                 .push(source::read_filter(plugin, &text, report)?),
-            Err(ImportError::File { .. }) => {}
-            Err(error) => return Err(error),
+            None => source.missing.push(MissingFilter {
+                property,
+                why: format!("{file}, the file of {name}, is not beside this one"),
+                failure: MissingPart::LetsThrough,
+            }),
         }
     }
-    let name = source.property("urlnormalizer.regex.file");
-    let name = name.map_or("regex-normalize.xml", |property| property.value.as_str());
-    if has_normalizer {
-        match input.read_text(&in_directory(name), MAX_DOCUMENT) {
-            Ok(text) => source.normalizers.push(text),
-            Err(ImportError::File { .. }) => {}
-            Err(error) => return Err(error),
+    let unknown = plugins.unknown_filters().into_iter();
+    source.missing.extend(unknown.map(|why| MissingFilter {
+        property: None,
+        why,
+        failure: MissingPart::LetsThrough,
+    }));
+    if plugins.uses("urlnormalizer-regex") && source.normalizers.is_empty() {
+        let name = "urlnormalizer.regex.file";
+        let (property, file) = source.file_of(name, "regex-normalize.xml".to_owned(), input);
+        match read_beside(input, &in_directory(&file), MAX_DOCUMENT)? {
+            Some(text) => source.normalizers.push(text),
+            None => source.missing.push(MissingFilter {
+                property,
+                why: format!("{file}, the file of urlnormalizer-regex, is not beside this one"),
+                failure: MissingPart::OtherSetting,
+            }),
         }
     }
     Ok(())
+}
+
+/// Reads a file; `None` if there is none.
+fn read_beside(
+    input: &ImportInput<'_>,
+    path: &str,
+    max: usize,
+) -> Result<Option<SourceText>, ImportError> {
+    match input.read_text(path, max) {
+        Ok(text) => Ok(Some(text)),
+        Err(ImportError::File { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sorts the filters by `urlfilter.order`; those that it does not name come last.

@@ -168,8 +168,8 @@ fn files_of_prefixes_and_block_lists_count() {
             "http://(org,example,",
             "http://(edu,example,www,)/archive/",
             "http://(example,library,:8080",
-            "http://(com,example,www,",
-            "http://(example,town,",
+            "http://(com,example,www,)/",
+            "http://(example,town,)/",
         ];
         let rejected = [
             "http://(org,example,private,",
@@ -330,5 +330,66 @@ fn hostile_files_end_with_an_error() {
         let input = ImportInput::new(&files, ["crawler-beans.cxml"]);
         let error = import(System::Heritrix, &input).err().unwrap().to_string();
         assert!(error.contains(message), "{error}");
+    }
+}
+
+/// Heritrix makes the prefix of a seed of its URL, which ends in a slash without a path: that host alone. A line of
+/// a SURT source without a slash is open below.
+#[test]
+fn a_seed_without_a_path_is_its_host_alone() {
+    let text = job(
+        &rule(
+            "surt.SurtPrefixedDecideRule",
+            &[("seedsAsSurtPrefixes", "true")],
+        ),
+        "",
+    )
+    .replace(
+        "value=\"http://seed.example/\"",
+        "value=\"example.net&#10;http://example.org&#10;https://example.com?a=b&#10;+example.edu\"",
+    );
+    let imported = import_job(&text);
+    assert_eq!(imported.divergences, []);
+    let hosts = ["example.net", "example.org", "example.com", "example.edu"];
+    let below = hosts.map(|host| format!("www.{host}"));
+    let hosts: Vec<&str> = hosts
+        .into_iter()
+        .chain(below.iter().map(String::as_str))
+        .collect();
+    let announced = compare_verdicts(&imported, requests(&hosts, &["a/", "b", "?c"]), |url, _| {
+        let surt = surt(url).replacen("https://", "http://", 1);
+        [
+            "http://(net,example,)/",
+            "http://(org,example,)/",
+            "http://(com,example,)/",
+            "http://(edu,example,",
+        ]
+        .iter()
+        .any(|prefix| surt.starts_with(prefix))
+    });
+    assert_eq!(announced, 0);
+}
+
+/// Hosts and domains of seeds are those without the slash.
+#[test]
+fn hosts_and_domains_of_seeds_stay_open() {
+    for class in ["surt.OnDomainsDecideRule", "surt.OnHostsDecideRule"] {
+        let text = job(&rule(class, &[]), "").replace("http://seed.example/", "www.seed.example");
+        let imported = import_job(&text);
+        assert_eq!(imported.divergences, []);
+        let hosts = [
+            "www.seed.example",
+            "a.www.seed.example",
+            "seed.example",
+            "b.seed.example",
+        ];
+        let announced = compare_verdicts(&imported, requests(&hosts, &["a/", "b"]), |url, _| {
+            let host = url.split('/').nth(2).unwrap();
+            match class.contains("Domains") {
+                true => host.ends_with("seed.example"),
+                false => host == "www.seed.example",
+            }
+        });
+        assert_eq!(announced, 0, "{class}");
     }
 }

@@ -3,8 +3,11 @@
 use std::fs;
 use std::time::Duration;
 
-use crawlgate_import::{Import, ImportInput, MissingPart, PartOutcome, ReportList, System, import};
+use crawlgate_import::{
+    AssumptionEffect, Import, ImportInput, MissingPart, PartOutcome, ReportList, System, import,
+};
 use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value as Json, json};
 
@@ -379,4 +382,160 @@ fn hostile_lists_end() {
             None,
         );
     }
+}
+
+fn import_filters(texts: &[(&str, &str)]) -> Import {
+    let mut files = MemoryFileSystem::new();
+    for (name, text) in texts {
+        files = files.with_file(name, text.as_bytes());
+    }
+    let mut input = ImportInput::new(&files, texts.first().map(|(name, _)| *name));
+    input
+        .variables
+        .push(("format".to_owned(), "adblock".to_owned()));
+    import(System::Lists, &input).unwrap()
+}
+
+fn outcome_of(imported: &Import, text: &str) -> PartOutcome {
+    let mut parts = imported.report.parts().iter();
+    let part = parts.find(|part| part.text == text);
+    let part = part.unwrap_or_else(|| panic!("{text} is in no list"));
+    part.outcome().unwrap().clone()
+}
+
+/// Directives look like comments, but change which filters there are.
+#[test]
+fn directives_of_adblock_lists_are_parts() {
+    let list = "||a.example^\n!#include more.txt\n!#include sub/missing.txt\n!#if env_firefox\n||b.example^\n@@||e.example^\n!#else\n||c.example^\n!#endif\n!#safari_cb_affinity(all)\n||d.example^\n";
+    let imported = import_filters(&[
+        ("list.txt", list),
+        ("more.txt", "||more.example^\n!#include list.txt\n"),
+    ]);
+    let outcome = outcome_of(&imported, "!#include sub/missing.txt");
+    assert!(
+        matches!(
+            outcome,
+            PartOutcome::NotConverted {
+                failure: MissingPart::LetsThrough,
+                ..
+            }
+        ),
+        "{outcome:?}"
+    );
+    for text in [
+        "!#include more.txt",
+        "!#if env_firefox",
+        "!#else",
+        "!#endif",
+        "!#safari_cb_affinity(all)",
+    ] {
+        outcome_of(&imported, text);
+    }
+    for (text, effect) in [
+        ("||b.example^", AssumptionEffect::RefusesMore),
+        ("||c.example^", AssumptionEffect::RefusesMore),
+        ("@@||e.example^", AssumptionEffect::RefusesLess),
+    ] {
+        let outcome = outcome_of(&imported, text);
+        assert!(
+            matches!(outcome, PartOutcome::Assumed { effect: found, .. } if found == effect),
+            "{outcome:?}"
+        );
+    }
+    let outcome = outcome_of(&imported, "||d.example^");
+    assert!(matches!(outcome, PartOutcome::Converted(_)), "{outcome:?}");
+    let policy = compiled(&imported);
+    for (host, refuses) in [
+        ("more.example", true),
+        ("b.example", true),
+        ("x.example", false),
+    ] {
+        let facts = CaseFacts::for_url(&format!("http://{host}/")).unwrap();
+        assert_eq!(policy.decide(&facts.facts()).1.rejects(), refuses, "{host}");
+    }
+}
+
+/// `$document` is about pages that are opened, not about what they embed.
+#[test]
+fn filters_of_documents_do_not_refuse_embeds() {
+    let imported = import_list(
+        "||doc.example^$document\n||all.example^\n||both.example^$document,script\n",
+        &[("format", "adblock")],
+        None,
+    );
+    assert_eq!(imported.divergences, []);
+    let hosts = [
+        "doc.example",
+        "all.example",
+        "both.example",
+        "other.example",
+    ];
+    let mut random = fastrand::Rng::with_seed(13);
+    let urls = urls(&mut random, &hosts, &["/a"], REQUESTS);
+    compare_verdicts(&imported, urls, |url, facts| {
+        let is_embed = facts.get("dest").is_some();
+        let is_doc = url.contains("doc.example") && !is_embed;
+        !(is_doc || url.contains("all.example") || url.contains("both.example"))
+    });
+    let policy = compiled(&imported);
+    let mut facts = CaseFacts::for_url("http://doc.example/").unwrap();
+    assert!(policy.decide(&facts.facts()).1.rejects());
+    facts.set("dest", &json!("embed")).unwrap();
+    assert!(!policy.decide(&facts.facts()).1.rejects());
+}
+
+/// Expressions that are plain texts become texts.
+#[test]
+fn literal_expressions_are_items() {
+    const LIST: &str = "/banner/\n/^http:\\/\\/start\\.example/\n/\\.swf$/\n/^https:\\/\\/exact\\.example\\/a$/\n/Case/$match-case\n";
+    let imported = import_list(LIST, &[("format", "adblock")], None);
+    assert!(
+        imported.report.is_complete(),
+        "{}",
+        imported.report.to_text()
+    );
+    assert_eq!(imported.divergences, []);
+    let regexes: Vec<Regex> = LIST
+        .lines()
+        .map(|line| match line.strip_suffix("$match-case") {
+            Some(text) => filter_regex(text, true),
+            None => filter_regex(line, false),
+        })
+        .collect();
+    let hosts = [
+        "start.example",
+        "exact.example",
+        "other.example",
+        "banner.example",
+    ];
+    let pieces = [
+        "/a",
+        "/banner",
+        "/BANNER.SWF",
+        "x.swf",
+        "Case",
+        "case",
+        "?q",
+    ];
+    let mut random = fastrand::Rng::with_seed(17);
+    let urls = urls(&mut random, &hosts, &pieces, REQUESTS);
+    let announced = compare_verdicts(&imported, urls, |url, _| {
+        !regexes.iter().any(|regex| regex.is_match(url))
+    });
+    assert_eq!(announced, 0);
+}
+
+/// A line with `-` takes away prefixes among seeds only.
+#[test]
+fn a_line_with_a_minus_is_explained() {
+    let imported = import_list(
+        "+http://(org,good,\n-http://(org,b,bad,\n",
+        &[("format", "surts")],
+        None,
+    );
+    let outcome = outcome_of(&imported, "-http://(org,b,bad,");
+    let PartOutcome::Dead { why } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(why.contains("among seeds"), "{why}");
 }

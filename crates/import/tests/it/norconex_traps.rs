@@ -426,3 +426,46 @@ fn the_lists_are_the_source() {
         assert_eq!(listed, expected, "{name}");
     }
 }
+
+/// A filter that was switched off by a comment describes nothing.
+#[test]
+fn comments_that_are_markup_are_no_descriptions() {
+    let filter = "<filter class=\"ReferenceFilter\" onMatch=\"exclude\"><valueMatcher partial=\"true\">example/a</valueMatcher></filter>";
+    for (comment, is_used) in [("<filter class=\"X\"/>", false), ("no drafts", true)] {
+        let imported = import_crawler(&format!(
+            "<referenceFilters><!-- {comment} -->{filter}</referenceFilters>"
+        ));
+        assert_eq!(
+            policy(&imported).contains("about:"),
+            is_used,
+            "{}",
+            policy(&imported)
+        );
+    }
+}
+
+/// An extension with a dot never fits, and the report says so.
+#[test]
+fn extensions_with_a_dot_are_reported() {
+    let filter = |inner: &str| {
+        import_crawler(&format!(
+            "<referenceFilters><filter class=\"ExtensionReferenceFilter\" onMatch=\"exclude\">{inner}</filter></referenceFilters>"
+        ))
+    };
+    let says_it = |imported: &Import, list: ReportList| {
+        let mut parts = imported.report.list(list);
+        parts.any(|part| format!("{:?}", part.outcome()).contains("with a dot never fits"))
+    };
+    let all = filter(".png");
+    assert!(says_it(&all, ReportList::Dead) && allows(&all, "http://h.example/a.png"));
+    assert!(all.report.is_complete(), "{}", all.report.to_text());
+    let some = filter(".png,gif");
+    assert!(
+        says_it(&some, ReportList::Assumed),
+        "{}",
+        some.report.to_text()
+    );
+    assert!(allows(&some, "http://h.example/a.png") && !allows(&some, "http://h.example/a.gif"));
+    let none = filter("png,gif");
+    assert!(!says_it(&none, ReportList::Assumed) && !says_it(&none, ReportList::Dead));
+}

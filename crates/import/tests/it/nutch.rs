@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crawlgate_import::{
-    AssumptionEffect, ImportInput, MissingPart, PartOutcome, ReportList, System, import,
+    AssumptionEffect, Import, ImportInput, MissingPart, PartOutcome, ReportList, System, import,
 };
+use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
@@ -328,4 +329,161 @@ fn secrets_are_not_written() {
     );
     assert!(!written.contains("not-a-real-secret"));
     assert!(written.contains("http.proxy.password"));
+}
+
+fn site_of(properties: &[(&str, &str)]) -> String {
+    let property = |(name, value): &(&str, &str)| {
+        format!("<property><name>{name}</name><value>{value}</value></property>")
+    };
+    let properties: String = properties.iter().map(property).collect();
+    format!("<configuration>{properties}</configuration>")
+}
+
+/// Returns the reasons why parts are not converted, each once.
+fn reasons(imported: &Import) -> Vec<(String, MissingPart)> {
+    let parts = imported.report.list(ReportList::NotConverted);
+    let mut found: Vec<(String, MissingPart)> = parts
+        .filter_map(|part| match part.outcome() {
+            Some(PartOutcome::NotConverted { why, failure, .. }) => Some((why.clone(), *failure)),
+            _ => None,
+        })
+        .collect();
+    found.dedup();
+    found
+}
+
+/// A filter that is in use and has no file is announced: without it the policy lets through what it refuses.
+#[test]
+fn a_filter_without_its_file_is_announced() {
+    let site = site_of(&[
+        ("plugin.includes", "protocol-http|urlfilter-(regex|domain)"),
+        ("urlfilter.regex.file", "my-filter.txt"),
+    ]);
+    let domains = ("domain-urlfilter.txt", "example.com\n");
+    let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site), domains]);
+    let found = reasons(&imported);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].0.contains("my-filter.txt"), "{found:?}");
+    assert_eq!(found[0].1, MissingPart::LetsThrough);
+
+    // Without the property the file has its usual name.
+    let site = site_of(&[("plugin.includes", "urlfilter-(regex|domain)")]);
+    let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site), domains]);
+    let found = reasons(&imported);
+    assert!(found[0].0.contains("regex-urlfilter.txt"), "{found:?}");
+    assert_eq!(found[0].1, MissingPart::LetsThrough);
+
+    // A plugin that Nutch uses by default is said to have no file.
+    let site = site_of(&[("fetcher.server.delay", "1")]);
+    let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site)]);
+    let (text, effect) = imported.report.assumption_of("disposition").unwrap();
+    assert!(text.contains("regex-urlfilter.txt"), "{text}");
+    assert_eq!(effect, AssumptionEffect::RefusesLess);
+
+    // The same for the normalizer, which changes no verdict.
+    let site = site_of(&[
+        ("plugin.includes", "urlfilter-domain|urlnormalizer-regex"),
+        ("urlnormalizer.regex.file", "my-normalize.xml"),
+    ]);
+    let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site), domains]);
+    let found = reasons(&imported);
+    assert!(found[0].0.contains("my-normalize.xml"), "{found:?}");
+    assert_eq!(found[0].1, MissingPart::OtherSetting);
+}
+
+/// The filters of a site that are named in the command do not hide those that are not.
+#[test]
+fn a_filter_that_is_not_named_is_read_or_announced() {
+    let site = site_of(&[("plugin.includes", "urlfilter-(regex|domain|prefix)")]);
+    let files = MemoryFileSystem::new()
+        .with_file("nutch-site.xml", site.as_bytes())
+        .with_file("regex-urlfilter.txt", b"+.\n")
+        .with_file("domain-urlfilter.txt", b"example.com\n");
+    let input = ImportInput::new(&files, ["nutch-site.xml", "regex-urlfilter.txt"]);
+    let imported = import(System::Nutch, &input).unwrap();
+    assert!(imported.files["policy.yaml"].contains("require: { domain: example.com }"));
+    let found = reasons(&imported);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].0.contains("prefix-urlfilter.txt"), "{found:?}");
+}
+
+#[test]
+fn filters_that_are_not_known_are_announced() {
+    let regex = ("regex-urlfilter.txt", "+.\n");
+    for (includes, names) in [
+        (
+            "urlfilter-(regex|mycustom|ignoreexempt)",
+            &["urlfilter-mycustom", "urlfilter-ignoreexempt"][..],
+        ),
+        (
+            "urlfilter-regex|(?:my-)?urlfilter-other",
+            &["urlfilter-other"],
+        ),
+        ("urlfilter-(regex|validator)|protocol-.*", &[]),
+        ("urlfilter-.*", &["urlfilter-.*"]),
+        ("urlfilter-regex|.*", &[".*"]),
+    ] {
+        let site = site_of(&[("plugin.includes", includes)]);
+        let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site), regex]);
+        let found = reasons(&imported);
+        assert_eq!(found.is_empty(), names.is_empty(), "{includes}: {found:?}");
+        for name in names {
+            assert!(found[0].0.contains(name), "{includes}: {found:?}");
+            assert_eq!(found[0].1, MissingPart::LetsThrough);
+        }
+    }
+    // A plugin that is excluded is not used.
+    let site = site_of(&[
+        ("plugin.includes", "urlfilter-(regex|mycustom)"),
+        ("plugin.excludes", "urlfilter-my.*"),
+    ]);
+    let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site), regex]);
+    assert_eq!(reasons(&imported), []);
+}
+
+#[test]
+fn the_depth_counts_only_with_its_plugin() {
+    for (includes, has_depth) in [
+        (Some("urlfilter-regex|scoring-(opic|depth)"), true),
+        (Some("urlfilter-regex|scoring-opic"), false),
+        (None, false),
+    ] {
+        let mut properties = vec![("scoring.depth.max", "3")];
+        properties.extend(includes.map(|includes| ("plugin.includes", includes)));
+        let site = site_of(&properties);
+        let regex = ("regex-urlfilter.txt", "+.\n");
+        let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site), regex]);
+        let policy = &imported.files["policy.yaml"];
+        assert_eq!(policy.contains("max_depth"), has_depth, "{policy}");
+        assert_eq!(reasons(&imported), []);
+    }
+}
+
+/// Expressions with characters that a URL has only escaped are announced.
+#[test]
+fn characters_that_no_url_has_are_announced() {
+    for line in [
+        "+^https?://([a-z0-9]*\\.)*apache.org/ ",
+        "+\\.pdf#",
+        "-é",
+        "-\\\\",
+        "-a b",
+        "-[<>\"]",
+    ] {
+        let text = format!("{line}\n-b\n+.\n");
+        let imported = import_texts(System::Nutch, &[("regex-urlfilter.txt", &text)]);
+        assert_eq!(imported.divergences, [], "{line}");
+        let part = &imported.report.parts()[0];
+        let list = part.list().unwrap();
+        assert_eq!(list, ReportList::Assumed, "{line}: {part:?}");
+    }
+}
+
+/// The default interval is written like the other defaults.
+#[test]
+fn the_default_interval_is_written() {
+    let site = site_of(&[("fetcher.server.delay", "1")]);
+    let imported = import_texts(System::Nutch, &[("nutch-site.xml", &site)]);
+    let policy = &imported.files["policy.yaml"];
+    assert!(policy.contains("min_interval: '30d'"), "{policy}");
 }

@@ -270,3 +270,22 @@ fn hostile_configurations_end_with_an_error_or_a_report() {
         let _ = import(System::StormCrawler, &ImportInput::new(&files, ["a"]));
     }
 }
+
+/// The error of a file that is missing names the filter that needs it.
+#[test]
+fn a_missing_file_is_named_with_its_filter() {
+    for (class, key) in [
+        ("regex.RegexURLFilter", "regexFilterFile"),
+        ("regex.FastURLFilter", "file"),
+    ] {
+        let text = format!(
+            "{{ \"org.apache.stormcrawler.filtering.URLFilters\": [\n\n{{ \"class\": \"org.apache.stormcrawler.filtering.{class}\",\n\"params\": {{ \"{key}\": \"missing.txt\" }} }} ] }}"
+        );
+        let files = MemoryFileSystem::new().with_file("urlfilters.json", text.as_bytes());
+        let input = ImportInput::new(&files, ["urlfilters.json"]);
+        let error = import(System::StormCrawler, &input).err().unwrap();
+        let error = error.to_string();
+        assert!(error.starts_with("urlfilters.json:3:"), "{error}");
+        assert!(error.contains("missing.txt"), "{error}");
+    }
+}

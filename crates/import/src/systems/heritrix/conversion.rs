@@ -114,7 +114,7 @@ impl HeritrixConversion {
         rule: &mut ScopeRule,
         report: &mut Report,
     ) -> Result<RuleCondition, Unconverted> {
-        let mut found = if matches!(rule.test, ScopeTest::Surts(_)) {
+        let mut found = if matches!(rule.test, ScopeTest::Surts { .. }) {
             self.surts(id, rule, report)?
         } else if matches!(rule.test, ScopeTest::Regexes(_)) {
             self.regexes(id, rule, report)?
@@ -133,11 +133,12 @@ impl HeritrixConversion {
         rule: &ScopeRule,
         report: &mut Report,
     ) -> Result<RuleCondition, Unconverted> {
-        let ScopeTest::Surts(lines) = &rule.test else {
+        let ScopeTest::Surts { lines, seeds } = &rule.test else {
             return Err(Unconverted::Dead("no prefixes".to_owned()));
         };
         let mut prefixes = Vec::new();
-        for line in lines {
+        let of_seeds: Vec<String> = seeds.iter().map(|seed| surts::seed_prefix(seed)).collect();
+        for line in lines.iter().chain(&of_seeds) {
             let Some(line) = SurtLine::read(line) else {
                 continue;
             };
@@ -154,7 +155,7 @@ impl HeritrixConversion {
                 None => report.unrelated(*part, "a comment"),
             }
         }
-        if lines.len() > rule.lines.len() {
+        if lines.len() + seeds.len() > rule.lines.len() {
             let owner = match rule.decision {
                 ScopeDecision::Accept => &mut self.seed_rule,
                 ScopeDecision::Reject => &mut self.rejecting_rule,
@@ -353,7 +354,7 @@ fn plain_condition(test: &ScopeTest) -> Result<RuleCondition, Unconverted> {
         ScopeTest::Unknown { why, instead } => {
             return Err(Unconverted::Why(why.clone(), *instead));
         }
-        ScopeTest::Surts(_) | ScopeTest::Regexes(PatternSet { .. }) | ScopeTest::Sequence(_) => {
+        ScopeTest::Surts { .. } | ScopeTest::Regexes(PatternSet { .. }) | ScopeTest::Sequence(_) => {
             return dead("nothing to decide");
         }
     })

@@ -44,8 +44,13 @@ pub struct ScopeRule {
 #[derive(Clone, Debug)]
 pub enum ScopeTest {
     Always,
-    /// One of the prefixes fits: lines of a SURT source in Heritrix's mixed form.
-    Surts(Vec<String>),
+    /// One of the prefixes fits.
+    Surts {
+        /// Lines of a SURT source in Heritrix's mixed form.
+        lines: Vec<String>,
+        /// Seeds, each of which implies a prefix.
+        seeds: Vec<String>,
+    },
     Regexes(PatternSet),
     MoreHops(u64),
     MoreSlashes(usize),
@@ -272,7 +277,7 @@ impl ScopeReader<'_> {
         self.take(bean, "surtsDumpFile", rule);
         let via = self.take_text(bean, "alsoCheckVia", rule);
         let from_seeds = self.take_text(bean, "seedsAsSurtPrefixes", rule);
-        let mut lines = Vec::new();
+        let (mut lines, mut seeds) = (Vec::new(), Vec::new());
         for name in ["surtsSource", "surtsSourceFile"] {
             if let Some(value) = self.beans.property(bean, name) {
                 match self.read_lines(value, rule)? {
@@ -289,7 +294,7 @@ impl ScopeReader<'_> {
                     instead: Some("give the seeds with --seeds FILE"),
                 });
             }
-            lines.extend(self.seeds.urls.iter().cloned());
+            seeds.extend(self.seeds.urls.iter().cloned());
         }
         let sign = if rule.decision == ScopeDecision::Accept {
             '+'
@@ -306,7 +311,7 @@ impl ScopeReader<'_> {
                 instead: Some("a condition on `referer`"),
             });
         }
-        Ok(ScopeTest::Surts(lines))
+        Ok(ScopeTest::Surts { lines, seeds })
     }
 
     /// Returns the lines of a `ReadSource`, each a part.
@@ -586,17 +591,20 @@ fn unknown_class(class: &str) -> ScopeTest {
 
 /// Reduces each prefix to its host, or to its domain without `www`.
 fn reduce_to_hosts(test: ScopeTest, to_domains: bool) -> ScopeTest {
-    let ScopeTest::Surts(lines) = test else {
+    let ScopeTest::Surts { lines, seeds } = test else {
         return test;
     };
-    let lines = lines.iter().filter_map(|line| {
+    let lines = lines.iter().chain(&seeds).filter_map(|line| {
         let host = super::surts::host_prefix(super::surts::SurtLine::read(line)?)?;
         Some(match to_domains {
             true => format!("+http://({}", host.strip_suffix("www,").unwrap_or(&host)),
             false => format!("+http://({host})"),
         })
     });
-    ScopeTest::Surts(lines.collect())
+    ScopeTest::Surts {
+        lines: lines.collect(),
+        seeds: Vec::new(),
+    }
 }
 
 /// Makes a name of a class: `TooManyHopsDecideRule` is `too-many-hops`.

@@ -130,6 +130,10 @@ fn host_of_labels(labels: &str) -> Option<String> {
 }
 
 fn plain_condition(text: &str) -> Result<SurtCondition, String> {
+    if text.starts_with('-') {
+        let why = "a line with - counts among seeds only, for rules that reject: here it is the name of a host, which no URL has";
+        return Err(why.to_owned());
+    }
     let bare = match text.split_once("://") {
         Some(("http" | "https", rest)) => rest,
         Some(_) => return Err("only URLs of http and https are requested".to_owned()),
@@ -157,6 +161,24 @@ fn plain_condition(text: &str) -> Result<SurtCondition, String> {
         return Ok(SurtCondition::Host(format!("{})/", open_labels(authority))));
     }
     Ok(SurtCondition::Path(format!("{authority}{directory}")))
+}
+
+/// Returns the line that has the prefix of a seed. Heritrix makes it of the URL that the seed became, whose path is
+/// never empty.
+pub(crate) fn seed_prefix(seed: &str) -> String {
+    let begin = seed.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = seed.split_at_checked(begin).unwrap_or(("", seed));
+    let rest = rest.split('#').next().unwrap_or(rest);
+    match rest.find(['/', '?']) {
+        Some(slash) if rest.get(slash..).is_some_and(|end| end.starts_with('/')) => {
+            format!("{scheme}{rest}")
+        }
+        Some(query) => {
+            let (authority, query) = rest.split_at_checked(query).unwrap_or((rest, ""));
+            format!("{scheme}{authority}/{query}")
+        }
+        None => format!("{scheme}{rest}/"),
+    }
 }
 
 fn is_host_char(c: char) -> bool {

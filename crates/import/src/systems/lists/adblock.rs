@@ -14,13 +14,19 @@ pub struct AdblockFilter {
     pub is_important: bool,
     /// It is for resources of pages only, of some type or of other sites.
     pub embeds_only: bool,
+    /// It is for pages that are opened only: `$document`.
+    pub pages_only: bool,
     pub match_case: bool,
+    /// It is between `!#if` and `!#endif`.
+    pub is_conditional: bool,
 }
 
 /// A line of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FilterLine<'a> {
     Comment,
+    /// It begins with `!#`.
+    Directive(&'a str),
     /// It changes what a page shows, not what is requested.
     Cosmetic,
     Network {
@@ -42,6 +48,7 @@ pub(super) enum FilterLine<'a> {
 pub(super) struct FilterOptions {
     pub is_important: bool,
     pub embeds_only: bool,
+    pub pages_only: bool,
     pub match_case: bool,
     pub is_bad: bool,
 }
@@ -50,6 +57,8 @@ pub(super) struct FilterOptions {
 enum FilterOptionOutcome {
     Known,
     Type,
+    /// `document`: a page that is opened.
+    Page,
     Unsupported(&'static str),
     Unseen(&'static str),
     /// A type that no proxy sees: the filter may have others.
@@ -59,6 +68,9 @@ enum FilterOptionOutcome {
 /// Reads a line of a list.
 pub(super) fn read_line(line: &str) -> FilterLine<'_> {
     let line = line.trim();
+    if line.starts_with("!#") {
+        return FilterLine::Directive(line);
+    }
     if line.is_empty() || line.starts_with(['!', '[']) || line == "#" || line.starts_with("# ") {
         return FilterLine::Comment;
     }
@@ -107,11 +119,12 @@ fn split_options(text: &str) -> (&str, Option<&str>) {
 
 fn read_network<'a>(pattern: &'a str, options: Option<&str>, is_exception: bool) -> FilterLine<'a> {
     let mut known = FilterOptions::default();
-    let (mut has_types, mut has_unseen_types) = (false, false);
+    let (mut has_types, mut has_pages, mut has_unseen_types) = (false, false, false);
     for option in options.unwrap_or_default().split(',') {
         match read_option(option.trim(), &mut known, is_exception) {
             FilterOptionOutcome::Known => {}
             FilterOptionOutcome::Type => has_types = true,
+            FilterOptionOutcome::Page => has_pages = true,
             FilterOptionOutcome::UnseenType => has_unseen_types = true,
             FilterOptionOutcome::Unseen(reason) => return FilterLine::Unseen(reason),
             FilterOptionOutcome::Unsupported(reason) => {
@@ -122,10 +135,17 @@ fn read_network<'a>(pattern: &'a str, options: Option<&str>, is_exception: bool)
             }
         }
     }
-    if has_unseen_types && !has_types {
+    if has_unseen_types && !has_types && !has_pages {
         return FilterLine::Unseen("types of requests that no proxy sees");
     }
-    known.embeds_only |= has_types;
+    if has_pages && known.embeds_only {
+        return FilterLine::Unsupported {
+            is_exception,
+            reason: "only for pages that are opened from another site",
+        };
+    }
+    known.embeds_only |= has_types && !has_pages;
+    known.pages_only = has_pages && !has_types;
     FilterLine::Network {
         pattern,
         is_exception,
@@ -152,7 +172,7 @@ fn read_option(option: &str, known: &mut FilterOptions, is_exception: bool) -> F
         "popup" | "popunder" | "websocket" | "webrtc" | "inline-script" | "inline-font" => {
             return FilterOptionOutcome::UnseenType;
         }
-        "document" | "doc" if !is_exception => {}
+        "document" | "doc" if !is_exception => return FilterOptionOutcome::Page,
         "document" | "doc" => {
             return FilterOptionOutcome::Unsupported(
                 "an exception for everything that a page requests",

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, json};
 
-use crate::draft::{ConditionDraft, GroupDraft, RuleDraft, RuleItem, TestDraft};
+use crate::draft::{ConditionDraft, GroupDraft, RuleDraft, RuleItem};
 use crate::expression::{Anchoring, Dialect, SourceExpression};
-use crate::input::{Place, SourceText};
+use crate::input::{ImportInput, SourceText};
 use crate::reference::lists::EvaluatedList;
-use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget};
+use crate::report::{AssumptionEffect, PartNeed, PartTarget};
 
 use super::ListImport;
-use super::adblock::{AdblockFilter, FilterLine, read_line};
+use super::adblock::AdblockFilter;
+use super::adblock_file::{AdblockReader, missing};
 use super::expressions::escape;
 use super::format::{is_domain, is_host_name};
 
@@ -29,6 +30,7 @@ struct FilterClass {
     is_blocking_after_exceptions: bool,
     is_exception: bool,
     embeds_only: bool,
+    pages_only: bool,
 }
 
 /// The items of a rule, by the lists that they are in.
@@ -53,89 +55,10 @@ enum FilterItem {
     Regex(String),
 }
 
-/// Lines of a kind that are counted and not listed.
-struct CountedLines {
-    place: Place,
-    lines: u32,
-}
-
 impl ListImport {
     /// Adds filters. Those of several files are one set: an exception of one file holds for all.
-    pub(super) fn add_filters(&mut self, name: &str, source: &SourceText) {
-        let mut counted: BTreeMap<&'static str, CountedLines> = BTreeMap::new();
-        let mut count = |reason: &'static str, place: Place| {
-            let entry = counted
-                .entry(reason)
-                .or_insert(CountedLines { place, lines: 0 });
-            entry.lines += 1;
-        };
-        let mut filters = Vec::new();
-        let mut cancelled = HashSet::new();
-        for (place, line) in source.lines() {
-            match read_line(line) {
-                FilterLine::Comment => {}
-                FilterLine::Cosmetic => count(
-                    "elements, scripts and styles of pages (cosmetic filters)",
-                    place,
-                ),
-                FilterLine::Unseen(reason) => count(reason, place),
-                FilterLine::Unsupported {
-                    is_exception,
-                    reason,
-                } => {
-                    let part = self.report.add(place, line.trim());
-                    let failure = missing(is_exception);
-                    self.report.not_converted(
-                        part,
-                        reason,
-                        failure,
-                        Some("a rule with `referer` or `dest`"),
-                    );
-                }
-                FilterLine::Network { options, .. } if options.is_bad => {
-                    let part = self.report.add(place, line.trim());
-                    self.report.unrelated(part, "it cancels another filter");
-                    cancelled.insert(
-                        line.trim()
-                            .replace(",badfilter", "")
-                            .replace("$badfilter", ""),
-                    );
-                }
-                FilterLine::Network {
-                    pattern,
-                    is_exception,
-                    options,
-                } => {
-                    let part = self.report.add(place, line.trim());
-                    let filter = AdblockFilter {
-                        part,
-                        pattern: pattern.to_owned(),
-                        is_exception,
-                        is_important: options.is_important,
-                        embeds_only: options.embeds_only,
-                        match_case: options.match_case,
-                    };
-                    filters.push((filter, line.trim().to_owned()));
-                }
-            }
-        }
-        for (reason, counted) in counted {
-            let text = format!("{} lines: {reason}", counted.lines);
-            let part = self.report.add_lines(counted.place, text, counted.lines);
-            self.report.unrelated(
-                part,
-                format!("not about which URLs are requested: {reason}"),
-            );
-        }
-        filters.retain(|(filter, text)| {
-            let is_cancelled = cancelled.contains(text);
-            if is_cancelled {
-                self.report
-                    .dead(filter.part, "another filter cancels it ($badfilter)");
-            }
-            !is_cancelled
-        });
-        let filters = filters.into_iter().map(|(filter, _)| filter).collect();
+    pub(super) fn add_filters(&mut self, name: &str, source: &SourceText, input: &ImportInput<'_>) {
+        let filters = AdblockReader::new(&mut self.report, input).read(source);
         self.filters.push((name.to_owned(), filters));
     }
 
@@ -181,18 +104,40 @@ impl ListImport {
     }
 
     fn set_converted(&mut self, filter: &AdblockFilter, id: &str) {
-        if !filter.embeds_only {
+        let mut assumptions: Vec<(&str, AssumptionEffect)> = Vec::new();
+        if filter.embeds_only {
+            let text = "the crawler says what it embeds (Sec-Fetch-Dest), and a resource of a page has the type and the party \
+             that the filter names";
+            assumptions.push((text, AssumptionEffect::Either));
+        }
+        if filter.pages_only {
+            let text = "the crawler says what it embeds (Sec-Fetch-Dest)";
+            assumptions.push((text, AssumptionEffect::RefusesMore));
+        }
+        if filter.is_conditional {
+            let effect = match filter.is_exception {
+                true => AssumptionEffect::RefusesLess,
+                false => AssumptionEffect::RefusesMore,
+            };
+            assumptions.push(("the condition of its !#if or !#else holds", effect));
+        }
+        let Some((_, effect)) = assumptions.first().copied() else {
             self.report.converted(filter.part, id, PartNeed::Url);
             return;
-        }
+        };
+        let is_same = assumptions.iter().all(|(_, other)| *other == effect);
+        let texts: Vec<&str> = assumptions.iter().map(|(text, _)| *text).collect();
         let target = PartTarget {
             name: id.to_owned(),
             need: PartNeed::Url,
         };
-        let assumption = "the crawler says what it embeds (Sec-Fetch-Dest), and a resource of a page has the type and the party \
-             that the filter names";
+        let effect = if is_same {
+            effect
+        } else {
+            AssumptionEffect::Either
+        };
         self.report
-            .assumed(filter.part, target, assumption, AssumptionEffect::Either);
+            .assumed(filter.part, target, texts.join("; and that "), effect);
     }
 
     fn add_classes(&mut self, name: &str, classes: BTreeMap<FilterClass, ClassItems>) {
@@ -211,6 +156,10 @@ impl ListImport {
             if class.embeds_only {
                 condition =
                     ConditionDraft::all(vec![ConditionDraft::is("dest", ["embed"]), condition]);
+            }
+            if class.pages_only {
+                let embeds = ConditionDraft::is("dest", ["embed"]);
+                condition = ConditionDraft::all(vec![embeds.negated(), condition]);
             }
             let id = self.ids.next(&format!("{name}{suffix}"));
             let rule = match (has_exceptions, class.is_exception) {
@@ -263,11 +212,18 @@ fn class_of(filter: &AdblockFilter) -> FilterClass {
         is_blocking_after_exceptions: !filter.is_exception && !filter.is_important,
         is_exception: filter.is_exception,
         embeds_only: filter.embeds_only,
+        pages_only: filter.pages_only,
     }
 }
 
 impl FilterClass {
     fn suffix(self) -> &'static str {
+        if self.pages_only {
+            return match self.is_blocking_after_exceptions {
+                true => "-pages",
+                false => "-important-pages",
+            };
+        }
         match (
             self.is_exception,
             self.is_blocking_after_exceptions,
@@ -283,6 +239,12 @@ impl FilterClass {
     }
 
     fn about(self) -> &'static str {
+        if self.pages_only {
+            return match self.is_blocking_after_exceptions {
+                true => "filters with $document",
+                false => "filters with $document and $important",
+            };
+        }
         match (
             self.is_exception,
             self.is_blocking_after_exceptions,
@@ -309,7 +271,9 @@ impl ClassItems {
         match (item, filter.match_case) {
             (FilterItem::Domain(domain), _) => self.domains.push(domain),
             (FilterItem::Substring(text), false) => self.substrings.push(text),
-            (FilterItem::Substring(text), true) => self.exact_globs.push(format!("*{text}*")),
+            (FilterItem::Substring(text), true) => {
+                self.exact_globs.push(format!("*{}*", glob(&text)))
+            }
             (FilterItem::Glob(glob), false) => self.globs.push(glob),
             (FilterItem::Glob(glob), true) => self.exact_globs.push(glob),
             (FilterItem::Regex(regex), false) => self.regexes.push(regex),
@@ -398,24 +362,40 @@ fn expression_item(text: &str, ignore_case: bool) -> Result<FilterItem, RefusedF
         ignore_case,
     };
     let translated = expression.translate("url").map_err(RefusedFilter::Why)?;
-    let ConditionDraft::Test(TestDraft {
-        kind: Some("regex"),
-        values,
-        ..
-    }) = translated.condition
-    else {
-        return Err(RefusedFilter::Why(
-            "an expression that is no single one here".to_owned(),
-        ));
-    };
-    match values.as_slice() {
-        [value] if !value.contains([' ', '\t', '#']) && translated.assumption.is_none() => {
-            Ok(FilterItem::Regex(value.clone()))
-        }
-        _ => Err(RefusedFilter::Why(
-            "an expression that a list cannot hold".to_owned(),
-        )),
+    if let Some((assumption, _)) = translated.assumption {
+        let why = format!("an expression that means the same only if {assumption}");
+        return Err(RefusedFilter::Why(why));
     }
+    let test = match &translated.condition {
+        ConditionDraft::Test(test) => Some(test),
+        ConditionDraft::Always
+        | ConditionDraft::All(_)
+        | ConditionDraft::Any(_)
+        | ConditionDraft::Not(_) => None,
+    };
+    let Some((kind, [value])) = test.map(|test| (test.kind, test.values.as_slice())) else {
+        let why = "an expression that no single one says here";
+        return Err(RefusedFilter::Why(why.to_owned()));
+    };
+    Ok(match kind {
+        Some("regex") => FilterItem::Regex(value.clone()),
+        Some("contains") => FilterItem::Substring(value.clone()),
+        Some("prefix") => FilterItem::Glob(format!("{}*", glob(value))),
+        Some("suffix") => FilterItem::Glob(format!("*{}", glob(value))),
+        Some("exact") => FilterItem::Glob(glob(value)),
+        // A host or an extension.
+        Some(_) | None => {
+            let regex = expression.translate_for_replacement();
+            let regex = regex.map_err(RefusedFilter::Why)?;
+            let plain = regex.strip_prefix("(?i)").unwrap_or(&regex);
+            FilterItem::Regex(plain.to_owned())
+        }
+    })
+}
+
+/// Writes a text as a glob.
+fn glob(text: &str) -> String {
+    text.replace('*', "\\*")
 }
 
 /// Converts what follows `||`: the beginning of a host or of a label.
@@ -491,13 +471,5 @@ fn sample(pattern: &str) -> Option<String> {
                 url
             }
         }),
-    }
-}
-
-fn missing(is_exception: bool) -> MissingPart {
-    if is_exception {
-        MissingPart::KeepsOut
-    } else {
-        MissingPart::LetsThrough
     }
 }

@@ -3,7 +3,7 @@
 use fancy_regex::Regex;
 
 use crate::draft::{ConditionDraft, GroupDraft, GuardDraft, RuleDraft, RuleItem};
-use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget};
+use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget};
 
 use super::convert::UnitWriter;
 use super::matcher::translate;
@@ -66,6 +66,13 @@ impl UnitWriter<'_, '_> {
                     place.get_or_insert(rules.len());
                     included.push((filter, condition.condition));
                 }
+                Err(why) if filter.excludes && never_fits(filter) => {
+                    for part in &filter.parts {
+                        self.report.dead(*part, &*why);
+                    }
+                    let comment = format!("dead: line {}: {}: {why}", filter.line, filter.class);
+                    rules.push(RuleItem::Comment(comment));
+                }
                 Err(why) => {
                     let comment = self.set_not_converted(filter, &why, has_includes);
                     rules.push(RuleItem::Comment(comment));
@@ -90,6 +97,9 @@ impl UnitWriter<'_, '_> {
                 }
                 None => self.report.converted(*part, id, condition.need),
             }
+        }
+        for part in dead_extensions(filter) {
+            self.report.dead(part, DOTTED);
         }
     }
 
@@ -135,6 +145,7 @@ impl UnitWriter<'_, '_> {
             NorconexFilterKind::Extension {
                 extensions,
                 ignore_case,
+                ..
             } => extension_condition(extensions, *ignore_case),
             NorconexFilterKind::Segments {
                 count,
@@ -240,20 +251,60 @@ fn extension_condition(
     {
         return Err(format!("the variable `{variable}` is not known"));
     }
-    let possible = extensions
-        .iter()
-        .filter(|extension| !extension.contains(['.', '/']));
+    let possible = extensions.iter().filter(|extension| is_possible(extension));
     let possible: Vec<&str> = possible.map(String::as_str).collect();
     if possible.is_empty() {
-        return Err("an extension has no dot, so it never fits".to_owned());
+        return Err(DOTTED.to_owned());
     }
+    let dotted = extensions.iter().find(|extension| !is_possible(extension));
+    let assumption = dotted.map(|dotted| {
+        let text = format!("`{dotted}` is not to fit: {DOTTED}");
+        (text, AssumptionEffect::Either)
+    });
     let condition = if ignore_case {
         ConditionDraft::is("ext", possible)
     } else {
         let suffixes = possible.iter().map(|extension| format!(".{extension}"));
         ConditionDraft::test("path", "suffix", suffixes)
     };
-    Ok(found(condition, PartNeed::Url))
+    Ok(FilterCondition {
+        assumption,
+        ..found(condition, PartNeed::Url)
+    })
+}
+
+const DOTTED: &str = "an extension is what follows the last dot, so one with a dot never fits";
+
+fn is_possible(extension: &str) -> bool {
+    !extension.contains(['.', '/'])
+}
+
+/// Returns `true` for a filter all of whose extensions have a dot.
+fn never_fits(filter: &NorconexFilter) -> bool {
+    match &filter.kind {
+        NorconexFilterKind::Extension { extensions, .. } => {
+            !extensions.is_empty() && !extensions.iter().any(|extension| is_possible(extension))
+        }
+        NorconexFilterKind::Reference(_)
+        | NorconexFilterKind::Segments { .. }
+        | NorconexFilterKind::Metadata { .. }
+        | NorconexFilterKind::Unknown => false,
+    }
+}
+
+/// Returns the parts that have extensions that never fit, and no others.
+fn dead_extensions(filter: &NorconexFilter) -> Vec<PartId> {
+    let NorconexFilterKind::Extension {
+        extensions, parts, ..
+    } = &filter.kind
+    else {
+        return Vec::new();
+    };
+    let words = || extensions.iter().zip(parts);
+    let is_live = |part: &PartId| words().any(|(word, other)| other == part && is_possible(word));
+    let dead = words().map(|(_, part)| *part);
+    dead.filter(|part| *part != filter.part && !is_live(part))
+        .collect()
 }
 
 fn segment_condition(

@@ -62,6 +62,8 @@ pub enum NorconexFilterKind {
     Reference(TextMatcher),
     Extension {
         extensions: Vec<String>,
+        /// The parts that have them, one for each.
+        parts: Vec<PartId>,
         ignore_case: bool,
     },
     Segments {

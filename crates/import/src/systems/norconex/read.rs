@@ -155,9 +155,11 @@ fn read_kind(setting: &Setting, class: &str, version: NorconexVersion) -> Norcon
                 Some(list) => list.list(),
                 None => setting.words(),
             };
-            let extensions = list.into_iter().map(|(text, _)| text.to_owned());
+            let list = list.into_iter().map(|(text, part)| (text.to_owned(), part));
+            let (extensions, parts) = list.unzip();
             NorconexFilterKind::Extension {
-                extensions: extensions.collect(),
+                extensions,
+                parts,
                 ignore_case: ignores_case(setting, version < NorconexVersion::V4),
             }
         }

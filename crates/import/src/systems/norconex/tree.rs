@@ -234,8 +234,10 @@ fn comment_above(element: Node<'_, '_>) -> Option<String> {
     })?;
     let text = found.text().filter(|_| found.is_comment())?;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_short = !text.is_empty() && text.chars().count() <= MAX_COMMENT;
-    is_short.then_some(text)
+    // Markup is a setting that was switched off, not a description.
+    let is_description = !text.is_empty() && !text.starts_with('<');
+    let is_short = text.chars().count() <= MAX_COMMENT;
+    (is_description && is_short).then_some(text)
 }
 
 fn is_header(name: &str) -> bool {

@@ -8,6 +8,7 @@ use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget,
 use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::xml::XmlSource;
 
+use super::plugins::UsedPlugins;
 use super::source::FilterPlugin;
 
 /// A property.
@@ -19,11 +20,11 @@ pub(super) struct SiteProperty {
     pub parts: Vec<PartId>,
 }
 
-/// Reads the properties. A later one replaces an earlier one of the same name.
+/// Reads the root and the properties. A later one replaces an earlier one of the same name.
 pub(super) fn read_properties(
     source: &SourceText,
     report: &mut Report,
-) -> Result<Vec<SiteProperty>, ImportError> {
+) -> Result<(Option<PartId>, Vec<SiteProperty>), ImportError> {
     let xml = XmlSource::parse(source, report, is_secret)?;
     let root = xml.root();
     for part in xml.own_parts(root) {
@@ -63,7 +64,7 @@ pub(super) fn read_properties(
         }
         properties.push(SiteProperty { name, value, parts });
     }
-    Ok(properties)
+    Ok((xml.part(root), properties))
 }
 
 fn is_secret(name: &str) -> bool {
@@ -138,6 +139,7 @@ pub(super) struct SiteConverter<'a> {
     pub ids: &'a mut RuleIds,
     pub settings: &'a mut SettingsDraft,
     pub properties: &'a [SiteProperty],
+    pub plugins: UsedPlugins,
     pub input: &'a ImportInput<'a>,
 }
 
@@ -145,6 +147,7 @@ impl SiteConverter<'_> {
     pub(super) fn convert(&mut self) {
         let properties = self.properties;
         self.set_pace();
+        self.set_interval();
         for property in properties {
             self.convert_property(property);
         }
@@ -193,6 +196,16 @@ impl SiteConverter<'_> {
         }
         if cap >= 0.0 {
             options.set("robots.crawl_delay_cap", duration(cap));
+        }
+    }
+
+    /// Writes Nutch's default interval, unless the schedule changes it for each page.
+    fn set_interval(&mut self) {
+        let mut names = self.properties.iter().map(|property| &*property.name);
+        let is_set = names.any(|name| name == "db.fetch.interval.default");
+        let schedule = self.value("db.fetch.schedule.class").unwrap_or_default();
+        if !is_set && !schedule.contains("Adaptive") {
+            self.options().set("recrawl.min_interval", "30d");
         }
     }
 
@@ -292,6 +305,10 @@ impl SiteConverter<'_> {
             "http.robot.rules.allowlist" | "http.robot.rules.whitelist" => {
                 self.robots_allowlist(property, &value);
             }
+            "scoring.depth.max" if !self.plugins.uses("scoring-depth") => self.unrelated(
+                property,
+                "Nutch does not use it: scoring-depth is not in plugin.includes",
+            ),
             "scoring.depth.max" => self.depth(property, &value),
             "db.fetch.interval.default" => self.interval(property, &value),
             "db.ignore.external.links" | "db.ignore.internal.links" if enabled => self

@@ -1,6 +1,6 @@
 //! The filters of StormCrawler as they are read.
 
-use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, MAX_RULE_FILE};
+use crate::input::{ImportError, ImportInput, MAX_DOCUMENT, MAX_RULE_FILE, SourceText};
 use crate::report::{MissingPart, PartId, Report};
 
 use super::json::{self, JsonNode};
@@ -75,6 +75,25 @@ pub(super) fn read(
     Ok(())
 }
 
+/// Reads the file of a filter. The error names the place of the filter.
+fn read_named(
+    item: &JsonNode,
+    file: &str,
+    max: usize,
+    input: &ImportInput<'_>,
+    report: &Report,
+) -> Result<SourceText, ImportError> {
+    input.read_text(file, max).map_err(|error| {
+        let place = report.part(item.part).map(|part| part.place.clone());
+        match (error, place) {
+            (error @ (ImportError::File { .. } | ImportError::Outside { .. }), Some(place)) => {
+                ImportError::invalid(&place, format!("the file of this filter: {error}"))
+            }
+            (error, _) => error,
+        }
+    })
+}
+
 fn all_unrelated(node: &JsonNode, why: &str, report: &mut Report) {
     for part in node.all_parts() {
         if !report.is_set(part) {
@@ -135,7 +154,7 @@ fn read_filter(
             } else {
                 let file = param("regexFilterFile").and_then(JsonNode::text);
                 let file = beside(path, file.unwrap_or("default-regex-filters.txt"));
-                let text = input.read_text(&file, MAX_RULE_FILE)?;
+                let text = read_named(item, &file, MAX_RULE_FILE, input, report)?;
                 let mut lines = Vec::new();
                 for (place, line) in text.lines() {
                     if line.is_empty() || line.starts_with([' ', '#']) {
@@ -150,7 +169,7 @@ fn read_filter(
         "FastURLFilter" => {
             let file = param("file").and_then(JsonNode::text);
             let file = beside(path, file.unwrap_or("fast.urlfilter.json"));
-            let text = input.read_text(&file, MAX_DOCUMENT)?;
+            let text = read_named(item, &file, MAX_DOCUMENT, input, report)?;
             let root = json::read(&text, report)?;
             report.unrelated(root.part, "the document");
             let list = match root.members() {
