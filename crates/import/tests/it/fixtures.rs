@@ -93,8 +93,8 @@ fn the_schema_of_reports_is_that_of_the_file() {
     }
 }
 
-/// What is not converted is named in both forms of the report, with the way in which the policy fails without it, and
-/// ends the command with exit code 1.
+/// Checks that each part that is not converted is named in both forms of the report, with the way in which the policy
+/// fails without it, and ends the command with exit code 1.
 fn check_missing_parts(name: &str, imported: &Import) {
     let text = imported.report.to_text();
     let mut missing = 0;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crawlgate_policy::internal::policy::cases::CaseFacts;
 use crawlgate_policy::internal::policy::trail::RuleState;
 use crawlgate_policy::internal::urls::target::UrlTarget;
 use serde_json::{Map, Value as Json};
 
-use crate::comparison::case_facts;
 use crate::compile::compile_draft;
 use crate::draft::{
     ConditionDraft, GroupDraft, GuardDraft, ListDraft, PolicyDraft, RuleDraft, RuleIds, RuleItem,
@@ -237,7 +237,7 @@ impl<'c> PageConverter<'c> {
             .flat_map(|origin| origin.urls())
             .chain(self.sitemaps.clone());
         for url in urls.collect::<BTreeSet<String>>() {
-            let Ok(facts) = case_facts(&url, &Map::new()) else {
+            let Ok(facts) = CaseFacts::for_url(&url) else {
                 continue;
             };
             let (trail, _) = policy.policy.decide_every_rule(&facts.facts());

@@ -71,7 +71,7 @@ pub struct WebCopyDepth {
     pub max: u64,
 }
 
-/// What decides about URLs.
+/// The parts of a project that decide about URLs.
 #[derive(Clone, Debug, Default)]
 pub struct WebCopyProject {
     pub scope: Option<WebCopyScope>,
