@@ -1,4 +1,4 @@
-//! The proxy: listeners, HTTP/1, TLS and the connections to clients and origins.
+//! The proxy: listeners, HTTP/1 and HTTP/2, TLS and the connections to clients and origins.
 
 pub mod accept;
 pub mod body;
@@ -11,6 +11,7 @@ pub mod drain;
 pub mod head;
 pub mod header_filter;
 pub mod http;
+pub mod http2;
 mod inspect;
 pub mod intercept;
 pub mod local_reply;
