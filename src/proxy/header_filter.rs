@@ -128,6 +128,7 @@ pub struct ViaName {
     pseudonym: Box<str>,
     request: HeaderValue,
     request_1_0: HeaderValue,
+    response_2: HeaderValue,
 }
 
 impl ViaName {
@@ -137,6 +138,7 @@ impl ViaName {
         Self {
             request: via_value("1.1", &pseudonym),
             request_1_0: via_value("1.0", &pseudonym),
+            response_2: via_value("2.0", &pseudonym),
             pseudonym: pseudonym.into(),
         }
     }
@@ -152,10 +154,10 @@ impl ViaName {
 
     /// Adds this proxy after those that the message has already passed through.
     fn append(&self, headers: &mut HeaderMap, version: Version) {
-        let value = if version == Version::HTTP_10 {
-            &self.request_1_0
-        } else {
-            &self.request
+        let value = match version {
+            Version::HTTP_10 => &self.request_1_0,
+            Version::HTTP_2 => &self.response_2,
+            _ => &self.request,
         };
         headers.append(VIA, value.clone());
     }

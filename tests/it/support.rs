@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`proxy::TestProxy`] | the real binary with a configuration and a policy, its listeners, log and metrics |
 //! | [`origin::ScriptedOrigin`] | an origin that a test scripts, in the clear or over TLS; records what it receives |
+//! | [`http2_origin::Http2Origin`], [`http2_origin::FramePeer`] | origins that speak HTTP/2, by requests or frame by frame |
 //! | [`client::RawClient`], [`client::Response`] | a client that sends bytes and reads responses |
 //! | [`dns::DnsServer`] | a DNS server with scripted answers |
 //! | [`admin::TestAdmin`] | an admin server in the test process, with the parts that the test chooses |
@@ -19,6 +20,7 @@ pub(crate) mod admin;
 pub(crate) mod client;
 pub(crate) mod command;
 pub(crate) mod dns;
+pub(crate) mod http2_origin;
 pub(crate) mod ledger;
 pub(crate) mod origin;
 pub(crate) mod pipeline;
