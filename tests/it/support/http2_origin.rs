@@ -66,6 +66,8 @@ pub(crate) struct StreamReply {
     /// The parts of the body.
     pub(crate) body: Vec<Vec<u8>>,
     pub(crate) trailers: bool,
+    /// `true` if the head names no length.
+    pub(crate) chunked: bool,
     /// The time before the response.
     pub(crate) delay: Duration,
     /// The time before each part of the body.
@@ -84,6 +86,7 @@ impl StreamReply {
             fields: vec![("content-type", "text/plain".to_owned())],
             body: vec![body.into()],
             trailers: false,
+            chunked: false,
             delay: Duration::ZERO,
             pause: Duration::ZERO,
             reset: None,
@@ -196,6 +199,10 @@ impl Http2Origin {
             sender.send_informational(hints).ok()?;
         }
         let mut response = Response::builder().status(reply.status);
+        if !reply.chunked {
+            let length: usize = reply.body.iter().map(Vec::len).sum();
+            response = response.header("content-length", length);
+        }
         for (name, value) in &reply.fields {
             response = response.header(*name, value);
         }
@@ -208,7 +215,7 @@ impl Http2Origin {
             tokio::select! {
                 () = tokio::time::sleep(reply.pause), if !reply.pause.is_zero() => {}
                 _ = std::future::poll_fn(|cx| stream.poll_reset(cx)) => return None,
-                else => {}
+                () = std::future::ready(()), if reply.pause.is_zero() => {}
             }
             let is_last = at + 1 == parts && !reply.trailers && reply.reset.is_none();
             if is_last {
@@ -354,7 +361,15 @@ impl FramePeer {
 
     /// Answers with a 200.
     pub(crate) fn respond(&mut self, stream: u32, body: &str) -> Option<()> {
-        let head = frame(kind::HEADERS, END_HEADERS, stream, STATUS_200);
+        // `content-length` by its index in the static table.
+        let length = body.len().to_string();
+        let fields = [
+            STATUS_200,
+            &[0x0f, 0x0d, length.len() as u8],
+            length.as_bytes(),
+        ]
+        .concat();
+        let head = frame(kind::HEADERS, END_HEADERS, stream, &fields);
         let data = frame(kind::DATA, END_STREAM, stream, body.as_bytes());
         self.send(&[head, data].concat())
     }

@@ -213,6 +213,9 @@ impl OpenStream {
     /// Ends the stream after an error of `h2`.
     fn fail_with(self, error: &h2::Error) -> StreamFailure {
         let interpreted = self.reservation.connection.interpret(error);
+        if interpreted.repetition == Repetition::OverHttp1 {
+            self.reservation.connection.watch.set_closing();
+        }
         self.into_failure(interpreted.error, interpreted.repetition)
     }
 
