@@ -35,8 +35,9 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use activity::CrawlerActivity;
 use families::MetricFamilies;
 use labels::{
-    ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, LabelSet, MetricsMode,
-    OriginHttp2Failure, ResponseSource, SniCheck, SpanLossReason, TunnelVerdictLabel, VerdictLabel,
+    ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, Http2ErrorCode, Http2ErrorScope,
+    Http2Limit, LabelSet, MetricsMode, OriginHttp2Failure, ResponseSource, SniCheck,
+    SpanLossReason, TunnelVerdictLabel, VerdictLabel,
 };
 use policy::{DEFAULT_RULE_LABELS, PolicySeries};
 use series::{CounterTable, gauge_value, increment};
@@ -209,6 +210,16 @@ impl Metrics {
     /// Counts a connection that was closed because its first bytes belong to another protocol.
     pub fn record_foreign_bytes(&self, kind: ForeignBytesKind) {
         self.update(|families| families.foreign_bytes.increment(kind));
+    }
+
+    /// Counts a limit of HTTP/2 that a client has exceeded.
+    pub fn record_http2_limit(&self, limit: Http2Limit) {
+        self.update(|families| families.http2_limits.increment(limit));
+    }
+
+    /// Counts a violation of HTTP/2 by a client.
+    pub fn record_http2_error(&self, scope: Http2ErrorScope, code: Http2ErrorCode) {
+        self.update(|families| families.http2_errors.increment((scope, code)));
     }
 
     /// Counts an address that was not connected to; a range that was not passed to [`Self::new`] is `other`.

@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
-use crate::config::settings::{DrainConfig, Settings};
+use crate::config::settings::{DrainConfig, ListenerConfig, Settings};
 use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
@@ -52,6 +53,7 @@ use crate::store::HostStore;
 use crate::store::budgets::BudgetsFile;
 use crate::store::ledger::Ledger;
 use crate::store::stops::StopsFile;
+use crate::tls::listener::{ListenerTlsError, load_listener_tls};
 use crate::tls::{CaError, CertificateAuthority, CertificateIssuer};
 use crate::urls::address::AddressClass;
 
@@ -115,6 +117,9 @@ pub enum StartError {
         "the certificate authority (`tls.ca`) cannot be used: {0}; with `tls.intercept: false` none is needed"
     )]
     Authority(#[from] CaError),
+    /// The certificate of a listener cannot be used.
+    #[error("the certificate of the listener {0} (`listen.tls`) cannot be used: {1}")]
+    ListenerTls(SocketAddr, ListenerTlsError),
     /// Any other cause.
     #[error("{0}")]
     Other(String),
@@ -199,7 +204,7 @@ impl Server {
             &service,
             &drain_watch,
             &mut tasks,
-        );
+        )?;
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
         let policies = reloader.store().clone();
@@ -486,7 +491,8 @@ fn new_interceptor(
         recorder.clock().clone(),
         recorder.metrics().clone(),
     )
-    .map_err(other)?;
+    .map_err(other)?
+    .with_http2(settings.accept.http2.clients);
     Ok(Interceptor::new(issuer, settings.tls.refusal_delivery))
 }
 
@@ -497,22 +503,36 @@ fn spawn_listeners(
     service: &Arc<ProxyService>,
     drain: &DrainWatch,
     tasks: &mut JoinSet<()>,
-) -> Arc<ConnectionLimiter> {
+) -> Result<Arc<ConnectionLimiter>, StartError> {
     let connections = ConnectionLimiter::new(&settings.accept);
     for (listener, config) in listeners.into_iter().zip(&settings.listen) {
         let handler = Arc::new(ProxyListener {
             service: Arc::clone(service),
             crawler: config.crawler.clone(),
+            tls: load_certificate(config, settings)?,
         });
         tasks.spawn(accept::serve(
             listener,
             Arc::clone(&connections),
-            settings.accept.reader,
+            settings.accept.connection(),
             handler,
             drain.clone(),
         ));
     }
-    connections
+    Ok(connections)
+}
+
+/// Loads the certificate of a listener with TLS.
+fn load_certificate(
+    listener: &ListenerConfig,
+    settings: &Settings,
+) -> Result<Option<Arc<ServerConfig>>, StartError> {
+    let Some(files) = &listener.tls else {
+        return Ok(None);
+    };
+    load_listener_tls(&files.cert, &files.key, settings.accept.http2.clients)
+        .map(Some)
+        .map_err(|error| StartError::ListenerTls(listener.address, error))
 }
 
 /// Spawns the tasks that maintain the ledger, sweep it and order removals.

@@ -4,6 +4,7 @@
 
 pub mod ca;
 pub mod issuer;
+pub mod listener;
 pub mod provider;
 mod rate_limit;
 

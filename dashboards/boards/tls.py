@@ -181,6 +181,16 @@ EDGES = [
         stacked=True,
     ),
     lines(
+        "HTTP/2 limits and errors",
+        "HTTP/2 connections that were closed, and streams that were reset, because of what the client sent, or did not read.",
+        "cps",
+        [
+            ("limit {{limit}}", "sum by (limit) (rate(crawlgate_http2_limits_total{@}[~])) > 0"),
+            ("{{scope}} {{code}}", "sum by (scope, code) (rate(crawlgate_http2_errors_total{@}[~])) > 0"),
+        ],
+        stacked=True,
+    ),
+    lines(
         "Refused request heads",
         "Request heads that were refused as malformed, too large or too slow.",
         "cps",

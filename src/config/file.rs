@@ -5,6 +5,7 @@
 
 mod crawlers;
 mod egress;
+mod http2;
 mod json_schema;
 mod key;
 mod ledger;
@@ -151,6 +152,11 @@ const KEYS: &[ConfigKey<Settings>] = &[
         "tls",
         "TLS with crawlers and with origins.",
         &KeyGroup::section("tls", tls::KEYS),
+    ),
+    ConfigKey::new(
+        "h2",
+        "HTTP/2 with clients.",
+        &KeyGroup::section("h2", http2::KEYS),
     ),
     ConfigKey::new(
         "egress",

@@ -21,6 +21,7 @@ use crate::proxy::accept::AcceptLimits;
 use crate::proxy::destination::EgressRules;
 use crate::proxy::dial::DialLimits;
 use crate::proxy::head::{HeadLimits, HeadReaderSettings};
+use crate::proxy::http2::Http2Settings;
 use crate::proxy::local_reply::ProfileSelection;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::NameServers;
@@ -81,6 +82,17 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
     /// The crawler that every client of this listener is; one of [`Settings::crawlers`].
     pub crawler: Option<Slug>,
+    /// The certificate, if clients connect with TLS.
+    pub tls: Option<ListenerTlsFiles>,
+}
+
+/// The certificate of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerTlsFiles {
+    /// The certificate and its chain (PEM).
+    pub cert: PathBuf,
+    /// The key (PEM), which only its owner may read.
+    pub key: PathBuf,
 }
 
 impl ListenerConfig {
@@ -89,6 +101,7 @@ impl ListenerConfig {
         Self {
             address,
             crawler: None,
+            tls: None,
         }
     }
 }
@@ -282,6 +295,12 @@ fn default_accept_limits() -> AcceptLimits {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             write_stall: Duration::from_secs(60),
+        },
+        http2: Http2Settings {
+            clients: true,
+            prior_knowledge: false,
+            streams: 100,
+            resets: 100,
         },
     }
 }

@@ -16,8 +16,9 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use super::content::ContentFamily;
 use super::labels::{
     ByteDirection, CodeClass, ConnectionSide, DocumentOutcome, FeedResult, FeedTarget,
-    ForeignBytesKind, OriginHttp2Failure, ReloadResult, ResponseSource, SniCheck, SpanLossReason,
-    TlsSide, TunnelVerdictLabel, UpstreamErrorLabel,
+    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, OriginHttp2Failure,
+    ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide, TunnelVerdictLabel,
+    UpstreamErrorLabel,
 };
 use super::series::{Counters, Error, Gauges, Histograms, Registered};
 
@@ -244,6 +245,10 @@ metric_families! {
         "Request heads that were rejected before they became a request.";
     foreign_bytes: Counters<ForeignBytesKind>, "crawlgate_foreign_bytes_total", ["reason"],
         "Connections closed because their first bytes belong to another protocol.";
+    http2_limits: Counters<Http2Limit>, "crawlgate_http2_limits_total", ["limit"],
+        "HTTP/2 connections closed because the client exceeded a limit; write_stall: responses that the client did not read.";
+    http2_errors: Counters<(Http2ErrorScope, Http2ErrorCode)>, "crawlgate_http2_errors_total", ["scope", "code"],
+        "Violations of HTTP/2 by clients, by the code of the answer: RST_STREAM for a stream, GOAWAY for a connection.";
     repeat_rejections: IntCounterVec, "crawlgate_repeat_rejections_total", ["crawler"],
         "Rejections of a URL that was refused to the same crawler within the last ten minutes; a lower bound.";
     feed_events: Counters<(FeedTarget, FeedResult)>, "crawlgate_ledger_feed_events_total", ["feed", "result"], essential = true,

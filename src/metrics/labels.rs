@@ -82,6 +82,23 @@ label_set!(CrawlStatus);
 label_set!(LedgerEventKind);
 label_set!(RemovalCauseKind);
 
+impl Http2ErrorCode {
+    /// Returns the label of a code in a frame.
+    pub fn from_code(code: u32) -> Self {
+        match code {
+            1 => Self::ProtocolError,
+            3 => Self::FlowControlError,
+            4 => Self::SettingsTimeout,
+            5 => Self::StreamClosed,
+            6 => Self::FrameSizeError,
+            7 => Self::RefusedStream,
+            9 => Self::CompressionError,
+            11 => Self::EnhanceYourCalm,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl LabelSet for OmnifindCode {
     const COUNT: usize = Self::ALL.len();
 
@@ -220,6 +237,49 @@ label_values! {
         OtherFrames = "other_flood",
         /// The origin reads nothing, so that the connection cannot be written to.
         WriteStall = "write_stall",
+    }
+
+    /// A limit of HTTP/2 that a client has exceeded; the label `limit` of `http2_limits_total`.
+    pub enum Http2Limit {
+        /// Streams that it reset, or that were reset because of a violation.
+        Resets = "resets",
+        /// PING frames.
+        Pings = "pings",
+        /// SETTINGS frames.
+        Settings = "settings",
+        /// PRIORITY frames, and frames of unknown types.
+        Priorities = "priorities",
+        /// CONTINUATION frames of one field section.
+        Continuations = "continuations",
+        /// WINDOW_UPDATE frames by a few bytes.
+        SmallWindows = "small_windows",
+        /// The time of the preface or of a field section.
+        HeadTimeout = "head_timeout",
+        /// The time in which it opened no window for a response. Only the stream is reset.
+        WriteStall = "write_stall",
+    }
+
+    /// The extent of an error of HTTP/2; the label `scope` of `http2_errors_total`.
+    pub enum Http2ErrorScope {
+        /// GOAWAY.
+        Connection = "connection",
+        /// RST_STREAM.
+        Stream = "stream",
+    }
+
+    /// A code of RFC 9113 section 7 with which the proxy answers a violation; the label `code` of
+    /// `http2_errors_total`.
+    pub enum Http2ErrorCode {
+        ProtocolError = "protocol_error",
+        FlowControlError = "flow_control_error",
+        SettingsTimeout = "settings_timeout",
+        StreamClosed = "stream_closed",
+        FrameSizeError = "frame_size_error",
+        RefusedStream = "refused_stream",
+        CompressionError = "compression_error",
+        EnhanceYourCalm = "enhance_your_calm",
+        /// Another code.
+        Other = "other",
     }
 
     /// The verdict on a CONNECT; the label `verdict` of `tunnels_total`.

@@ -266,6 +266,17 @@ impl std::fmt::Debug for VerifiedCredentials {
 }
 
 impl ConnectedClient {
+    /// Creates the state of the same client for a stream of its connection that outlives the
+    /// others.
+    pub fn for_stream(&self) -> Self {
+        Self {
+            address: self.address,
+            default_identity: self.default_identity.clone(),
+            credential_source: self.credential_source,
+            last_verified: Mutex::default(),
+        }
+    }
+
     /// Creates the state of a client inside a tunnel, which is the client that opened it (undici sends credentials with
     /// CONNECT only).
     pub fn for_tunnel(address: IpAddr, opener: CrawlerIdentity) -> Self {

@@ -1,4 +1,4 @@
-//! Accepts connections and serves each one with hyper in a task of its own.
+//! Accepts connections and serves each one in a task of its own: HTTP/1 with hyper, HTTP/2 with h2.
 //!
 //! The [`ConnectionHandler`] answers the requests. It also provides the responses to invalid
 //! request heads and to clients above the connection limit.
@@ -10,7 +10,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -27,15 +27,20 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::body::BodyError;
+use super::body::{BodyError, ClientBody};
 use super::drain::{DrainStage, DrainWatch};
 use super::head::{
-    ClientSocket, ClientWatch, HeadEvents, HeadLimits, HeadReader, HeadReaderSettings,
+    ClientSocket, ClientWatch, HeadError, HeadEvents, HeadLimits, HeadReader, HeadReaderSettings,
     ServiceGuard, ServiceState,
 };
+use super::http2::frame::PREFACE;
+use super::http2::{Http2Settings, serve_http2};
+use crate::clock::Clock;
+use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
 
 pub use connection_limiter::ConnectionLimiter;
 use connection_limiter::ConnectionSlot;
+pub(crate) use connection_limiter::StreamSlot;
 pub use proxy_listener::ProxyListener;
 
 /// The first pause after `accept` failed, for example because no file descriptor is left. It
@@ -48,6 +53,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of bytes that a client may still send after its CONNECT was refused, before its
 /// connection is closed.
 const LINGER_BYTES: usize = 64 * 1024;
+/// The number of bytes received at a time before it is clear which version of HTTP a client speaks.
+const PREFACE_ROOM: usize = 4096;
 /// The largest number of header fields that hyper parses without an allocation.
 const INLINE_FIELDS: usize = 100;
 /// The minimum size of hyper's read buffer, and the number of response bytes that it buffers.
@@ -65,25 +72,76 @@ pub struct AcceptLimits {
     pub overload_replies: usize,
     /// The limits and timeouts of the head reader.
     pub reader: HeadReaderSettings,
+    pub http2: Http2Settings,
+}
+
+impl AcceptLimits {
+    /// Returns the settings of one connection.
+    pub fn connection(&self) -> ConnectionSettings {
+        ConnectionSettings {
+            reader: self.reader,
+            http2: self.http2,
+        }
+    }
+}
+
+/// Settings of a client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionSettings {
+    /// The limits and timeouts of the head reader, which apply to both versions of HTTP.
+    pub reader: HeadReaderSettings,
+    pub http2: Http2Settings,
+}
+
+/// A listener's part of each of its connections.
+#[derive(Debug)]
+pub struct AcceptContext<O> {
+    pub handler: Arc<O>,
+    /// The limiter of connections and streams, which several listeners may share.
+    pub limiter: Arc<ConnectionLimiter>,
+    pub settings: ConnectionSettings,
+}
+
+/// The cause of a stream of an HTTP/2 connection that is refused before it becomes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamRefusal {
+    /// Its head is refused.
+    Head(HeadError),
+    /// The client has as many streams as it may have connections.
+    Overloaded,
 }
 
 /// Answers the requests that arrive through a listener.
 pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
     /// State that lives as long as a connection, such as its gauge.
-    type ConnectionState: Send + Sync;
+    type ConnectionState: Send + Sync + 'static;
     /// The body of a response.
     type ResBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
     /// The reason for closing a connection without a response.
     type Error: Error + Send + Sync + 'static;
 
+    /// Returns the clock of the handler.
+    fn clock(&self) -> &Clock;
+
     /// Called when a connection begins.
     fn on_connect(&self, peer: SocketAddr) -> Self::ConnectionState;
+
+    /// Prepares a new connection: the handshake of a listener with TLS. Returns `None` if the
+    /// connection is closed.
+    fn open(
+        &self,
+        client: ClientSocket,
+        drain: &mut DrainWatch,
+    ) -> impl Future<Output = Option<ClientSocket>> + Send;
+
+    /// Called when a stream of an HTTP/2 connection has a CONNECT. Returns the state of its tunnel.
+    fn on_tunnel(&self, connection: &Self::ConnectionState) -> Self::ConnectionState;
 
     /// Answers a request. `open` must live until the end of the response body. If the client
     /// leaves, the future or the body is dropped.
     fn handle_request(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         open: ServiceGuard,
         connection: &ClientConnection<Self::ConnectionState>,
     ) -> impl Future<Output = Result<Response<Self::ResBody>, Self::Error>> + Send;
@@ -100,6 +158,19 @@ pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
     /// Returns the complete response to a client above the connection limit. The connection is
     /// closed after it.
     fn overload_response(&self, peer: SocketAddr) -> Bytes;
+
+    /// Returns the response to a stream that does not become a request, unless it is reset without
+    /// one.
+    fn refuse_stream(&self, refusal: StreamRefusal, peer: SocketAddr) -> Option<Response<Bytes>>;
+
+    /// Returns `true` if an HTTP/2 connection must close when its streams have ended.
+    fn is_exhausted(&self, connection: &Self::ConnectionState) -> bool;
+
+    /// Called when a client has exceeded a limit of HTTP/2.
+    fn record_http2_limit(&self, limit: Http2Limit);
+
+    /// Called when a violation of HTTP/2 was answered with this code.
+    fn record_http2_error(&self, scope: Http2ErrorScope, code: Http2ErrorCode);
 }
 
 /// The part of a client connection that its requests share.
@@ -120,10 +191,15 @@ pub struct ClientConnection<K> {
 pub async fn serve<O: ConnectionHandler>(
     listener: TcpListener,
     limiter: Arc<ConnectionLimiter>,
-    reader: HeadReaderSettings,
+    settings: ConnectionSettings,
     handler: Arc<O>,
     mut drain: DrainWatch,
 ) {
+    let context = Arc::new(AcceptContext {
+        handler,
+        limiter,
+        settings,
+    });
     let mut pause = MIN_RETRY_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -134,7 +210,7 @@ pub async fn serve<O: ConnectionHandler>(
         match accepted {
             Ok((socket, peer)) => {
                 pause = MIN_RETRY_PAUSE;
-                admit(socket, peer, &limiter, reader, &handler, &drain);
+                admit(socket, peer, &context, &drain);
             }
             Err(error) if is_client_error(&error) => {}
             Err(error) => {
@@ -159,31 +235,28 @@ fn is_client_error(error: &io::Error) -> bool {
 fn admit<O: ConnectionHandler>(
     socket: TcpStream,
     peer: SocketAddr,
-    limiter: &Arc<ConnectionLimiter>,
-    reader: HeadReaderSettings,
-    handler: &Arc<O>,
+    context: &Arc<AcceptContext<O>>,
     drain: &DrainWatch,
 ) {
     // Fails if the client has left.
     let _ = socket.set_nodelay(true);
-    let handler = Arc::clone(handler);
-    match ConnectionLimiter::acquire(limiter, peer.ip()) {
+    match ConnectionLimiter::acquire(&context.limiter, peer.ip()) {
         Some(slot) => {
             // Boxed because a task is moved several times before it reaches its place on the heap.
             tokio::spawn(Box::pin(serve_connection(
                 socket,
                 peer,
                 slot,
-                reader,
-                handler,
+                Arc::clone(context),
                 drain.clone(),
             )));
         }
         None => {
             // Above the limit of such responses, the connection is closed without one.
-            let Some(slot) = ConnectionLimiter::acquire_overload_reply(limiter) else {
+            let Some(slot) = ConnectionLimiter::acquire_overload_reply(&context.limiter) else {
                 return;
             };
+            let handler = Arc::clone(&context.handler);
             tokio::spawn(async move {
                 let _slot = slot;
                 reply_overloaded(socket, handler.overload_response(peer)).await;
@@ -228,24 +301,95 @@ async fn serve_connection<O: ConnectionHandler>(
     socket: TcpStream,
     peer: SocketAddr,
     slot: ConnectionSlot,
-    settings: HeadReaderSettings,
-    handler: Arc<O>,
+    context: Arc<AcceptContext<O>>,
     mut drain: DrainWatch,
 ) {
-    let mut client = ClientSocket::from(socket);
-    let mut connection = ClientConnection {
+    let client = ClientSocket::from(socket);
+    let connection = ClientConnection {
         peer,
         client_watch: client.watch(),
-        state: handler.on_connect(peer),
+        state: context.handler.on_connect(peer),
     };
-    while let Some(socket) = serve_http(client, &handler, &connection, settings, &mut drain).await {
-        // Boxed because most connections never get here.
-        match Box::pin(handler.continue_after_connect(socket, &mut connection, &mut drain)).await {
-            Some(tunnelled) => client = tunnelled,
-            None => break,
-        }
+    if let Some(client) = context.handler.open(client, &mut drain).await {
+        serve_client(client, connection, context, &mut drain).await;
     }
     drop(slot);
+}
+
+/// Serves a client's socket to its end, also as a tunnel.
+async fn serve_client<O: ConnectionHandler>(
+    mut client: ClientSocket,
+    mut connection: ClientConnection<O::ConnectionState>,
+    context: Arc<AcceptContext<O>>,
+    drain: &mut DrainWatch,
+) {
+    loop {
+        if uses_http2(&mut client, context.settings).await {
+            // Boxed so that an HTTP/1 connection is not larger.
+            return Box::pin(serve_http2(client, connection, context, drain)).await;
+        }
+        let served = serve_http(
+            client,
+            &context.handler,
+            &connection,
+            context.settings.reader,
+            drain,
+        );
+        let Some(socket) = served.await else { return };
+        // Boxed because most connections never get here.
+        let next = Box::pin(
+            context
+                .handler
+                .continue_after_connect(socket, &mut connection, drain),
+        );
+        match next.await {
+            Some(tunnelled) => client = tunnelled,
+            None => return,
+        }
+    }
+}
+
+/// Continues with a granted CONNECT on a stream of an HTTP/2 connection, as after one on HTTP/1.
+///
+/// Not an `async fn`: the future contains those of connections inside the tunnel.
+pub(crate) fn continue_tunnel<O: ConnectionHandler>(
+    client: ClientSocket,
+    mut connection: ClientConnection<O::ConnectionState>,
+    context: Arc<AcceptContext<O>>,
+    drain: &mut DrainWatch,
+) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    Box::pin(async move {
+        let handler = &context.handler;
+        let next = handler.continue_after_connect(client, &mut connection, drain);
+        if let Some(client) = next.await {
+            serve_client(client, connection, context, drain).await;
+        }
+    })
+}
+
+/// Returns `true` if the client speaks HTTP/2: by its TLS handshake, or by its first bytes if that
+/// is allowed without TLS.
+async fn uses_http2(client: &mut ClientSocket, settings: ConnectionSettings) -> bool {
+    if client.has_negotiated_http2() {
+        return true;
+    }
+    settings.http2.prior_knowledge && Box::pin(begins_with_preface(client, settings)).await
+}
+
+/// Reads until it is clear whether the client begins with the preface of HTTP/2. All bytes stay
+/// unread.
+async fn begins_with_preface(client: &mut ClientSocket, settings: ConnectionSettings) -> bool {
+    let reading = async {
+        while client.unread.len() < PREFACE.len() && PREFACE.starts_with(&client.unread) {
+            match client.receive(PREFACE_ROOM).await {
+                Ok(bytes) if !bytes.is_empty() => client.unread.extend_from_slice(&bytes),
+                Ok(_) | Err(_) => break,
+            }
+        }
+    };
+    // A client that sends nothing is closed by the head reader.
+    let _ = tokio::time::timeout(settings.reader.idle, reading).await;
+    client.unread.starts_with(PREFACE)
 }
 
 /// Serves HTTP until the connection ends or a CONNECT is answered. In the second case it returns
@@ -350,6 +494,7 @@ fn handle_request<O: ConnectionHandler>(
     if connect {
         pending_upgrade.set(hyper::upgrade::on(&mut request));
     }
+    let request = request.map(ClientBody::from);
     async move {
         if !last && request.body().is_end_stream() {
             let response = handler.handle_request(request, open, connection);
@@ -391,7 +536,7 @@ fn announce_http10_close<B: Body>(response: &mut Response<B>) {
 /// hyper does not notice in that case that the client left, so the client is watched here.
 async fn handle_watched<O: ConnectionHandler>(
     handler: &O,
-    request: Request<Incoming>,
+    request: Request<ClientBody>,
     open: ServiceGuard,
     connection: &ClientConnection<O::ConnectionState>,
 ) -> Result<Response<O::ResBody>, ServiceError<O::Error>> {

@@ -3,6 +3,7 @@
 //! There is one enum per direction, so that nothing is boxed. A body that ends too early is an
 //! error, never a clean end: hyper then aborts the message, so the other side notices.
 
+mod client_body;
 mod source;
 mod upload;
 
@@ -22,6 +23,8 @@ use super::document::{DocumentBody, OutgoingBody};
 use super::head::timer::LazyTimer;
 use super::pool::ConnectionPool;
 
+pub(crate) use client_body::BodyDemand;
+pub use client_body::{ClientBody, StreamBody};
 pub use source::BodySource;
 pub use upload::{RequestUpload, UploadProgress, UploadStream, UploadWatch};
 

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
@@ -40,6 +39,7 @@ use crate::pipeline::tunnel_tls::TlsHandling;
 use crate::tls::issuer::is_certifiable;
 use crate::urls::target::HostTarget;
 
+use super::body::ClientBody;
 use super::destination::VettedAddresses;
 use super::dial::dial;
 use super::head::ServiceGuard;
@@ -67,7 +67,8 @@ const MAX_PHRASE: usize = 80;
 pub struct ConnectionContext {
     /// The client, as far as it is known.
     pub caller: ConnectedClient,
-    _gauge: GaugeGuard,
+    /// `None` for a tunnel inside an HTTP/2 connection, which is counted.
+    _gauge: Option<GaugeGuard>,
     granted_tunnel: Mutex<Option<Box<GrantedTunnel>>>,
     enclosing_tunnel: Option<(EnclosingTunnel, Option<GaugeGuard>)>,
 }
@@ -104,9 +105,22 @@ impl ConnectionContext {
     pub fn new(caller: ConnectedClient, gauge: GaugeGuard) -> Self {
         Self {
             caller,
-            _gauge: gauge,
+            _gauge: Some(gauge),
             granted_tunnel: Mutex::new(None),
             enclosing_tunnel: None,
+        }
+    }
+
+    /// Creates the context of a CONNECT on a stream of an HTTP/2 connection.
+    pub fn for_stream(&self) -> Self {
+        Self {
+            caller: self.caller.for_stream(),
+            _gauge: None,
+            granted_tunnel: Mutex::new(None),
+            enclosing_tunnel: self
+                .enclosing_tunnel
+                .as_ref()
+                .map(|(inside, _)| (inside.without_refusal(), None)),
         }
     }
 
@@ -131,7 +145,7 @@ impl ProxyService {
     /// Returns [`Hangup`] if this crawler is refused by closing its connection.
     pub(super) async fn handle_connect(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         open: ServiceGuard,
         context: &ConnectionContext,
     ) -> ServiceResult {
@@ -204,7 +218,7 @@ impl ProxyService {
     /// Evaluates a CONNECT up to its 200. Each step may refuse it.
     async fn evaluate_connect(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         context: &ConnectionContext,
         preferences: &mut ReplyPreferences,
         snapshot: &mut Arc<PolicySnapshot>,

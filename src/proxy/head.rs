@@ -7,6 +7,7 @@
 //! is not parsed: that request is the last one of its connection, so every head that is served was
 //! checked here. The reader is not a second implementation of message framing.
 
+mod client_io;
 mod client_socket;
 mod client_stream;
 pub(crate) mod client_tls;
@@ -16,8 +17,10 @@ mod reader;
 mod scan;
 mod service_state;
 pub(crate) mod timer;
+mod tunnel_stream;
 mod writer;
 
+pub(crate) use client_io::ClientIo;
 pub use client_socket::ClientSocket;
 pub use client_stream::ClientWatch;
 pub use reader::{HeadEvents, HeadReader, HeadReaderSettings};

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
-use hyper::body::Incoming;
 
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::{Recorder, RequestRecord};
@@ -36,7 +35,8 @@ use crate::pipeline::stage::{recrawl, robots};
 use crate::urls::target::UrlTarget;
 
 use super::body::{
-    BodyError, BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload, UploadWatch,
+    BodyError, BodyTimeLimits, ClientBody, RequestUpload, ResponseBody, ResponseDownload,
+    UploadWatch,
 };
 use super::connect::ConnectionContext;
 use super::destination::{AddressVetter, VettedAddresses};
@@ -122,7 +122,7 @@ impl ProxyService {
     /// [`Hangup`], if this crawler is refused by closing its connection.
     pub fn handle_request<'a>(
         &'a self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         open: ServiceGuard,
         context: &'a ConnectionContext,
     ) -> impl Future<Output = ServiceResult> + Send + 'a {
@@ -289,7 +289,7 @@ impl<'a> Exchange<'a> {
         service: &'a ProxyService,
         context: &'a ConnectionContext,
         parts: &'a mut request::Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Self {
         let recorder = &service.recorder;
         let mut record = Box::new(recorder.begin(recorder.clock().now(), &parts.method));
@@ -762,7 +762,7 @@ mod tests {
 
     /// Returns the size of the future that serves a request.
     fn size<'a, F>(
-        _: impl FnOnce(&'a ProxyService, Request<Incoming>, ServiceGuard, &'a ConnectionContext) -> F,
+        _: impl FnOnce(&'a ProxyService, Request<ClientBody>, ServiceGuard, &'a ConnectionContext) -> F,
     ) -> usize {
         size_of::<F>()
     }

@@ -85,6 +85,11 @@ impl RefusedTunnel {
         }
     }
 
+    /// Returns `true` if a request inside has been answered with the refusal.
+    pub fn is_reported(&self) -> bool {
+        self.connect_record.lock().is_none()
+    }
+
     /// Discards the record of the CONNECT, because a request inside reports the refusal in its own
     /// record.
     pub fn forget_connect_record(&self) {
@@ -122,6 +127,17 @@ impl EnclosingTunnel {
         }
     }
 
+    /// Returns the same tunnel for a CONNECT inside, which is refused whatever it asks for.
+    pub fn without_refusal(&self) -> Self {
+        Self {
+            origin: self.origin.clone(),
+            scheme: self.scheme,
+            host: self.host.clone(),
+            port: self.port,
+            refused: None,
+        }
+    }
+
     /// Returns the refusal of all requests inside, if there is one. The connection closes after it.
     pub fn refused(&self) -> Option<&RefusedTunnel> {
         self.refused.as_ref()
@@ -149,6 +165,7 @@ pub fn parse_request(
     tunnel: Option<&EnclosingTunnel>,
 ) -> Result<RequestTarget, Refusal> {
     check_host(parts)?;
+    check_authority(parts)?;
     check_single_fields(&parts.headers)?;
     if via.is_named_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
@@ -267,8 +284,34 @@ fn check_host(parts: &Parts) -> Result<(), Refusal> {
         (Some(host), None) if is_authority(host.as_bytes()) => Ok(()),
         (Some(_), None) => Err(bad_request("the Host field is not a host and port")),
         (None, _) if is_optional => Ok(()),
-        (None, _) => Err(bad_request("an HTTP/1.1 request requires a Host field")),
+        (None, _) => Err(bad_request("a request requires a Host field")),
         (Some(_), Some(_)) => Err(bad_request("more than one Host field")),
+    }
+}
+
+/// Checks that `:authority` and `Host` of an HTTP/2 request name the same host and port (RFC 9113
+/// section 8.3.1). In HTTP/1 the URL in the request line takes precedence.
+fn check_authority(parts: &Parts) -> Result<(), Refusal> {
+    if parts.version != Version::HTTP_2 {
+        return Ok(());
+    }
+    let (Some(authority), Some(host)) = (parts.uri.authority(), parts.headers.get(HOST)) else {
+        return Ok(());
+    };
+    if authority.as_str().as_bytes() == host.as_bytes() {
+        return Ok(());
+    }
+    let scheme = parts.uri.scheme_str().unwrap_or("https");
+    let parse = |authority: &str| UrlTarget::parse(&format!("{scheme}://{authority}/")).ok();
+    let named = host.to_str().ok().and_then(parse);
+    match (parse(authority.as_str()), named) {
+        (Some(target), Some(named)) if target == named => Ok(()),
+        (Some(_), _) => {
+            Err(refusal(Reason::HostMismatch)
+                .with_detail("the Host field is not that of :authority"))
+        }
+        // The target is refused, with its own reason.
+        (None, _) => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::coop::consume_budget;
@@ -25,9 +26,12 @@ use crate::metrics::{GaugeGuard, Metrics};
 
 use super::dial::DialLimits;
 use super::drain::{DrainStage, DrainWatch};
+use super::head::{ClientIo, ClientSocket};
 
 /// The number of bytes read at a time.
 const CHUNK: usize = 64 * 1024;
+/// The number of bytes read at a time in a tunnel inside TLS or HTTP/2.
+const LAYERED_CHUNK: usize = 16 * 1024;
 /// The time after which a silent tunnel is closed while the proxy shuts down.
 const DRAIN_IDLE: Duration = Duration::from_secs(3);
 
@@ -207,7 +211,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     origin: &TcpStream,
     first: Vec<u8>,
     meter: &TunnelMeter,
-    mut watch: TunnelWatch<'_, J>,
+    watch: TunnelWatch<'_, J>,
 ) -> TunnelEnd {
     let upload = async move {
         send_all(origin, &first, TunnelDirection::Up, meter)
@@ -217,13 +221,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
         relay_one_way(client, origin, TunnelDirection::Up, meter).await
     };
     let down = relay_one_way(origin, client, TunnelDirection::Down, meter);
-    let end = tokio::select! {
-        both = async { tokio::try_join!(upload, down) } => both.err().unwrap_or(TunnelEnd::Closed),
-        () = wait_idle(meter, watch.settings.idle) => TunnelEnd::Idle,
-        () = sleep(watch.settings.total) => TunnelEnd::Expired,
-        () = wait_drained(watch.drain, meter) => TunnelEnd::Drained,
-        end = wait_refused(&mut watch.policies, &mut watch.stops, &mut watch.evaluate) => end,
-    };
+    let end = wait_end(upload, down, meter, watch).await;
     if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
         // The other side must notice the failure: an orderly close could be taken for the end of
         // the data.
@@ -232,6 +230,94 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
         }
     }
     end
+}
+
+/// Relays bytes like [`relay`] for a client whose tunnel is inside TLS to the proxy, or a stream of
+/// an HTTP/2 connection.
+pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
+    client: ClientSocket,
+    origin: &TcpStream,
+    meter: &TunnelMeter,
+    watch: TunnelWatch<'_, J>,
+) -> TunnelEnd {
+    let client_watch = client.watch();
+    let (receiver, sender) = tokio::io::split(ClientIo::new(client, watch.settings.idle));
+    let upload = relay_up(receiver, origin, meter);
+    let down = relay_down(origin, sender, meter);
+    let end = wait_end(upload, down, meter, watch).await;
+    if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
+        let _ = SockRef::from(origin).set_linger(Some(Duration::ZERO));
+        client_watch.reset_on_drop();
+    }
+    end
+}
+
+/// Relays a layered client's bytes to the origin, and their end.
+async fn relay_up(
+    mut client: ReadHalf<ClientIo>,
+    origin: &TcpStream,
+    meter: &TunnelMeter,
+) -> Result<(), TunnelEnd> {
+    let mut chunk = Vec::with_capacity(LAYERED_CHUNK);
+    loop {
+        consume_budget().await;
+        chunk.clear();
+        match client.read_buf(&mut chunk).await {
+            Ok(0) => {
+                let _ = SockRef::from(origin).shutdown(Shutdown::Write);
+                return Ok(());
+            }
+            Ok(_) => send_all(origin, &chunk, TunnelDirection::Up, meter)
+                .await
+                .map_err(|_| TunnelEnd::OriginLeft)?,
+            Err(_) => return Err(TunnelEnd::ClientLeft),
+        }
+    }
+}
+
+/// Relays the origin's bytes to a layered client, and their end.
+async fn relay_down(
+    origin: &TcpStream,
+    mut client: WriteHalf<ClientIo>,
+    meter: &TunnelMeter,
+) -> Result<(), TunnelEnd> {
+    loop {
+        origin.readable().await.map_err(|_| TunnelEnd::OriginLeft)?;
+        let mut chunk = Vec::with_capacity(LAYERED_CHUNK);
+        match origin.try_read_buf(&mut chunk) {
+            Ok(0) => {
+                let _ = client.shutdown().await;
+                return Ok(());
+            }
+            Ok(count) => {
+                let sent = async {
+                    client.write_all(&chunk).await?;
+                    client.flush().await
+                };
+                sent.await.map_err(|_| TunnelEnd::ClientLeft)?;
+                meter.record(TunnelDirection::Down, count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return Err(TunnelEnd::OriginLeft),
+        }
+        consume_budget().await;
+    }
+}
+
+/// Waits until both directions have ended, or another event ends the tunnel.
+async fn wait_end<J: FnMut() -> TunnelAdmission>(
+    upload: impl Future<Output = Result<(), TunnelEnd>>,
+    down: impl Future<Output = Result<(), TunnelEnd>>,
+    meter: &TunnelMeter,
+    mut watch: TunnelWatch<'_, J>,
+) -> TunnelEnd {
+    tokio::select! {
+        both = async { tokio::try_join!(upload, down) } => both.err().unwrap_or(TunnelEnd::Closed),
+        () = wait_idle(meter, watch.settings.idle) => TunnelEnd::Idle,
+        () = sleep(watch.settings.total) => TunnelEnd::Expired,
+        () = wait_drained(watch.drain, meter) => TunnelEnd::Drained,
+        end = wait_refused(&mut watch.policies, &mut watch.stops, &mut watch.evaluate) => end,
+    }
 }
 
 /// Relays bytes in one direction until the end, and forwards the end.

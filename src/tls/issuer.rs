@@ -46,8 +46,8 @@ const MAX_SETBACK: Duration = Duration::from_secs(12 * 60 * 60);
 /// The limit of the common name (X.520, `ub-common-name`); a host name that is not shorter is only
 /// in the alternative names.
 const MAX_COMMON_NAME: usize = 64;
-/// The ALPN protocols. HTTP/2 can be added once the proxy can evaluate it.
-const ALPN_PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// The ALPN protocols, the preferred one first.
+const ALPN_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Issues certificates for hosts and caches them.
 pub struct CertificateIssuer {
@@ -122,6 +122,16 @@ impl CertificateIssuer {
             clock,
             metrics,
         })
+    }
+
+    /// Sets whether clients are offered HTTP/2, which is the default. Must be called before the
+    /// first certificate is issued.
+    #[must_use]
+    pub fn with_http2(mut self, with_http2: bool) -> Self {
+        if let Some(configs) = Arc::get_mut(&mut self.base_configs) {
+            configs.set_http2(with_http2);
+        }
+        self
     }
 
     /// Returns the certificate for a host: a name in canonical form, an IPv4 address, or an IPv6
@@ -310,6 +320,12 @@ struct BaseServerConfigs {
 }
 
 impl BaseServerConfigs {
+    fn set_http2(&mut self, with_http2: bool) {
+        for config in [&mut self.with_tickets, &mut self.without_tickets] {
+            config.alpn_protocols = alpn_protocols(with_http2);
+        }
+    }
+
     fn new() -> Result<Self, IssueError> {
         let mut none = base_config()?;
         none.send_tls13_tickets = 0;
@@ -334,6 +350,13 @@ impl BaseServerConfigs {
     }
 }
 
+/// Returns the protocols that are offered to clients.
+pub(super) fn alpn_protocols(with_http2: bool) -> Vec<Vec<u8>> {
+    let skipped = usize::from(!with_http2);
+    let offered = ALPN_PROTOCOLS.into_iter().skip(skipped);
+    offered.map(<[u8]>::to_vec).collect()
+}
+
 fn base_config() -> Result<ServerConfig, IssueError> {
     let provider: Arc<CryptoProvider> = Arc::new(super::provider::crypto_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -342,7 +365,7 @@ fn base_config() -> Result<ServerConfig, IssueError> {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config.alpn_protocols = alpn_protocols(true);
     config.max_early_data_size = 0;
     // With the client's order, most handshakes would use SHA-384.
     config.ignore_client_order = true;

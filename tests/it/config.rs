@@ -54,6 +54,7 @@ tls:
   extra_roots: []
   leaf_cache: 10000
   mints_per_client: 200/s            # burst 2000
+h2: { clients: true, prior_knowledge: false, streams: 100, resets: 100 }
 egress:
   allow_private: []
   allow_loopback: false
@@ -82,6 +83,7 @@ fn listener(address: &str, crawler: Option<&str>) -> ListenerConfig {
     ListenerConfig {
         address: address.parse().unwrap(),
         crawler: crawler.and_then(Slug::new),
+        tls: None,
     }
 }
 
@@ -516,7 +518,7 @@ const BROKEN: [(&str, &str); 61] = [
     ),
     (
         "listen: [{ addr: 127.0.0.1:1, tls: {} }]",
-        "c.yaml:1:36: error: `listen.tls` is not in this version; leave it out",
+        "c.yaml:1:36: error: `cert` is missing\nc.yaml:1:36: error: `key` is missing",
     ),
     (
         "admin: { listen: 127.0.0.1:3128 }",

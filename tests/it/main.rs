@@ -39,6 +39,7 @@ mod explain_wire;
 mod feed;
 mod fuzz;
 mod head;
+mod http2;
 mod identify;
 mod layers;
 mod ledger;

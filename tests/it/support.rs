@@ -7,6 +7,7 @@
 //! | [`http2_origin::Http2Origin`], [`http2_origin::FramePeer`] | origins that speak HTTP/2, by requests or frame by frame |
 //! | [`client::RawClient`], [`client::Response`] | a client that sends bytes and reads responses |
 //! | [`dns::DnsServer`] | a DNS server with scripted answers |
+//! | [`http2::Http2Client`], [`http2::RawHttp2`] | clients that speak HTTP/2: by a library, and frame by frame |
 //! | [`admin::TestAdmin`] | an admin server in the test process, with the parts that the test chooses |
 //! | [`pipeline::TestPipeline`] | the stages from request to permit, in the test process and without sockets |
 //! | [`policy`] | compiled policies and texts of policies |
@@ -20,6 +21,7 @@ pub(crate) mod admin;
 pub(crate) mod client;
 pub(crate) mod command;
 pub(crate) mod dns;
+pub(crate) mod http2;
 pub(crate) mod http2_origin;
 pub(crate) mod ledger;
 pub(crate) mod origin;

@@ -2,7 +2,7 @@
 //! end.
 
 mod first;
-mod hello;
+pub(crate) mod hello;
 pub(crate) mod inside;
 mod judged;
 mod leave;

@@ -3,11 +3,12 @@
 //! No message quotes a password or its hash.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 
-use crate::config::settings::{ListenerConfig, Settings};
+use crate::config::settings::{ListenerConfig, ListenerTlsFiles, Settings};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::crawler::{Crawler, CrawlerHint};
@@ -22,8 +23,8 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema};
 use super::key::{
-    ConfigKey, CustomValue, ParsedValue, UnsupportedValue, object_schema, parse_scalar, read_keys,
-    read_word, set_if_some,
+    ConfigKey, CustomValue, KeyGroup, ParsedValue, PathValue, UnsupportedValue, object_schema,
+    parse_scalar, read_keys, read_word, set_if_some,
 };
 use super::values;
 
@@ -78,8 +79,23 @@ pub(super) fn crawlers_with_listener(tree: &Node) -> Vec<String> {
 struct ListenerDraft {
     address: Option<SocketAddr>,
     crawler: Option<Slug>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
     known_crawlers: Vec<String>,
 }
+
+const LISTENER_TLS_KEYS: &[ConfigKey<ListenerDraft>] = &[
+    ConfigKey::required(
+        "cert",
+        "The certificate and its chain (PEM).",
+        &PathValue(|draft: &mut ListenerDraft, path| draft.cert = Some(path)),
+    ),
+    ConfigKey::required(
+        "key",
+        "Its key (PEM), which only its owner may read.",
+        &PathValue(|draft: &mut ListenerDraft, path| draft.key = Some(path)),
+    ),
+];
 
 const LISTENER_KEYS: &[ConfigKey<ListenerDraft>] = &[
     ConfigKey::required(
@@ -96,7 +112,15 @@ const LISTENER_KEYS: &[ConfigKey<ListenerDraft>] = &[
         "The crawler that every client of this listener is.",
         &CustomValue(read_listener_crawler, |_| text_schema()),
     ),
-    ConfigKey::unsupported("tls", &UnsupportedValue::new("listen.tls")),
+    ConfigKey::new(
+        "tls",
+        "Its certificate, if clients connect with TLS (https_proxy=https://…).",
+        &KeyGroup {
+            path: "listen.tls",
+            keys: LISTENER_TLS_KEYS,
+            may_be_empty: false,
+        },
+    ),
     ConfigKey::unsupported(
         "proxy_protocol",
         &UnsupportedValue::new("listen.proxy_protocol"),
@@ -156,6 +180,10 @@ fn read_listener(
     Some(ListenerConfig {
         address: draft.address?,
         crawler: draft.crawler,
+        tls: draft
+            .cert
+            .zip(draft.key)
+            .map(|(cert, key)| ListenerTlsFiles { cert, key }),
     })
 }
 

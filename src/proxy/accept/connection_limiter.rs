@@ -1,4 +1,5 @@
-//! Limits the number of connections, in total and per client address.
+//! Limits the number of connections, in total and per client address, and the streams of each
+//! client's HTTP/2 connections.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,6 +23,7 @@ struct ConnectionCounts {
     total: usize,
     overload_replies: usize,
     by_client: HashMap<IpAddr, usize>,
+    streams_by_client: HashMap<IpAddr, usize>,
 }
 
 /// A connection's share of the limit, released on drop.
@@ -30,6 +32,13 @@ pub(super) struct ConnectionSlot {
     limiter: Arc<ConnectionLimiter>,
     /// `None` while an overload response is sent.
     client: Option<IpAddr>,
+}
+
+/// A stream's share of its client's limit, released on drop.
+#[derive(Debug)]
+pub(crate) struct StreamSlot {
+    limiter: Arc<ConnectionLimiter>,
+    client: IpAddr,
 }
 
 impl ConnectionLimiter {
@@ -65,6 +74,22 @@ impl ConnectionLimiter {
         })
     }
 
+    /// Returns a slot for a stream of this client, unless it has as many streams as it may have
+    /// connections.
+    pub(crate) fn acquire_stream(limiter: &Arc<Self>, client: IpAddr) -> Option<StreamSlot> {
+        let client = client.to_canonical();
+        let mut counts = limiter.counts.lock();
+        let streams = counts.streams_by_client.entry(client).or_default();
+        if *streams >= limiter.max_per_client {
+            return None;
+        }
+        *streams += 1;
+        Some(StreamSlot {
+            limiter: Arc::clone(limiter),
+            client,
+        })
+    }
+
     /// Returns a slot for an overload response, unless too many are being sent.
     pub(super) fn acquire_overload_reply(limiter: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut counts = limiter.counts.lock();
@@ -87,11 +112,24 @@ impl Drop for ConnectionSlot {
             return;
         };
         counts.total -= 1;
-        if let Some(count) = counts.by_client.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                counts.by_client.remove(&client);
-            }
+        decrement(&mut counts.by_client, client);
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        decrement(
+            &mut self.limiter.counts.lock().streams_by_client,
+            self.client,
+        );
+    }
+}
+
+fn decrement(counts: &mut HashMap<IpAddr, usize>, client: IpAddr) {
+    if let Some(count) = counts.get_mut(&client) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&client);
         }
     }
 }
@@ -102,6 +140,7 @@ mod tests {
 
     use super::*;
     use crate::proxy::head::{HeadLimits, HeadReaderSettings};
+    use crate::proxy::http2::Http2Settings;
 
     fn limiter(connections: usize, per_client: usize) -> Arc<ConnectionLimiter> {
         let limits = HeadLimits {
@@ -116,11 +155,18 @@ mod tests {
             idle: time,
             write_stall: time,
         };
+        let http2 = Http2Settings {
+            clients: true,
+            prior_knowledge: false,
+            streams: 1,
+            resets: 1,
+        };
         ConnectionLimiter::new(&AcceptLimits {
             connections,
             per_client,
             overload_replies: 4,
             reader,
+            http2,
         })
     }
 
@@ -140,6 +186,22 @@ mod tests {
         drop((second, third));
         let counts = limiter.counts.lock();
         assert!(counts.by_client.is_empty() && counts.total == 0);
+    }
+
+    #[test]
+    fn streams_have_a_limit_of_their_own() {
+        let limiter = limiter(3, 2);
+        let client: IpAddr = "10.0.0.1".parse().unwrap();
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
+        let connection = ConnectionLimiter::acquire(&limiter, client).unwrap();
+        let streams =
+            [client, mapped].map(|from| ConnectionLimiter::acquire_stream(&limiter, from));
+        assert!(streams.iter().all(Option::is_some));
+        assert!(ConnectionLimiter::acquire_stream(&limiter, client).is_none());
+        drop(streams);
+        assert!(ConnectionLimiter::acquire_stream(&limiter, mapped).is_some());
+        assert!(limiter.counts.lock().streams_by_client.is_empty());
+        drop(connection);
     }
 
     #[test]

@@ -6,23 +6,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
-use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request, Response};
+use rustls::ServerConfig;
 
-use crate::metrics::labels::{ForeignBytesKind, ResponseSource};
+use crate::clock::Clock;
+use crate::metrics::labels::{
+    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, ResponseSource,
+};
 use crate::model::reason::Reason;
 use crate::model::rule_id::Slug;
 use crate::model::stage::Stage;
 use crate::pipeline::refusal::Refusal;
-use crate::proxy::body::ResponseBody;
+use crate::proxy::body::{ClientBody, ResponseBody};
 use crate::proxy::connect::ConnectionContext;
 use crate::proxy::drain::DrainWatch;
-use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
+use crate::proxy::head::{
+    ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard, client_tls,
+};
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::{self, PolicyLabel, ReplyPreferences};
+use crate::proxy::request_target::RefusedTunnel;
 use crate::proxy::service_response::{Hangup, ResponseObserver};
+use crate::proxy::tunnel::wait_cut_off;
 
-use super::{ClientConnection, ConnectionHandler};
+use super::{ClientConnection, ConnectionHandler, StreamRefusal};
 
 /// A listener of the proxy. All listeners share one service; a listener may be reserved for one
 /// crawler.
@@ -32,12 +39,29 @@ pub struct ProxyListener {
     pub service: Arc<ProxyService>,
     /// The crawler that the listener is reserved for.
     pub crawler: Option<Slug>,
+    /// The certificate, if clients connect with TLS.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl ConnectionHandler for ProxyListener {
     type ConnectionState = ConnectionContext;
     type ResBody = ResponseBody<ResponseObserver>;
     type Error = Hangup;
+
+    fn clock(&self) -> &Clock {
+        self.service.recorder.clock()
+    }
+
+    async fn open(&self, client: ClientSocket, drain: &mut DrainWatch) -> Option<ClientSocket> {
+        match &self.tls {
+            None => Some(client),
+            Some(config) => Box::pin(self.accept_tls(client, config, drain)).await,
+        }
+    }
+
+    fn on_tunnel(&self, connection: &ConnectionContext) -> ConnectionContext {
+        connection.for_stream()
+    }
 
     fn on_connect(&self, peer: SocketAddr) -> ConnectionContext {
         let service = &self.service;
@@ -49,7 +73,7 @@ impl ConnectionHandler for ProxyListener {
 
     fn handle_request(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         open: ServiceGuard,
         connection: &ClientConnection<ConnectionContext>,
     ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, Hangup>> + Send {
@@ -85,13 +109,80 @@ impl ConnectionHandler for ProxyListener {
     }
 
     fn overload_response(&self, peer: SocketAddr) -> Bytes {
-        let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
-        self.refusal_bytes(&refusal, Some(peer.ip()))
+        self.overloaded(peer)
+            .as_ref()
+            .map_or_else(Bytes::new, to_http1_bytes)
+    }
+
+    fn refuse_stream(&self, refusal: StreamRefusal, peer: SocketAddr) -> Option<Response<Bytes>> {
+        match refusal {
+            StreamRefusal::Head(error) => self.head_refusal(error, Some(peer.ip())),
+            StreamRefusal::Overloaded => self.overloaded(peer),
+        }
+    }
+
+    fn is_exhausted(&self, connection: &ConnectionContext) -> bool {
+        // Another CONNECT may be decided differently.
+        connection
+            .enclosing_tunnel()
+            .is_some_and(|tunnel| tunnel.refused().is_some_and(RefusedTunnel::is_reported))
+    }
+
+    fn record_http2_limit(&self, limit: Http2Limit) {
+        self.service.recorder.metrics().record_http2_limit(limit);
+    }
+
+    fn record_http2_error(&self, scope: Http2ErrorScope, code: Http2ErrorCode) {
+        let metrics = self.service.recorder.metrics();
+        metrics.record_http2_error(scope, code);
     }
 }
 
 impl HeadEvents for ProxyListener {
     fn refusal_response(&self, error: HeadError, _partial: &[u8]) -> Bytes {
+        let refused = self.head_refusal(error, None);
+        refused.as_ref().map_or_else(Bytes::new, to_http1_bytes)
+    }
+
+    fn record_foreign(&self, foreign: ForeignProtocol) {
+        let kind = match foreign {
+            ForeignProtocol::ClientHello => ForeignBytesKind::ClientHello,
+            ForeignProtocol::Http2 => ForeignBytesKind::Http2Preface,
+        };
+        self.service.recorder.metrics().record_foreign_bytes(kind);
+    }
+}
+
+impl ProxyListener {
+    /// Performs the handshake of a listener with TLS.
+    async fn accept_tls(
+        &self,
+        client: ClientSocket,
+        config: &Arc<ServerConfig>,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        let timeout = self.service.tunnels.settings.hello;
+        let handshake = client_tls::accept(client, Arc::clone(config));
+        tokio::select! {
+            result = tokio::time::timeout(timeout, handshake) => match result {
+                Ok(Ok(client)) => Some(client),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "TLS handshake with a client failed");
+                    None
+                }
+                Err(_) => None,
+            },
+            () = wait_cut_off(drain) => None,
+        }
+    }
+
+    fn overloaded(&self, peer: SocketAddr) -> Option<Response<Bytes>> {
+        let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
+        self.refuse(&refusal, Some(peer.ip()))
+    }
+
+    /// Records a head that is refused, and returns the response.
+    fn head_refusal(&self, error: HeadError, client: Option<IpAddr>) -> Option<Response<Bytes>> {
         let (reason, status, detail) = match error {
             HeadError::Malformed(detail) => (Reason::BadRequest, None, detail),
             HeadError::TargetTooLong => (
@@ -118,21 +209,12 @@ impl HeadEvents for ProxyListener {
             status,
             ..Refusal::new(reason, Stage::Target).with_detail(detail)
         };
-        self.refusal_bytes(&refusal, None)
+        self.refuse(&refusal, client)
     }
 
-    fn record_foreign(&self, foreign: ForeignProtocol) {
-        let kind = match foreign {
-            ForeignProtocol::ClientHello => ForeignBytesKind::ClientHello,
-            ForeignProtocol::Http2 => ForeignBytesKind::Http2Preface,
-        };
-        self.service.recorder.metrics().record_foreign_bytes(kind);
-    }
-}
-
-impl ProxyListener {
-    /// Records a refusal without a request, and returns the response as bytes.
-    fn refusal_bytes(&self, refusal: &Refusal, client: Option<IpAddr>) -> Bytes {
+    /// Records a refusal without a request, and returns the response, unless the client is
+    /// answered by closing its connection.
+    fn refuse(&self, refusal: &Refusal, client: Option<IpAddr>) -> Option<Response<Bytes>> {
         let recorder = &self.service.recorder;
         let mut record = recorder.begin(recorder.clock().now(), &Method::GET);
         if let Some(client) = client {
@@ -151,11 +233,11 @@ impl ProxyListener {
         let decision = record.id().to_text();
         let Some(response) = local_reply::refusal_response(refusal, style, policy, &decision)
         else {
-            return Bytes::new();
+            return None;
         };
         record.set_sent_status(response.status().as_u16(), ResponseSource::Proxy);
         record.finish(recorder.clock().now());
-        to_http1_bytes(&response)
+        Some(response)
     }
 }
 

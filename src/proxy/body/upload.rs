@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::clock::Clock;
 use crate::pipeline::permit::BodyTimeouts;
 
-use super::{BodyError, BodyTimeLimits, BodyTimers};
+use super::{BodyError, BodyTimeLimits, BodyTimers, ClientBody};
 
 /// The number of bytes that are read before the request takes a slot of its host.
 const READ_AHEAD: usize = 16 * 1024;
@@ -41,7 +40,7 @@ pub enum RequestUpload {
 /// A client's body, counted and timed.
 #[derive(Debug)]
 pub struct UploadStream {
-    incoming: Incoming,
+    incoming: ClientBody,
     /// The part that was read ahead.
     beginning: Bytes,
     /// The number of bytes that may still arrive.
@@ -126,7 +125,7 @@ impl RequestUpload {
     /// Creates the upload of the client's body, of at most `limit` bytes. `awaits_consent` if the
     /// client sends the body only after `100 Continue`.
     pub fn new(
-        incoming: Incoming,
+        incoming: ClientBody,
         limit: u64,
         times: BodyTimeLimits,
         awaits_consent: bool,
@@ -327,22 +326,9 @@ impl UploadStream {
                     self.remaining = remaining;
                     return Poll::Ready(Some(Ok(data)));
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(upload_error(&error)))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }
         }
-    }
-}
-
-/// Distinguishes a client that left, which gets no response, from one that violates the framing,
-/// which gets a 400.
-fn upload_error(error: &hyper::Error) -> BodyError {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
-    match source.map(std::io::Error::kind) {
-        Some(UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe) => {
-            BodyError::ClientLeft
-        }
-        Some(_) | None => BodyError::Incomplete,
     }
 }

@@ -1,11 +1,7 @@
 //! Handles a connection after the 200 to a CONNECT: the first bytes show the protocol and decide
 //! whether the tunnel may continue.
 
-use std::io;
 use std::sync::Arc;
-
-use bytes::BufMut;
-use tokio::net::TcpStream;
 
 use crate::metrics::labels::{ForeignBytesKind, SniCheck};
 use crate::metrics::record::{RequestRecord, UrlRetention};
@@ -19,7 +15,7 @@ use crate::proxy::http::{ProxyService, record_policy};
 use crate::proxy::request_target::EnclosingTunnel;
 use crate::proxy::sniff::{self, SniffResult, Sniffer};
 use crate::proxy::tunnel::{
-    TunnelAdmission, TunnelEnd, TunnelMeter, TunnelWatch, relay, wait_cut_off,
+    TunnelAdmission, TunnelEnd, TunnelMeter, TunnelWatch, relay, relay_layered, wait_cut_off,
 };
 use crate::urls::target::HostTarget;
 
@@ -108,7 +104,8 @@ impl ProxyService {
         let mut sniffed = sniffer.feed(&client.unread);
         let reading = async {
             while sniffed == SniffResult::NeedMore {
-                match receive(client.tcp(), sniffer.remaining()).await {
+                let room = sniffer.remaining().min(READ_SIZE);
+                match client.receive(room).await {
                     Ok(bytes) if !bytes.is_empty() => sniffed = sniffer.feed(&bytes),
                     Ok(_) | Err(_) => return FirstBytes::ClientLeft,
                 }
@@ -147,7 +144,7 @@ impl ProxyService {
     ) -> PlainTunnelStart {
         if client.unread.is_empty() {
             let received = tokio::select! {
-                received = tokio::time::timeout(self.tunnels.settings.hello, receive(client.tcp(), READ_SIZE)) => received,
+                received = tokio::time::timeout(self.tunnels.settings.hello, client.receive(READ_SIZE)) => received,
                 () = wait_cut_off(drain) => return PlainTunnelStart::ClientLeft,
             };
             match received {
@@ -189,7 +186,7 @@ impl ProxyService {
     /// Relays an opaque tunnel until it ends.
     async fn relay_opaque(
         &self,
-        mut client: ClientSocket,
+        client: ClientSocket,
         tunnel: OpaqueTunnel,
         mut record: RequestRecord,
         drain: &mut DrainWatch,
@@ -223,10 +220,12 @@ impl ProxyService {
             stops: self.admission_queue.stops().subscribe(),
             evaluate,
         };
-        // `tcp` is `None` only inside TLS, where CONNECT is refused.
-        let unread = std::mem::take(&mut client.unread);
-        let Some(tcp) = client.tcp() else { return };
-        let end = relay(tcp, &origin, unread, &meter, watching).await;
+        // Without TCP of its own, the tunnel is inside TLS to the proxy or an HTTP/2 connection.
+        let end = if let Some(tcp) = client.tcp().cloned() {
+            relay(&tcp, &origin, client.unread, &meter, watching).await
+        } else {
+            Box::pin(relay_layered(client, &origin, &meter, watching)).await
+        };
         let (up, down) = meter.bytes();
         record.add_received_bytes(up);
         record.add_sent_bytes(down);
@@ -243,21 +242,6 @@ impl ProxyService {
 /// send before one.
 pub(super) fn starts_http(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n')
-}
-
-/// Receives at most `most` bytes; returns none at the end of the stream.
-async fn receive(client: Option<&Arc<TcpStream>>, most: usize) -> io::Result<Vec<u8>> {
-    let client = client.ok_or(io::ErrorKind::Unsupported)?;
-    let room = most.min(READ_SIZE);
-    let mut bytes = Vec::with_capacity(room);
-    loop {
-        client.readable().await?;
-        match client.try_read_buf(&mut (&mut bytes).limit(room)) {
-            Ok(_) => return Ok(bytes),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Returns the reason that is counted and the logged word for a tunnel that is closed after its

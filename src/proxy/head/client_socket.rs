@@ -4,10 +4,16 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
+use bytes::BufMut;
+use h2::{RecvStream, SendStream};
 use tokio::net::TcpStream;
 
 use super::client_stream::{ClientStream, ClientTcp, ClientWatch};
 use super::reader::RECEIVE_ROOM;
+use super::tunnel_stream::TunnelStream;
+
+/// The name of HTTP/2 in ALPN.
+const ALPN_HTTP2: &[u8] = b"h2";
 
 /// A client's socket between two protocols: CONNECT and the one that follows.
 #[derive(Debug)]
@@ -22,6 +28,30 @@ impl ClientSocket {
     /// exists.
     pub fn watch(&self) -> ClientWatch {
         self.stream.watch()
+    }
+
+    /// Creates the socket of a tunnel inside an HTTP/2 connection.
+    pub(crate) fn from_tunnel(sender: SendStream<bytes::Bytes>, receiver: RecvStream) -> Self {
+        let stream = TunnelStream::new(sender, receiver);
+        Self {
+            stream: ClientStream::Tunnel(Arc::new(stream)),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Returns `true` if the client has chosen HTTP/2 in its TLS handshake.
+    pub(crate) fn has_negotiated_http2(&self) -> bool {
+        match &self.stream {
+            ClientStream::Tls(session) => session.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2),
+            ClientStream::Plain(_) | ClientStream::Tunnel(_) => false,
+        }
+    }
+
+    /// Receives at most `most` bytes; returns none at the end of the stream.
+    pub(crate) async fn receive(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(most);
+        poll_fn(|cx| self.stream.poll_recv(cx, &mut (&mut bytes).limit(most))).await?;
+        Ok(bytes)
     }
 
     /// Shuts down the sending side.

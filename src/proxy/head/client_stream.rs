@@ -17,23 +17,22 @@ use crate::proxy::coalesce::{self, WriteCoalescing};
 use crate::proxy::short_write::{CopyRoom, contiguous};
 
 use super::client_tls::{self, ClientTlsStream};
+use super::tunnel_stream::TunnelStream;
 
-/// A client's socket, with or without TLS.
+/// A client's socket, with or without TLS, or a tunnel inside its HTTP/2 connection.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     Plain(ClientTcp),
     Tls(Box<ClientTlsStream>),
+    Tunnel(Arc<TunnelStream>),
 }
 
 impl ClientStream {
     pub(super) fn watch(&self) -> ClientWatch {
-        ClientWatch(Arc::clone(&self.tcp().0))
-    }
-
-    fn tcp(&self) -> &ClientTcp {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(session) => session.get_ref().0.tcp(),
+            Self::Plain(tcp) => ClientWatch(WatchedSocket::Tcp(Arc::clone(&tcp.0))),
+            Self::Tls(session) => session.get_ref().0.watch(),
+            Self::Tunnel(stream) => ClientWatch(WatchedSocket::Tunnel(Arc::clone(stream))),
         }
     }
 
@@ -41,7 +40,7 @@ impl ClientStream {
     pub(super) fn as_plain_tcp(&self) -> Option<&ClientTcp> {
         match self {
             Self::Plain(tcp) => Some(tcp),
-            Self::Tls(_) => None,
+            Self::Tls(_) | Self::Tunnel(_) => None,
         }
     }
 
@@ -56,6 +55,10 @@ impl ClientStream {
             Self::Tls(session) => {
                 let room = into.chunk_mut().len();
                 client_tls::poll_recv(session, cx, into, room)
+            }
+            Self::Tunnel(stream) => {
+                let room = into.chunk_mut().len();
+                stream.poll_recv(cx, into, room)
             }
         }
     }
@@ -75,6 +78,7 @@ impl ClientStream {
                 tcp.poll_recv(cx, into)
             }
             Self::Tls(session) => client_tls::poll_recv(session, cx, into, room),
+            Self::Tunnel(stream) => stream.poll_recv(cx, into, room),
         }
     }
 
@@ -87,13 +91,27 @@ impl ClientStream {
         match self {
             Self::Plain(tcp) => tcp.poll_send(cx, slices, WriteCoalescing::Nothing),
             Self::Tls(session) => Pin::new(session).poll_write_vectored(cx, slices),
+            Self::Tunnel(stream) => stream.poll_send(cx, slices),
+        }
+    }
+
+    /// Sends bytes like [`Self::poll_send`]; a plain socket may hold some back.
+    pub(super) fn poll_send_coalescing(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        coalescing: WriteCoalescing,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_send(cx, slices, coalescing),
+            Self::Tls(_) | Self::Tunnel(_) => self.poll_send(cx, slices),
         }
     }
 
     /// Sends buffered TLS records. A plain socket buffers nothing.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Tunnel(_) => Poll::Ready(Ok(())),
             Self::Tls(session) => Pin::new(session).poll_flush(cx),
         }
     }
@@ -106,6 +124,10 @@ impl ClientStream {
                 Poll::Ready(Ok(()))
             }
             Self::Tls(session) => client_tls::poll_shut_down(session, cx),
+            Self::Tunnel(stream) => {
+                stream.shut_down();
+                Poll::Ready(Ok(()))
+            }
         }
     }
 }
@@ -194,28 +216,46 @@ impl ClientTcp {
 /// holds back because the receive buffer is full hides the close: a client that closes with more
 /// unsent data than fits is noticed when that is read.
 #[derive(Clone, Debug)]
-pub struct ClientWatch(Arc<TcpStream>);
+pub struct ClientWatch(WatchedSocket);
+
+#[derive(Clone, Debug)]
+enum WatchedSocket {
+    Tcp(Arc<TcpStream>),
+    Tunnel(Arc<TunnelStream>),
+}
 
 impl ClientWatch {
     /// Causes the connection to be reset when it is dropped: an orderly close would look like the
     /// end of a body without a length.
     pub fn reset_on_drop(&self) {
-        // Fails if the client has left, which needs no handling.
-        let _ = SockRef::from(&*self.0).set_linger(Some(Duration::ZERO));
+        match &self.0 {
+            // Fails if the client has left, which needs no handling.
+            WatchedSocket::Tcp(tcp) => {
+                let _ = SockRef::from(&**tcp).set_linger(Some(Duration::ZERO));
+            }
+            WatchedSocket::Tunnel(stream) => stream.reset(),
+        }
     }
 
     /// Waits until the client has left.
     pub async fn wait_left(&self) {
-        // A wait for readability would end at once if bytes are unread. This socket does not listen
-        // for priority data, so a wait for it ends only when the connection is closed (EPOLLRDHUP,
-        // EPOLLHUP).
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        if let Ok(ready) = self.0.ready(Interest::PRIORITY).await
-            && ready.is_read_closed()
-        {
-            return;
+        match &self.0 {
+            WatchedSocket::Tcp(tcp) => wait_tcp_left(tcp).await,
+            WatchedSocket::Tunnel(stream) => stream.wait_left().await,
         }
-        // On other platforms hyper still detects it, unless bytes are unread.
-        std::future::pending().await
     }
+}
+
+async fn wait_tcp_left(tcp: &TcpStream) {
+    // A wait for readability would end at once if bytes are unread. This socket does not listen
+    // for priority data, so a wait for it ends only when the connection is closed (EPOLLRDHUP,
+    // EPOLLHUP).
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Ok(ready) = tcp.ready(Interest::PRIORITY).await
+        && ready.is_read_closed()
+    {
+        return;
+    }
+    // On other platforms hyper still detects it, unless bytes are unread.
+    std::future::pending().await
 }

@@ -14,22 +14,23 @@ use tokio_rustls::server::TlsStream;
 use crate::proxy::coalesce::WriteCoalescing;
 
 use super::client_socket::ClientSocket;
-use super::client_stream::{ClientStream, ClientTcp};
+use super::client_stream::{ClientStream, ClientWatch};
 
 /// An established TLS session.
 pub(crate) type ClientTlsStream = TlsStream<ClientTlsTransport>;
 
 /// The transport of a TLS session: the socket, preceded by bytes that were already read from it.
+/// Inside a tunnel the socket is itself a TLS session or a stream.
 #[derive(Debug)]
 pub(crate) struct ClientTlsTransport {
     unread: io::Cursor<Vec<u8>>,
-    tcp: ClientTcp,
+    stream: ClientStream,
     coalescing: WriteCoalescing,
 }
 
 impl ClientTlsTransport {
-    pub(super) fn tcp(&self) -> &ClientTcp {
-        &self.tcp
+    pub(super) fn watch(&self) -> ClientWatch {
+        self.stream.watch()
     }
 }
 
@@ -42,14 +43,9 @@ pub(crate) async fn accept(
     client: ClientSocket,
     config: Arc<ServerConfig>,
 ) -> io::Result<ClientSocket> {
-    let tcp = client
-        .stream
-        .as_plain_tcp()
-        .cloned()
-        .ok_or(io::ErrorKind::Unsupported)?;
     let transport = ClientTlsTransport {
         unread: io::Cursor::new(client.unread),
-        tcp,
+        stream: client.stream,
         coalescing: WriteCoalescing::LastFlight,
     };
     let mut session = TlsAcceptor::from(config).accept(transport).await?;
@@ -106,7 +102,7 @@ impl AsyncRead for ClientTlsTransport {
             }
             return Poll::Ready(Ok(()));
         }
-        this.tcp.poll_recv(cx, out).map_ok(|_| ())
+        this.stream.poll_recv(cx, out).map_ok(|_| ())
     }
 }
 
@@ -124,19 +120,20 @@ impl AsyncWrite for ClientTlsTransport {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.tcp.poll_send(cx, slices, self.coalescing)
+        let this = self.get_mut();
+        this.stream
+            .poll_send_coalescing(cx, slices, this.coalescing)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream.poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp.shut_down();
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream.poll_shut_down(cx)
     }
 }

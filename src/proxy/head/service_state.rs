@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use crate::proxy::accept::StreamSlot;
 use crate::proxy::read_allowance::ReadAllowance;
 
 /// No request is in service: the next head may be passed on, and bytes that hyper writes are a
@@ -30,7 +31,7 @@ impl ServiceState {
     /// are replaced.
     pub fn begin(self: &Arc<Self>) -> ServiceGuard {
         self.state.store(OPEN, Ordering::Relaxed);
-        ServiceGuard(Arc::clone(self))
+        ServiceGuard(ServedBy::Connection(Arc::clone(self)))
     }
 
     /// Returns `true` if no request is in service and every response is written.
@@ -61,11 +62,29 @@ impl ServiceState {
 
 /// Exists while a request is in service.
 #[derive(Debug)]
-pub struct ServiceGuard(Arc<ServiceState>);
+pub struct ServiceGuard(ServedBy);
+
+#[derive(Debug)]
+enum ServedBy {
+    /// An HTTP/1 connection, which serves one request at a time.
+    Connection(Arc<ServiceState>),
+    /// A stream of an HTTP/2 connection, with its share of the client's limit.
+    Stream(#[expect(dead_code, reason = "held until the request ends")] Arc<StreamSlot>),
+}
+
+impl ServiceGuard {
+    /// Creates the guard of a request on an HTTP/2 stream.
+    pub(crate) fn for_stream(slot: Arc<StreamSlot>) -> Self {
+        Self(ServedBy::Stream(slot))
+    }
+}
 
 impl Drop for ServiceGuard {
     fn drop(&mut self) {
-        self.0.state.store(ENDING, Ordering::Relaxed);
+        match &self.0 {
+            ServedBy::Connection(state) => state.state.store(ENDING, Ordering::Relaxed),
+            ServedBy::Stream(_) => {}
+        }
     }
 }
 

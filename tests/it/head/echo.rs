@@ -5,22 +5,25 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use crawlgate::clock::Clock;
+use crawlgate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
 use crawlgate::proxy::accept::{
-    self, AcceptLimits, ClientConnection, ConnectionHandler, ConnectionLimiter,
+    self, AcceptLimits, ClientConnection, ConnectionHandler, ConnectionLimiter, StreamRefusal,
 };
+use crawlgate::proxy::body::ClientBody;
 use crawlgate::proxy::drain::{Drain, DrainOutcome, DrainWatch};
 use crawlgate::proxy::head::{
     ClientSocket, ForeignProtocol, HeadError, HeadEvents, HeadLimits, HeadReaderSettings,
     ServiceGuard,
 };
+use crawlgate::proxy::http2::Http2Settings;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +32,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(super) const LONG: Duration = Duration::from_secs(20);
 /// Long enough for bytes in transit to arrive, on an idle machine.
 pub(super) const MOMENT: Duration = Duration::from_millis(30);
+
+static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::system);
 
 pub(super) fn limits() -> AcceptLimits {
     let limits = HeadLimits {
@@ -47,6 +52,12 @@ pub(super) fn limits() -> AcceptLimits {
         per_client: 100,
         overload_replies: 100,
         reader,
+        http2: Http2Settings {
+            clients: true,
+            prior_knowledge: false,
+            streams: 10,
+            resets: 10,
+        },
     }
 }
 
@@ -60,6 +71,8 @@ pub(super) struct Echo {
     pub(super) foreign: Mutex<Vec<ForeignProtocol>>,
     pub(super) in_service: Arc<AtomicUsize>,
     pub(super) connections: AtomicUsize,
+    pub(super) limits_exceeded: Mutex<Vec<Http2Limit>>,
+    pub(super) http2_errors: Mutex<Vec<(Http2ErrorScope, Http2ErrorCode)>>,
     /// The time for which the handler waits for a body.
     patience: Duration,
 }
@@ -107,13 +120,25 @@ impl ConnectionHandler for Echo {
     type ResBody = Answer;
     type Error = Infallible;
 
+    fn clock(&self) -> &Clock {
+        &CLOCK
+    }
+
     fn on_connect(&self, _: SocketAddr) -> usize {
         self.connections.fetch_add(1, Ordering::SeqCst)
     }
 
+    async fn open(&self, client: ClientSocket, _: &mut DrainWatch) -> Option<ClientSocket> {
+        Some(client)
+    }
+
+    fn on_tunnel(&self, connection: &usize) -> usize {
+        *connection
+    }
+
     async fn handle_request(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         open: ServiceGuard,
         connection: &ClientConnection<usize>,
     ) -> Result<Response<Answer>, Infallible> {
@@ -175,6 +200,30 @@ impl ConnectionHandler for Echo {
     fn overload_response(&self, _: SocketAddr) -> Bytes {
         answer("503 Service Unavailable", "overloaded")
     }
+
+    fn refuse_stream(&self, refusal: StreamRefusal, _: SocketAddr) -> Option<Response<Bytes>> {
+        let status = match refusal {
+            StreamRefusal::Head(error) => {
+                self.refused.lock().unwrap().push((error, Vec::new()));
+                400
+            }
+            StreamRefusal::Overloaded => 503,
+        };
+        let response = Response::builder().status(status);
+        Some(response.body(Bytes::from_static(b"refused")).unwrap())
+    }
+
+    fn is_exhausted(&self, _: &usize) -> bool {
+        false
+    }
+
+    fn record_http2_limit(&self, limit: Http2Limit) {
+        self.limits_exceeded.lock().unwrap().push(limit);
+    }
+
+    fn record_http2_error(&self, scope: Http2ErrorScope, code: Http2ErrorCode) {
+        self.http2_errors.lock().unwrap().push((scope, code));
+    }
 }
 
 impl HeadEvents for Echo {
@@ -221,7 +270,7 @@ impl Listening {
         tokio::spawn(accept::serve(
             listener,
             ConnectionLimiter::new(&limits),
-            limits.reader,
+            limits.connection(),
             Arc::clone(&echo),
             watch,
         ));

@@ -273,7 +273,7 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
             let (client, server) = handshake(&own, &a, tickets, "a.example");
             assert_eq!(client.handshake_kind(), Some(kind), "{tickets:?}");
             assert_eq!(server.handshake_kind(), Some(kind), "{tickets:?}");
-            assert_eq!(server.alpn_protocol(), Some(&b"http/1.1"[..]));
+            assert_eq!(server.alpn_protocol(), Some(&b"h2"[..]));
         }
         let (client, _) = handshake(&own, &b, tickets, "b.example");
         assert_eq!(client.handshake_kind(), Some(Full));

@@ -19,13 +19,13 @@ const BYTES_PER_FRAME: u32 = 1_024;
 
 /// The frames that an origin may still send.
 #[derive(Debug)]
-pub(super) struct FrameBudget {
+pub(super) struct OriginFrameBudget {
     frames: u32,
     /// The bytes of data that are not yet worth a frame.
     bytes: u32,
 }
 
-impl Default for FrameBudget {
+impl Default for OriginFrameBudget {
     fn default() -> Self {
         Self {
             frames: START,
@@ -34,7 +34,7 @@ impl Default for FrameBudget {
     }
 }
 
-impl FrameBudget {
+impl OriginFrameBudget {
     /// Adds what a frame to the origin is worth.
     pub(super) fn record_sent(&mut self, frame: FrameHead) {
         match frame.kind {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// Returns the number of frames of one kind that a budget allows, and the failure after them.
-    fn spend(budget: &mut FrameBudget, head: FrameHead) -> (u32, OriginHttp2Failure) {
+    fn spend(budget: &mut OriginFrameBudget, head: FrameHead) -> (u32, OriginHttp2Failure) {
         for count in 0.. {
             if let Err(failure) = budget.charge(head) {
                 return (count, failure);
@@ -126,13 +126,16 @@ mod tests {
             (FrameKind::Data, OriginHttp2Failure::EmptyData),
         ] {
             let head = frame(kind, 0, 0);
-            assert_eq!(spend(&mut FrameBudget::default(), head), (START, failure));
+            assert_eq!(
+                spend(&mut OriginFrameBudget::default(), head),
+                (START, failure)
+            );
         }
     }
 
     #[test]
     fn requests_and_data_earn_frames() {
-        let mut budget = FrameBudget::default();
+        let mut budget = OriginFrameBudget::default();
         let ping = frame(FrameKind::Ping, 8, 0);
         assert_eq!(spend(&mut budget, ping).0, START);
         budget.record_sent(frame(FrameKind::Headers, 20, 0));

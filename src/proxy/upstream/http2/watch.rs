@@ -13,7 +13,7 @@ use crate::pipeline::admission::HostSlot;
 use crate::proxy::http2::frame::{END_HEADERS, FrameEvent, FrameHead, FrameKind};
 use crate::proxy::http2::observed_stream::{FrameObserver, ObserverVerdict};
 
-use super::frame_budget::FrameBudget;
+use super::frame_budget::OriginFrameBudget;
 
 /// The shared state of a connection.
 #[derive(Debug, Default)]
@@ -247,7 +247,7 @@ fn record_written(heads: Vec<UnwrittenHead>, written: u32) {
 #[derive(Debug)]
 pub(super) struct OriginFrames {
     watch: Arc<ConnectionWatch>,
-    budget: FrameBudget,
+    budget: OriginFrameBudget,
     /// The encoded size of a head that is always too large: the Huffman code saves less than half.
     large_block: usize,
     /// The encoded size of the current head.
@@ -259,7 +259,7 @@ impl OriginFrames {
     pub(super) fn new(watch: Arc<ConnectionWatch>, head: usize) -> Self {
         Self {
             watch,
-            budget: FrameBudget::default(),
+            budget: OriginFrameBudget::default(),
             large_block: head / 2,
             block: 0,
         }

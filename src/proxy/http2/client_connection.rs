@@ -1,0 +1,223 @@
+//! Drives the HTTP/2 connection of a client: accepts its streams, each of which is served in a task
+//! of its own, and closes the connection when a limit is exceeded, when it is idle, or when the
+//! proxy shuts down.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Reason;
+use h2::server::{Builder, Connection};
+use tokio::task::JoinSet;
+
+use crate::metrics::labels::Http2Limit;
+use crate::proxy::accept::{
+    AcceptContext, ClientConnection, ConnectionHandler, ConnectionLimiter, ConnectionSettings,
+};
+use crate::proxy::drain::{DrainStage, DrainWatch};
+use crate::proxy::head::timer::LazyTimer;
+use crate::proxy::head::{ClientIo, ClientSocket};
+use crate::proxy::tunnel::wait_cut_off;
+
+use super::client_frames::{ClientFrames, FrameAlarm};
+use super::observed_stream::ObservedStream;
+use super::stream::{AcceptedStream, is_connect};
+
+/// The window of a connection. That of a stream is the default, 64 KiB.
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// The number of bytes that `h2` buffers for a stream that the client does not read.
+const SEND_BUFFER: usize = 64 << 10;
+/// RFC 9113 section 6.5.2 counts this number of bytes for each field.
+const FIELD_OVERHEAD: usize = 32;
+/// The time that a client has to close a connection after the last GOAWAY.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// Serves an HTTP/2 connection to its end.
+pub(crate) async fn serve_http2<O: ConnectionHandler>(
+    client: ClientSocket,
+    connection: ClientConnection<O::ConnectionState>,
+    context: Arc<AcceptContext<O>>,
+    drain: &mut DrainWatch,
+) {
+    let settings = context.settings;
+    let alarm = Arc::new(FrameAlarm::default());
+    let frames = ClientFrames::new(
+        Arc::clone(&context.handler),
+        settings.http2,
+        Arc::clone(&alarm),
+    );
+    let io = ClientIo::new(client, settings.reader.write_stall);
+    let stream = ObservedStream::with_client(io, frames);
+    let handshake = builder(settings).handshake::<_, Bytes>(stream);
+    let handshake = tokio::select! {
+        handshake = tokio::time::timeout(settings.reader.head, handshake) => handshake,
+        () = wait_cut_off(drain) => return,
+    };
+    let h2 = match handshake {
+        Ok(Ok(h2)) => h2,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, peer = %connection.peer, "connection ended");
+            return;
+        }
+        Err(_) => return context.handler.record_http2_limit(Http2Limit::HeadTimeout),
+    };
+    let mut driver = ConnectionDriver {
+        h2,
+        alarm,
+        streams: JoinSet::new(),
+        connection: Arc::new(connection),
+        context,
+        idle_timer: LazyTimer::new(settings.reader.idle),
+        section_timer: None,
+        close_timer: None,
+        last_stage: DrainStage::Serving,
+    };
+    poll_fn(|cx| driver.poll(cx, drain)).await;
+}
+
+fn builder(settings: ConnectionSettings) -> Builder {
+    let limits = settings.reader.limits;
+    let streams = settings.http2.streams;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(count(streams))
+        // A client may open streams and cancel them before they are accepted.
+        .max_pending_accept_reset_streams(streams)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buffer_size(SEND_BUFFER)
+        // Above this `h2` answers without a reason, so the limit of a head is applied first.
+        .max_header_list_size(count(limits.bytes + FIELD_OVERHEAD * limits.fields));
+    builder
+}
+
+/// A connection and its streams.
+struct ConnectionDriver<O: ConnectionHandler> {
+    h2: Connection<ObservedStream<ClientIo, ClientFrames<O>>, Bytes>,
+    alarm: Arc<FrameAlarm>,
+    /// The tasks of the streams. They are aborted when the connection ends.
+    streams: JoinSet<()>,
+    connection: Arc<ClientConnection<O::ConnectionState>>,
+    context: Arc<AcceptContext<O>>,
+    idle_timer: LazyTimer,
+    /// The timer of a field section that is incomplete, and its stream.
+    section_timer: Option<(u32, LazyTimer)>,
+    /// Runs when nothing but the close is left.
+    close_timer: Option<LazyTimer>,
+    last_stage: DrainStage,
+}
+
+impl<O: ConnectionHandler> ConnectionDriver<O> {
+    /// Ready when the connection has ended.
+    fn poll(&mut self, cx: &mut Context<'_>, drain: &mut DrainWatch) -> Poll<()> {
+        let stage = drain.poll_stage(cx);
+        if stage == DrainStage::CutOff {
+            return Poll::Ready(());
+        }
+        if std::mem::replace(&mut self.last_stage, stage) < stage {
+            self.h2.graceful_shutdown();
+        }
+        let mut is_over = self.poll_streams(cx, drain);
+        if let Some(limit) = self.alarm.exceeded()
+            && self.close_timer.is_none()
+        {
+            self.close_at_limit(limit);
+            is_over |= self.poll_streams(cx, drain);
+        }
+        if is_over || self.poll_timers(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// Accepts streams and drives all of them. Returns `true` if the connection has ended.
+    fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> bool {
+        while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
+        loop {
+            match self.h2.poll_accept(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(None) => return true,
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::debug!(%error, peer = %self.connection.peer, "connection ended");
+                    return true;
+                }
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    let slot = ConnectionLimiter::acquire_stream(
+                        &self.context.limiter,
+                        self.connection.peer.ip(),
+                    );
+                    let is_tunnel = is_connect(&request);
+                    let stream = AcceptedStream {
+                        request,
+                        respond,
+                        slot,
+                        connection: Arc::clone(&self.connection),
+                        context: Arc::clone(&self.context),
+                    };
+                    if is_tunnel {
+                        self.streams.spawn(stream.serve_connect(drain.clone()));
+                    } else {
+                        self.streams.spawn(stream.serve());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes the connection because of the client's frames. Its streams end at once.
+    fn close_at_limit(&mut self, limit: Http2Limit) {
+        tracing::debug!(peer = %self.connection.peer, limit = limit.as_str(), "connection closed");
+        self.context.handler.record_http2_limit(limit);
+        self.alarm.set_closing();
+        self.streams.abort_all();
+        self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
+    }
+
+    /// Ready when the connection must be dropped.
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(timer) = &mut self.close_timer {
+            // A stream may have been opened before the client saw the GOAWAY.
+            let is_late = timer.poll_once(cx).is_ready() && self.streams.is_empty();
+            return if is_late {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            };
+        }
+        self.poll_section(cx);
+        let is_idle = self.streams.is_empty() && !self.h2.has_streams();
+        if !is_idle {
+            self.idle_timer.record_progress();
+        }
+        let is_last = self.last_stage != DrainStage::Serving
+            || self.context.handler.is_exhausted(&self.connection.state);
+        let is_late = self.idle_timer.poll(cx).is_ready();
+        if is_idle && (is_late || is_last) {
+            self.h2.graceful_shutdown();
+            self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Limits the time of a field section, as that of a head on HTTP/1.
+    fn poll_section(&mut self, cx: &mut Context<'_>) {
+        let Some(stream) = self.alarm.open_section() else {
+            self.section_timer = None;
+            return;
+        };
+        if self.section_timer.as_ref().map(|(of, _)| *of) != Some(stream) {
+            let timer = LazyTimer::new(self.context.settings.reader.head);
+            self.section_timer = Some((stream, timer));
+        }
+        if let Some((_, timer)) = &mut self.section_timer
+            && timer.poll_once(cx).is_ready()
+        {
+            self.alarm.raise(Http2Limit::HeadTimeout);
+            cx.waker().wake_by_ref();
+        }
+    }
+}
