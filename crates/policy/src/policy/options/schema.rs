@@ -254,8 +254,6 @@ pub enum OptionDeadline {
 pub enum OptionSupport {
     /// It works as documented.
     Supported,
-    /// It has no effect, which allows nothing more: a warning.
-    Ignored,
     /// It has no effect, but these values would refuse or change something, so that a policy with
     /// one of them is rejected.
     IgnoredExcept(EssentialValues),
