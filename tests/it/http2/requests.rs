@@ -9,7 +9,6 @@ use crate::support::http2::{Http2Client, RawHttp2, field_section, frame};
 use crate::support::origin::{ScriptedOrigin, response};
 use crate::support::proxy::TestProxy;
 use crate::support::wait::wait_until_async;
-use crate::tunnel::inside::trusting;
 
 use super::{POLICY, config, gate};
 
@@ -72,7 +71,8 @@ async fn bodies_go_both_ways() {
     let client = Http2Client::connect(gate.proxy).await;
     let answer = client.get(&origin.url("a.test", "/"), &[]).await;
     assert_eq!(answer.body.len(), 300_000);
-    let request = Request::post(origin.url("a.test", "/")).body(()).unwrap();
+    let request = Request::post(origin.url("a.test", "/")).header("content-length", 200_000);
+    let request = request.body(()).unwrap();
     let (answer, mut sender) = client.0.clone().send_request(request, false).unwrap();
     sender.send_data(vec![b'y'; 200_000].into(), true).unwrap();
     let answer = answer.await.unwrap();
@@ -84,7 +84,7 @@ async fn what_the_head_reader_refuses_is_refused() {
     let gate = gate();
     let client = Http2Client::connect(gate.proxy).await;
     let long = format!("http://a.test/{}", "a".repeat(9_000));
-    let large = "a".repeat(20_000);
+    let large = "a".repeat(17_000);
     for (url, fields, status, reason) in [
         (
             "http://a.test/",
@@ -111,11 +111,12 @@ async fn what_the_head_reader_refuses_is_refused() {
     ] {
         let answer = client.get(url, fields).await;
         let found = (answer.status, answer.value("crawl-reason"));
+        let start = &url[..20.min(url.len())];
         assert_eq!(
             found,
             (status, reason),
-            "{} {fields:?}",
-            &url[..20.min(url.len())]
+            "{start} with {} fields",
+            fields.len()
         );
     }
     // The name of the authority may be spelled differently.
@@ -155,7 +156,7 @@ fn malformed_requests_are_errors_of_their_streams() {
     // The connection is still in use.
     client.send(&frame(1, 0x5, 101, &field_section(&sound)));
     assert_eq!(client.read_until(1).stream, 101);
-    let series = "crawlgate_http2_errors_total{scope=\"stream\",code=\"protocol_error\"}";
+    let series = "crawlgate_http2_errors_total{code=\"protocol_error\",scope=\"stream\"}";
     assert_eq!(gate.counter(series), cases.len() as u64);
 }
 
@@ -253,5 +254,4 @@ async fn http_1_is_served_beside_prior_knowledge() {
     assert!(raw.read_frame().is_none());
     let series = "crawlgate_foreign_bytes_total{reason=\"http2_preface\"}";
     assert_eq!(strict.counter(series), 1);
-    drop(trusting(&gate));
 }

@@ -46,7 +46,7 @@ pub(super) fn records(message: &[u8], fragment: usize) -> Vec<u8> {
 }
 
 /// A usual ClientHello.
-pub(super) fn hello(name: Option<&str>) -> Vec<u8> {
+pub(crate) fn hello(name: Option<&str>) -> Vec<u8> {
     let extensions: Vec<_> = [(0x2b, vec![2, 3, 4])]
         .into_iter()
         .chain(name.map(server_name))
