@@ -74,6 +74,8 @@ pub(crate) struct StreamReply {
     pub(crate) pause: Duration,
     /// Resets the stream instead of ending it.
     pub(crate) reset: Option<Reason>,
+    /// `true` if the request is a HEAD, whose response has no body.
+    is_head: bool,
     /// `false` if the request's body is not read.
     pub(crate) reads: bool,
 }
@@ -90,6 +92,7 @@ impl StreamReply {
             delay: Duration::ZERO,
             pause: Duration::ZERO,
             reset: None,
+            is_head: false,
             reads: true,
         }
     }
@@ -162,7 +165,8 @@ impl Http2Origin {
             });
             let (origin, respond) = (self.clone(), Arc::clone(&respond));
             tokio::spawn(async move {
-                let reply = respond(&received);
+                let mut reply = respond(&received);
+                reply.is_head = received.method == Method::HEAD;
                 if origin.answer(index, reply, body, sender).await.is_none() {
                     origin.change(|log| {
                         log.resets += 1;
@@ -177,7 +181,7 @@ impl Http2Origin {
     async fn answer(
         &self,
         index: usize,
-        reply: StreamReply,
+        mut reply: StreamReply,
         mut body: h2::RecvStream,
         mut sender: SendResponse<Bytes>,
     ) -> Option<()> {
@@ -202,6 +206,9 @@ impl Http2Origin {
         if !reply.chunked {
             let length: usize = reply.body.iter().map(Vec::len).sum();
             response = response.header("content-length", length);
+        }
+        if reply.is_head {
+            reply.body.clear();
         }
         for (name, value) in &reply.fields {
             response = response.header(*name, value);
