@@ -149,7 +149,7 @@ fn setting_exists(schema: &Value, name: &str) -> bool {
 
 #[test]
 fn every_metric_exists() {
-    let pattern = Regex::new(r"\bcrawlgate_[a-z_]+\*?").unwrap();
+    let pattern = Regex::new(r"\bcrawlgate_[a-z0-9_]+\*?").unwrap();
     let mut wrong = vec![];
     for page in user_pages() {
         for found in pattern.find_iter(&fs::read_to_string(&page).unwrap()) {
