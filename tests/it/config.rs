@@ -482,7 +482,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 const BROKEN: [(&str, &str); 61] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
     ),
     (
         "- a",
