@@ -74,8 +74,6 @@ pub(crate) struct StreamReply {
     pub(crate) pause: Duration,
     /// Resets the stream instead of ending it.
     pub(crate) reset: Option<Reason>,
-    /// `true` if the request is a HEAD, whose response has no body.
-    is_head: bool,
     /// `false` if the request's body is not read.
     pub(crate) reads: bool,
 }
@@ -92,7 +90,6 @@ impl StreamReply {
             delay: Duration::ZERO,
             pause: Duration::ZERO,
             reset: None,
-            is_head: false,
             reads: true,
         }
     }
@@ -165,8 +162,7 @@ impl Http2Origin {
             });
             let (origin, respond) = (self.clone(), Arc::clone(&respond));
             tokio::spawn(async move {
-                let mut reply = respond(&received);
-                reply.is_head = received.method == Method::HEAD;
+                let reply = respond(&received);
                 if origin.answer(index, reply, body, sender).await.is_none() {
                     origin.change(|log| {
                         log.resets += 1;
@@ -207,7 +203,7 @@ impl Http2Origin {
             let length: usize = reply.body.iter().map(Vec::len).sum();
             response = response.header("content-length", length);
         }
-        if reply.is_head {
+        if self.change(|log| log.requests[index].method == Method::HEAD) {
             reply.body.clear();
         }
         for (name, value) in &reply.fields {
