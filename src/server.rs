@@ -119,7 +119,7 @@ pub enum StartError {
     Authority(#[from] CaError),
     /// The certificate of a listener cannot be used.
     #[error("the certificate of the listener {0} (`listen.tls`) cannot be used: {1}")]
-    ListenerTls(SocketAddr, ListenerTlsError),
+    ListenerTls(SocketAddr, Box<ListenerTlsError>),
     /// Any other cause.
     #[error("{0}")]
     Other(String),
@@ -532,7 +532,7 @@ fn load_certificate(
     };
     load_listener_tls(&files.cert, &files.key, settings.accept.http2.clients)
         .map(Some)
-        .map_err(|error| StartError::ListenerTls(listener.address, error))
+        .map_err(|error| StartError::ListenerTls(listener.address, Box::new(error)))
 }
 
 /// Spawns the tasks that maintain the ledger, sweep it and order removals.

@@ -231,10 +231,7 @@ impl ProxyListener {
         let style =
             ReplyPreferences::from_headers(&HeaderMap::new()).refusal_style(self.service.profile);
         let decision = record.id().to_text();
-        let Some(response) = local_reply::refusal_response(refusal, style, policy, &decision)
-        else {
-            return None;
-        };
+        let response = local_reply::refusal_response(refusal, style, policy, &decision)?;
         record.set_sent_status(response.status().as_u16(), ResponseSource::Proxy);
         record.finish(recorder.clock().now());
         Some(response)
