@@ -47,7 +47,7 @@ use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledC
 use super::read_allowance::{MAX_READ, ReadAllowance};
 
 pub use error::UpstreamError;
-use http2::{ConnectionSettings, ExchangedStream, Repetition, StreamRequest};
+use http2::{ExchangedStream, Repetition, SharedConnectionSettings, StreamCall};
 pub use http2::{SharedConnection, StreamDownload, StreamReservation};
 pub use limited_stream::LimitedStream;
 use negotiation::{KnownVersion, LeadingDial, VersionMemory};
@@ -351,7 +351,7 @@ impl UpstreamClient {
         let is_idempotent = request.method().is_idempotent();
         let copy = (attempt == SendAttempt::First && request.body().is_empty())
             .then(|| copy_request(&request));
-        let call = StreamRequest {
+        let call = StreamCall {
             request,
             target: &dispatch.target,
             slot: dispatch.slot,
@@ -505,7 +505,7 @@ impl UpstreamClient {
         if let Some(stream) = self.take_stream(to) {
             return Ok(stream);
         }
-        let settings = ConnectionSettings {
+        let settings = SharedConnectionSettings {
             address,
             base: to.target.base().into(),
             verify: to.verify,

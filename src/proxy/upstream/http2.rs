@@ -13,8 +13,8 @@ mod socket;
 mod upload;
 mod watch;
 
-pub(super) use connection::ConnectionSettings;
+pub(super) use connection::SharedConnectionSettings;
 pub use connection::{SharedConnection, StreamReservation};
 pub use download::StreamDownload;
-pub(super) use exchange::{ExchangedStream, StreamRequest, exchange};
+pub(super) use exchange::{ExchangedStream, StreamCall, exchange};
 pub(super) use failure::Repetition;

@@ -28,7 +28,7 @@ pub(super) enum KnownVersion {
     Http1Required,
 }
 
-/// What is known about the versions of origins.
+/// The known versions of origins.
 #[derive(Debug)]
 pub(super) struct VersionMemory {
     origins: Cache<Box<str>, KnownVersion>,

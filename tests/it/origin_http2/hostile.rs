@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::origin_tls::certs::Authority;
 use crate::support::client::{RawClient, get};
 use crate::support::http2_origin::{
-    END_HEADERS, END_STREAM, FramePeer, Http2Origin, STATUS_200, StreamReply, frame, kind,
+    END_HEADERS, END_STREAM, FramePeer, Http2Origin, Http2Reply, STATUS_200, frame, kind,
 };
 use crate::support::wait::wait_until;
 
@@ -62,7 +62,7 @@ fn floods_end_with_a_counted_reason() {
             }
             flood(&mut peer, &bytes());
         });
-        let healthy = Http2Origin::start(&ours.server(&["b.test"]), |_| StreamReply::text("ok"));
+        let healthy = Http2Origin::start(&ours.server(&["b.test"]), |_| Http2Reply::text("ok"));
         let url = origin.https_url("a.test", "/");
         let began = Instant::now();
         let answer = get(gate.proxy, &url);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::origin_tls::certs::Authority;
 use crate::support::client::RawClient;
-use crate::support::http2_origin::{Http2Origin, StreamReply};
+use crate::support::http2_origin::{Http2Origin, Http2Reply};
 
 use super::gate_with;
 
@@ -16,9 +16,9 @@ fn crawlers_at_once_keep_one_delay_on_one_connection() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "{ delay: 200ms, jitter: none, concurrency: 10 }", "");
     // The responses take longer than the delay, so that streams overlap.
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| StreamReply {
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply {
         delay: 300 * MS,
-        ..StreamReply::text("x")
+        ..Http2Reply::text("x")
     });
     scope(|scope| {
         for _ in 0..3 {
@@ -42,9 +42,9 @@ fn crawlers_at_once_keep_one_delay_on_one_connection() {
 fn concurrency_counts_streams() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "{ delay: 0s, concurrency: 3 }", "");
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| StreamReply {
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply {
         delay: 20 * MS,
-        ..StreamReply::text("x")
+        ..Http2Reply::text("x")
     });
     scope(|scope| {
         for _ in 0..12 {
@@ -67,7 +67,7 @@ fn concurrency_counts_streams() {
 fn requests_that_leave_while_they_wait_cause_no_stream() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "{ delay: 30ms, jitter: none, concurrency: 10 }", "");
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| StreamReply::text("x"));
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply::text("x"));
     let mut clients: Vec<_> = (0..40)
         .map(|number| {
             let mut client = RawClient::connect(gate.proxy);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::origin_tls::certs::Authority;
 use crate::origin_tls::origin::text_response;
 use crate::support::client::{RawClient, get, get_with};
-use crate::support::http2_origin::{FramePeer, Http2Origin, StreamReply, with_protocols};
+use crate::support::http2_origin::{FramePeer, Http2Origin, Http2Reply, with_protocols};
 use crate::support::origin::ScriptedOrigin;
 use crate::support::wait::wait_until;
 
@@ -18,7 +18,7 @@ use super::{frame_origin, gate};
 fn an_origin_gets_a_request_of_http2_and_the_client_a_response_of_http1() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| StreamReply {
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply {
         interim: 2,
         trailers: true,
         chunked: true,
@@ -27,7 +27,7 @@ fn an_origin_gets_a_request_of_http2_and_the_client_a_response_of_http1() {
             ("alt-svc", "h3=\":443\"".to_owned()),
             ("crawl-rule", "forged".to_owned()),
         ],
-        ..StreamReply::text("a page")
+        ..Http2Reply::text("a page")
     });
     let url = origin.url("a.test", "/a?b=%2f");
     let fields = "User-Agent: x\r\nX-Field: 1\r\nConnection: X-Hop\r\nX-Hop: 1\r\nTE: trailers\r\n";
@@ -125,13 +125,13 @@ fn an_origin_that_selects_http1_gets_it() {
 fn requests_at_once_share_a_connection() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Http2Origin::start(&ours.server(&["a.test", "b.test"]), |request| StreamReply {
+    let origin = Http2Origin::start(&ours.server(&["a.test", "b.test"]), |request| Http2Reply {
         delay: Duration::from_millis(if request.uri.path() == "/first" {
             0
         } else {
             100
         }),
-        ..StreamReply::text(request.uri.path())
+        ..Http2Reply::text(request.uri.path())
     });
     let burst = |hosts: &[&str]| {
         scope(|scope| {
@@ -241,23 +241,23 @@ fn a_client_that_leaves_resets_its_stream_only() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let origin = Http2Origin::start(&ours.server(&["a.test"]), |request| {
-        let slow = StreamReply {
+        let slow = Http2Reply {
             body: vec![b"x".to_vec(); 20],
             chunked: true,
             pause: Duration::from_millis(50),
-            ..StreamReply::text("")
+            ..Http2Reply::text("")
         };
         match request.uri.path() {
             "/slow" => slow,
-            "/silent" => StreamReply {
+            "/silent" => Http2Reply {
                 delay: Duration::from_secs(60),
                 ..slow
             },
-            "/endless" => StreamReply {
+            "/endless" => Http2Reply {
                 pause: Duration::from_secs(60),
                 ..slow
             },
-            _ => StreamReply::text("ok"),
+            _ => Http2Reply::text("ok"),
         }
     });
     assert_eq!(get(gate.proxy, &origin.url("a.test", "/")).body, "ok");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::origin_tls::certs::Authority;
 use crate::support::client::{RawClient, exchange, get};
-use crate::support::http2_origin::{Http2Origin, StreamReply, frame, kind};
+use crate::support::http2_origin::{Http2Origin, Http2Reply, frame, kind};
 
 use crate::support::wait::wait_until;
 
@@ -20,7 +20,7 @@ fn post(url: &str, host: &str, body: &[u8]) -> Vec<u8> {
 fn a_body_arrives_whole_whatever_the_windows() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| StreamReply::text("got it"));
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply::text("got it"));
     let body: Vec<u8> = (0..2_000_000_u32).map(|n| (n % 251) as u8).collect();
     let host = format!("a.test:{}", origin.port);
     let url = origin.url("a.test", "/");
@@ -43,10 +43,10 @@ fn a_body_arrives_whole_whatever_the_windows() {
 fn an_origin_may_answer_before_it_has_the_whole_body() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| StreamReply {
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply {
         reads: false,
         status: 413,
-        ..StreamReply::text("too large")
+        ..Http2Reply::text("too large")
     });
     let host = format!("a.test:{}", origin.port);
     let mut client = RawClient::connect(gate.proxy);
@@ -90,20 +90,20 @@ fn large_and_small_bodies_arrive_side_by_side() {
     let gate = gate(&ours);
     let origin = Http2Origin::start(&ours.server(&["a.test"]), |request| {
         match request.uri.path() {
-            "/large" => StreamReply {
+            "/large" => Http2Reply {
                 body: vec![vec![b'x'; 65_536]; 64],
-                ..StreamReply::text("")
+                ..Http2Reply::text("")
             },
-            "/tiny" => StreamReply {
+            "/tiny" => Http2Reply {
                 body: vec![b"x".to_vec(); 300],
-                ..StreamReply::text("")
+                ..Http2Reply::text("")
             },
-            "/none" => StreamReply {
+            "/none" => Http2Reply {
                 body: vec![],
-                ..StreamReply::text("")
+                ..Http2Reply::text("")
             },
-            "/length" => StreamReply::text("12345"),
-            _ => StreamReply::text("ok"),
+            "/length" => Http2Reply::text("12345"),
+            _ => Http2Reply::text("ok"),
         }
     });
     // A client that reads nothing holds up its own stream only.
@@ -140,14 +140,14 @@ fn the_timeouts_of_bodies_apply_to_streams() {
         "{ delay: 0s, concurrency: 100 }",
         "timeouts: { body_idle: 1s, request: 2s }\n",
     );
-    let origin = Http2Origin::start(&ours.server(&["a.test"]), |request| StreamReply {
+    let origin = Http2Origin::start(&ours.server(&["a.test"]), |request| Http2Reply {
         body: vec![b"x".to_vec(); 1_000],
         chunked: true,
         pause: match request.uri.path() {
             "/stops" => Duration::from_secs(60),
             _ => Duration::from_millis(100),
         },
-        ..StreamReply::text("")
+        ..Http2Reply::text("")
     });
     for path in ["/stops", "/drips"] {
         let mut client = RawClient::connect(gate.proxy);

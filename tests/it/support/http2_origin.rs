@@ -30,11 +30,11 @@ pub(crate) struct Http2Origin {
     log: Arc<Mutex<Http2Log>>,
 }
 
-/// What an origin has received.
+/// The record of what an origin has received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Http2Log {
     pub(crate) connections: usize,
-    pub(crate) requests: Vec<StreamRequest>,
+    pub(crate) requests: Vec<ReceivedStream>,
     /// The number of streams that are open.
     open: usize,
     /// The most streams that were open at once.
@@ -45,7 +45,7 @@ pub(crate) struct Http2Log {
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(crate) struct StreamRequest {
+pub(crate) struct ReceivedStream {
     /// The number of the connection; the first is 0.
     pub(crate) connection: usize,
     /// The time at which the head was read.
@@ -58,7 +58,7 @@ pub(crate) struct StreamRequest {
 
 /// The reaction of an origin to a request.
 #[derive(Clone, Debug)]
-pub(crate) struct StreamReply {
+pub(crate) struct Http2Reply {
     pub(crate) status: u16,
     /// The number of interim responses before it.
     pub(crate) interim: usize,
@@ -78,7 +78,7 @@ pub(crate) struct StreamReply {
     pub(crate) reads: bool,
 }
 
-impl StreamReply {
+impl Http2Reply {
     pub(crate) fn text(body: &str) -> Self {
         Self {
             status: 200,
@@ -99,7 +99,7 @@ impl Http2Origin {
     /// An origin that replies to each request by a function of it.
     pub(crate) fn start(
         config: &Arc<ServerConfig>,
-        respond: impl Fn(&StreamRequest) -> StreamReply + Send + Sync + 'static,
+        respond: impl Fn(&ReceivedStream) -> Http2Reply + Send + Sync + 'static,
     ) -> Self {
         let config = with_protocols(config, &["h2", "http/1.1"]);
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -135,7 +135,7 @@ impl Http2Origin {
         number: usize,
         socket: TcpStream,
         acceptor: TlsAcceptor,
-        respond: Arc<impl Fn(&StreamRequest) -> StreamReply + Send + Sync + 'static>,
+        respond: Arc<impl Fn(&ReceivedStream) -> Http2Reply + Send + Sync + 'static>,
     ) {
         let _ = socket.set_nodelay(true);
         let Ok(socket) = acceptor.accept(socket).await else {
@@ -146,7 +146,7 @@ impl Http2Origin {
         };
         while let Some(Ok((request, sender))) = connection.accept().await {
             let (head, body) = request.into_parts();
-            let received = StreamRequest {
+            let received = ReceivedStream {
                 connection: number,
                 at: Instant::now(),
                 method: head.method,
@@ -177,7 +177,7 @@ impl Http2Origin {
     async fn answer(
         &self,
         index: usize,
-        mut reply: StreamReply,
+        mut reply: Http2Reply,
         mut body: h2::RecvStream,
         mut sender: SendResponse<Bytes>,
     ) -> Option<()> {
@@ -255,7 +255,7 @@ impl Http2Origin {
         change(&mut self.log.lock().unwrap())
     }
 
-    /// What the origin has received so far.
+    /// Returns the record so far.
     pub(crate) fn log(&self) -> Http2Log {
         self.change(|log| log.clone())
     }
@@ -294,7 +294,7 @@ pub(crate) const STATUS_200: &[u8] = &[0x88];
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RawFrame {
+pub(crate) struct PeerFrame {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
@@ -330,13 +330,13 @@ impl FramePeer {
         self.stream.flush().ok()
     }
 
-    pub(crate) fn read(&mut self) -> Option<RawFrame> {
+    pub(crate) fn read(&mut self) -> Option<PeerFrame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; length as usize];
         self.stream.read_exact(&mut payload).ok()?;
-        Some(RawFrame {
+        Some(PeerFrame {
             kind: head[3],
             flags: head[4],
             stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
@@ -345,7 +345,7 @@ impl FramePeer {
     }
 
     /// Reads up to the next frame of this type; acknowledges SETTINGS before it.
-    pub(crate) fn read_kind(&mut self, wanted: u8) -> Option<RawFrame> {
+    pub(crate) fn read_kind(&mut self, wanted: u8) -> Option<PeerFrame> {
         loop {
             let received = self.read()?;
             if received.kind == kind::SETTINGS && received.flags == 0 {

@@ -24,7 +24,7 @@ use crate::proxy::origin_tls::OriginStream;
 use crate::proxy::read_allowance::ReadAllowance;
 
 use super::failure::{InterpretedError, failure_of};
-use super::socket::WatchedSocket;
+use super::socket::FrameSocket;
 use super::watch::ConnectionWatch;
 
 /// The maximum number of streams on one connection.
@@ -39,7 +39,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 
 /// The destination of a connection and what its driver needs.
 #[derive(Debug)]
-pub(in crate::proxy) struct ConnectionSettings {
+pub(in crate::proxy) struct SharedConnectionSettings {
     /// The address that was dialled.
     pub address: SocketAddr,
     /// The scheme, host and port of the origin: `https://host/`.
@@ -65,7 +65,7 @@ pub struct SharedConnection {
     streams: AtomicUsize,
     /// The end of the last stream.
     last_used: Mutex<Instant>,
-    settings: ConnectionSettings,
+    settings: SharedConnectionSettings,
 }
 
 /// The right to open one stream, held until its end.
@@ -83,11 +83,11 @@ impl SharedConnection {
     /// Returns an error if the connection fails at once.
     pub(in crate::proxy) async fn start(
         stream: OriginStream,
-        settings: ConnectionSettings,
+        settings: SharedConnectionSettings,
     ) -> Result<Arc<Self>, h2::Error> {
         let watch = Arc::new(ConnectionWatch::default());
         let allowance = Arc::new(ReadAllowance::for_origin());
-        let socket = WatchedSocket::new(
+        let socket = FrameSocket::new(
             stream,
             Arc::clone(&watch),
             Arc::clone(&allowance),
@@ -95,7 +95,7 @@ impl SharedConnection {
         );
         let (requests, connection) = builder(settings.head).handshake(socket).await?;
         settings.metrics.record_http2_connection();
-        let driver = ConnectionDriver {
+        let driver = SharedDriver {
             connection,
             watch: Arc::clone(&watch),
             allowance: Arc::clone(&allowance),
@@ -212,15 +212,15 @@ fn builder(head: usize) -> Builder {
 }
 
 /// Drives a connection to its end.
-struct ConnectionDriver {
-    connection: Connection<WatchedSocket, Bytes>,
+struct SharedDriver {
+    connection: Connection<FrameSocket, Bytes>,
     watch: Arc<ConnectionWatch>,
     allowance: Arc<ReadAllowance>,
     stall: LazyTimer,
     write_stall: Duration,
 }
 
-impl ConnectionDriver {
+impl SharedDriver {
     async fn run(mut self, metrics: Metrics) {
         let failure = poll_fn(|cx| self.poll_end(cx)).await;
         if let Some(failure) = failure {

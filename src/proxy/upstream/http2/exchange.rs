@@ -28,7 +28,7 @@ use super::upload::StreamUpload;
 use super::watch::SlotTicket;
 
 /// A request that is to be sent on a stream.
-pub(in crate::proxy::upstream) struct StreamRequest<'a> {
+pub(in crate::proxy::upstream) struct StreamCall<'a> {
     /// The request as it would be sent over HTTP/1.
     pub(in crate::proxy::upstream) request: Request<RequestUpload>,
     pub(in crate::proxy::upstream) target: &'a UrlTarget,
@@ -48,9 +48,9 @@ pub(in crate::proxy::upstream) struct ExchangedStream {
 /// Sends a request on a reserved stream, and waits for the head of the response.
 pub(in crate::proxy::upstream) async fn exchange(
     reservation: StreamReservation,
-    call: StreamRequest<'_>,
+    call: StreamCall<'_>,
 ) -> Result<ExchangedStream, StreamFailure> {
-    let StreamRequest {
+    let StreamCall {
         request,
         target,
         slot,

@@ -16,13 +16,13 @@ use super::watch::{ConnectionWatch, OriginFrames};
 
 /// A socket to an origin whose frames are observed. One poll reads a limited number of bytes.
 #[derive(Debug)]
-pub(super) struct WatchedSocket {
+pub(super) struct FrameSocket {
     stream: ObservedStream<TokioIo<OriginStream>, OriginFrames>,
     watch: Arc<ConnectionWatch>,
     allowance: Arc<ReadAllowance>,
 }
 
-impl WatchedSocket {
+impl FrameSocket {
     pub(super) fn new(
         stream: OriginStream,
         watch: Arc<ConnectionWatch>,
@@ -47,7 +47,7 @@ impl WatchedSocket {
     }
 }
 
-impl AsyncRead for WatchedSocket {
+impl AsyncRead for FrameSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -66,7 +66,7 @@ impl AsyncRead for WatchedSocket {
     }
 }
 
-impl AsyncWrite for WatchedSocket {
+impl AsyncWrite for FrameSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -28,8 +28,7 @@ impl StreamUpload {
         }
     }
 
-    /// Passes on what it can. Pending if the body fails is not reported as an error of the stream:
-    /// the client is at fault.
+    /// Passes on what it can.
     ///
     /// # Errors
     /// Returns the error of the client's body, after which the stream is reset.

@@ -45,13 +45,13 @@ struct UnwrittenHeads {
 #[derive(Debug)]
 struct UnwrittenHead {
     stream: u32,
-    slot: Arc<StreamSlot>,
+    slot: Arc<SharedSlot>,
 }
 
 /// The host's slot of a request on a stream. The connection shares it until the head is written: if
 /// the client leaves before, the slot must not be free while the head may still be written.
 #[derive(Debug)]
-pub(super) struct StreamSlot(Mutex<SlotState>);
+pub(super) struct SharedSlot(Mutex<SlotState>);
 
 #[derive(Debug)]
 struct SlotState {
@@ -59,7 +59,7 @@ struct SlotState {
     is_recorded: bool,
 }
 
-impl StreamSlot {
+impl SharedSlot {
     fn new(slot: HostSlot) -> Self {
         Self(Mutex::new(SlotState {
             slot: Some(slot),
@@ -87,14 +87,14 @@ impl SlotState {
 /// written.
 #[derive(Debug)]
 pub(super) struct SlotTicket {
-    slot: Option<Arc<StreamSlot>>,
+    slot: Option<Arc<SharedSlot>>,
     watch: Arc<ConnectionWatch>,
 }
 
 impl SlotTicket {
     pub(super) fn new(slot: HostSlot, watch: &Arc<ConnectionWatch>) -> Self {
         Self {
-            slot: Some(Arc::new(StreamSlot::new(slot))),
+            slot: Some(Arc::new(SharedSlot::new(slot))),
             watch: Arc::clone(watch),
         }
     }
@@ -135,7 +135,7 @@ impl Drop for SlotTicket {
 }
 
 impl ConnectionWatch {
-    fn register(&self, stream: u32, slot: &Arc<StreamSlot>) {
+    fn register(&self, stream: u32, slot: &Arc<SharedSlot>) {
         let mut unwritten = self.unwritten.lock();
         if stream <= unwritten.written {
             drop(unwritten);
