@@ -192,6 +192,15 @@ acceptance() {
     --node-modules "$scratch/node" | tee "$scratch/acceptance-clients.log"
 }
 
+frames() {
+  python3 -B tests/conformance/h2/run.py --binary "$binary" | tee "$scratch/acceptance-frames.log"
+}
+
+over_http2() {
+  python3 -B tests/acceptance/over_http2.py --binary "$binary" --python "$scratch/venv/bin/python" \
+    --node-modules "$scratch/node" | tee "$scratch/acceptance-http2.log"
+}
+
 # Sixty pages at one request per second, forty crawls side by side: it waits more than it works.
 lost() {
   renice -n 15 -p "$BASHPID" >/dev/null || true

@@ -18,6 +18,7 @@ mod explain;
 mod find;
 mod generate;
 mod health;
+mod import;
 mod init;
 mod inputs;
 mod ledger;
@@ -76,6 +77,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 fn dispatch(command: Command) -> Result<Exit, Exit> {
     match command {
         Command::Init(args) => Ok(init::run(&args)),
+        Command::Import(args) => Ok(import::run(&args)),
         Command::Run(args) => run::run(&args),
         Command::Demo => demo::run(),
         Command::Check(args) => Ok(check::run(&args)),

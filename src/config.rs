@@ -7,6 +7,7 @@ mod base_paths;
 pub mod captured_files;
 pub mod crawler_fit;
 pub mod file;
+pub mod file_digest;
 pub mod load;
 pub mod policy;
 pub mod policy_files;

@@ -3,6 +3,7 @@
 mod admin;
 pub(crate) mod authority;
 pub(crate) mod ca_bundle;
+mod config_watch;
 mod descriptors;
 mod feed;
 pub(crate) mod ledger;
@@ -209,6 +210,7 @@ impl Server {
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
         let policies = reloader.store().clone();
         let changes = spawn_rollout(reloader, reloads.clone(), &mut tasks);
+        let config_changed = config_watch::spawn(settings, drain_watch.clone(), &mut tasks);
         tasks.spawn(run_periodic_cleanup(
             Arc::clone(&service),
             connections,
@@ -228,6 +230,7 @@ impl Server {
             exchange: Arc::clone(&service),
             draining: Arc::clone(&draining),
             certificates: certificates.unwrap_or_default(),
+            config_changed,
             sweeper,
             removals,
         };

@@ -6,6 +6,7 @@ pub mod budgets;
 mod host_store;
 pub mod ledger;
 pub mod policies;
+pub mod policy_lock;
 pub mod sharded_map;
 pub mod staged_file;
 pub mod stops;

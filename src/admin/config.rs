@@ -16,6 +16,8 @@ use super::response;
 pub struct ConfigListing {
     /// The configuration file; `None` without one.
     pub file: Option<String>,
+    /// SHA-256 of the content that was read from it.
+    pub digest: Option<[u8; 32]>,
     pub settings: Arc<[SettingInfo]>,
 }
 

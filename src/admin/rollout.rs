@@ -4,6 +4,7 @@
 //! A policy arrives as text. No path in a request is opened: paths name files inside the policy that was sent.
 
 use std::collections::BTreeMap;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Sleep, sleep};
 
 use crate::clock::Rfc3339;
 use crate::pacing::stops::StopReason;
 use crate::pipeline::rollout::{
-    PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, RolloutAction, RolloutHandle,
+    ChangeTurn, PolicyChangeError, PolicyChangeReport, PolicyChangeRequest, RolloutAction,
+    RolloutHandle,
 };
 use crate::policy::source::PolicyFileSet;
 use crate::store::policies::{ChangeAuthor, PolicyActivation, PolicyStore};
@@ -36,7 +38,8 @@ use super::response::{self, problem, problem_with};
 const MAX_POLICY_BODY_BYTES: usize = PolicyFileSet::MAX_BYTES;
 /// The longest body of the other requests.
 const MAX_BODY_BYTES: usize = 16 << 10;
-/// The time after which a change is answered without its result: before the connection's own time limit.
+/// The time after which a request is answered without the result of its change: before the connection's own time limit, so
+/// that a slow upload gets an answer, too.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The part of the API that changes the policy.
@@ -45,8 +48,6 @@ pub struct RolloutApi {
     /// The policies that are kept, or the reason why none are.
     policies: Result<Arc<PolicyStore>, Arc<str>>,
     changes: RolloutHandle,
-    /// Held by the request that changes the policy, so that at most one large body is in memory.
-    change: Arc<Mutex<()>>,
 }
 
 /// The body of `PUT /api/v1/shadow/policy`.
@@ -88,20 +89,21 @@ struct ActivationRequest {
 impl RolloutApi {
     /// Creates the API of these policies, or of none for this reason.
     pub fn new(policies: Result<Arc<PolicyStore>, Arc<str>>, changes: RolloutHandle) -> Self {
-        Self {
-            policies,
-            changes,
-            change: Arc::default(),
-        }
+        Self { policies, changes }
     }
 
     /// `PUT /api/v1/shadow/policy` with `{"policy", "files", "reason"}`: 200 with the shadow policy, which survives reloads
     /// and restarts; 422 with the problems of the policy.
     pub(super) async fn set_shadow(&self, author: ChangeAuthor, body: RequestBody) -> ApiResult {
-        let Ok(turn) = self.change.try_lock() else {
+        // Before the body is read, so that at most one large body is in memory.
+        let Some(turn) = self.changes.try_begin() else {
             return Ok(busy());
         };
-        let body = read_body(body, MAX_POLICY_BODY_BYTES).await?;
+        let mut deadline = pin!(sleep(ANSWER_TIMEOUT));
+        let body = tokio::select! {
+            body = read_body(body, MAX_POLICY_BODY_BYTES) => body?,
+            () = &mut deadline => return Ok(too_slow()),
+        };
         // Tens of megabytes of JSON.
         let (files, reason) = run_blocking(move || parse_set_request(&body)).await??;
         let request = PolicyChangeRequest {
@@ -109,7 +111,7 @@ impl RolloutApi {
             author,
             reason,
         };
-        Ok(self.answer("set", request, turn).await)
+        Ok(answer("set", request, turn, deadline).await)
     }
 
     /// `DELETE /api/v1/shadow/policy?reason=`: 200 with the shadow policy that was cleared.
@@ -119,7 +121,7 @@ impl RolloutApi {
         query: Option<&str>,
     ) -> ApiResult {
         let reason = parse_reason_parameter(query)?;
-        let Ok(turn) = self.change.try_lock() else {
+        let Some(turn) = self.changes.try_begin() else {
             return Ok(busy());
         };
         let request = PolicyChangeRequest {
@@ -127,7 +129,8 @@ impl RolloutApi {
             author,
             reason,
         };
-        Ok(self.answer("cleared", request, turn).await)
+        let deadline = pin!(sleep(ANSWER_TIMEOUT));
+        Ok(answer("cleared", request, turn, deadline).await)
     }
 
     /// `POST /api/v1/shadow/promote` with `{"reason", "revision"}`: 200 with the policy that is active now; 409 if its files
@@ -153,7 +156,7 @@ impl RolloutApi {
         let content = "with `reason`, and optionally `revision`";
         let body: ActivationRequest = read_object(body, MAX_BODY_BYTES, content).await?;
         let reason = parse_reason(&body.reason)?;
-        let Ok(turn) = self.change.try_lock() else {
+        let Some(turn) = self.changes.try_begin() else {
             return Ok(busy());
         };
         let request = PolicyChangeRequest {
@@ -161,32 +164,8 @@ impl RolloutApi {
             author,
             reason: Some(reason),
         };
-        Ok(self.answer(result, request, turn).await)
-    }
-
-    /// Requests a change, and answers with its result: under `name`, if it was made.
-    async fn answer(
-        &self,
-        name: &'static str,
-        request: PolicyChangeRequest,
-        _turn: MutexGuard<'_, ()>,
-    ) -> Response<Full<Bytes>> {
-        let change = self.changes.request(request);
-        match tokio::time::timeout(ANSWER_TIMEOUT, change).await {
-            Ok(Some(Ok(report))) => response::json(StatusCode::OK, &report_to_json(name, &report)),
-            Ok(Some(Err(error))) => error_response(&error),
-            Ok(None) => problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the proxy is shutting down",
-            ),
-            Err(_) => response::json(
-                StatusCode::ACCEPTED,
-                &json!({
-                    "result": "pending",
-                    "detail": "the change goes on; GET /api/v1/policy/history and GET /api/v1/shadow will show its result",
-                }),
-            ),
-        }
+        let deadline = pin!(sleep(ANSWER_TIMEOUT));
+        Ok(answer(result, request, turn, deadline).await)
     }
 
     /// `GET /api/v1/policy/history`: the policies that came in force, the latest first.
@@ -199,6 +178,46 @@ impl RolloutApi {
         let document = run_blocking(move || history_to_json(&policies, active.policy.revision()));
         Ok(response::json(StatusCode::OK, &document.await?))
     }
+}
+
+/// Requests a change, and answers with its result: under `name`, if it was made. The change goes on after the deadline.
+async fn answer(
+    name: &'static str,
+    request: PolicyChangeRequest,
+    turn: ChangeTurn,
+    deadline: Pin<&mut Sleep>,
+) -> Response<Full<Bytes>> {
+    let result = tokio::select! {
+        biased;
+        result = turn.request(request) => result,
+        () = deadline => return pending(),
+    };
+    match result {
+        Some(Ok(report)) => response::json(StatusCode::OK, &report_to_json(name, &report)),
+        Some(Err(error)) => error_response(&error),
+        None => problem(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the proxy is shutting down",
+        ),
+    }
+}
+
+fn pending() -> Response<Full<Bytes>> {
+    response::json(
+        StatusCode::ACCEPTED,
+        &json!({
+            "result": "pending",
+            "detail": "the change goes on, and others are refused until it ends; GET /api/v1/policy/history and GET /api/v1/shadow \
+                       will show its result",
+        }),
+    )
+}
+
+fn too_slow() -> Response<Full<Bytes>> {
+    problem(
+        StatusCode::REQUEST_TIMEOUT,
+        "the policy did not arrive within 20 s; nothing was changed",
+    )
 }
 
 fn parse_set_request(body: &[u8]) -> Result<(PolicyFileSet, Option<String>), ApiError> {
@@ -291,7 +310,10 @@ fn history_to_json(policies: &PolicyStore, active: &str) -> Json {
                 policies.is_kept(&activation.revision),
             )
         });
-    json!({ "policies": entries.collect::<Vec<_>>() })
+    json!({
+        "policies": entries.collect::<Vec<_>>(),
+        "before": policies.revision_before(active),
+    })
 }
 
 fn activation_to_json(activation: &PolicyActivation, is_active: bool, is_kept: bool) -> Json {
@@ -306,4 +328,90 @@ fn activation_to_json(activation: &PolicyActivation, is_active: bool, is_kept: b
         "active": is_active,
         "kept": is_kept,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A body of which nothing arrives.
+    struct SilentBody;
+
+    impl http_body::Body for SilentBody {
+        type Data = Bytes;
+        type Error = hyper::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+            std::task::Poll::Pending
+        }
+    }
+
+    fn body(text: &'static str) -> RequestBody {
+        let whole = Full::from(text).map_err(|never| match never {});
+        whole.boxed_unsync()
+    }
+
+    /// Creates an API whose changes end, one for each permit, with the reason of their request as the name of the policy.
+    fn slow_api() -> (RolloutApi, Arc<Semaphore>) {
+        let (changes, queue) = RolloutHandle::new();
+        let permits = Arc::new(Semaphore::new(0));
+        let ended = Arc::clone(&permits);
+        tokio::spawn(queue.serve(move |request| {
+            let ended = Arc::clone(&ended);
+            async move {
+                ended.acquire().await.unwrap().forget();
+                Ok(PolicyChangeReport {
+                    name: request.reason.unwrap_or_default(),
+                    revision: "00000001".to_owned(),
+                    previous_revision: None,
+                    warnings: Vec::new(),
+                    written_files: Vec::new(),
+                })
+            }
+        }));
+        (RolloutApi::new(Err("no store".into()), changes), permits)
+    }
+
+    async fn roll_back(api: &RolloutApi) -> StatusCode {
+        let body = body(r#"{"reason": "x"}"#);
+        let response = api.roll_back(ChangeAuthor::default(), body).await;
+        response.unwrap().status()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_change_at_a_time_also_after_its_answer() {
+        let (api, permits) = slow_api();
+        assert_eq!(roll_back(&api).await, StatusCode::ACCEPTED);
+        // Its client has its answer, and the change goes on.
+        assert_eq!(roll_back(&api).await, StatusCode::CONFLICT);
+        let cleared = api.clear_shadow(ChangeAuthor::default(), None).await;
+        assert_eq!(cleared.unwrap().status(), StatusCode::CONFLICT);
+        let set = api.set_shadow(ChangeAuthor::default(), body("{}")).await;
+        assert_eq!(set.unwrap().status(), StatusCode::CONFLICT);
+        permits.add_permits(2);
+        while api.changes.try_begin().is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(roll_back(&api).await, StatusCode::OK);
+        // A client that leaves does not end its change either.
+        let left = tokio::time::timeout(Duration::from_secs(1), roll_back(&api)).await;
+        assert!(left.is_err());
+        assert_eq!(roll_back(&api).await, StatusCode::CONFLICT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_does_not_end_holds_up_others_for_a_while_only() {
+        let (api, _permits) = slow_api();
+        let response = api
+            .set_shadow(ChangeAuthor::default(), SilentBody.boxed_unsync())
+            .await;
+        assert_eq!(response.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
+        assert!(api.changes.try_begin().is_some());
+    }
 }

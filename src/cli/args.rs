@@ -4,6 +4,7 @@ mod admin;
 mod clients;
 mod decisions;
 mod help;
+mod import;
 mod init;
 mod ledger;
 mod policy;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use import::{EscapeMode, ImportArgs};
 pub(in crate::cli) use init::parse_crawler;
 pub(crate) use init::{HttpsMode, InitArgs};
 pub(crate) use ledger::{
@@ -37,9 +39,9 @@ pub(crate) use rollout::{
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, INIT_HELP, PASSWORD_HELP, RELOAD_HELP,
-    ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP, STOP_HELP, TARGET_HELP,
-    TEST_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, IMPORT_HELP, INIT_HELP, PASSWORD_HELP,
+    RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP, STOP_HELP,
+    TARGET_HELP, TEST_HELP,
 };
 
 /// The whole command line.
@@ -68,6 +70,9 @@ pub(crate) enum Command {
     /// Write a configuration and a policy to start from
     #[command(after_help = INIT_HELP)]
     Init(InitArgs),
+    /// Translate the crawl rules of another system into a policy, with a report
+    #[command(after_help = IMPORT_HELP)]
+    Import(Box<ImportArgs>),
     /// Run the proxy
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),

@@ -31,7 +31,7 @@ use crate::console::ConsoleColors;
 use follow::{FollowStart, FollowUntil};
 use last::LastDecisions;
 use line_reader::LogLineReader;
-use log_files::LogInput;
+use log_files::{LogInput, files_oldest_first};
 use lost::LostRequests;
 use lost_report::LostReport;
 use reader::{DecisionConsumer, DecisionLogReader, LogInputEnd};
@@ -139,12 +139,16 @@ fn show<S: DecisionConsumer>(
     match args.limit {
         Some(limit) if limit != RowLimit::ALL => {
             let mut reader = new_reader(args, filters, LastDecisions::new(consumer, limit.0));
+            let file = input.file();
             let result = read_log(args, input, &mut reader).and_then(|()| reader.consumer.finish());
+            note_missing(args, &reader, file.as_deref());
             exit_after(&reader, result)
         }
         Some(_) | None => {
             let mut reader = new_reader(args, filters, consumer);
+            let file = input.file();
             let result = read_log(args, input, &mut reader).and_then(|()| reader.consumer.flush());
+            note_missing(args, &reader, file.as_deref());
             exit_after(&reader, result)
         }
     }
@@ -158,6 +162,7 @@ fn summarize(
     format: OutputFormat,
 ) -> Exit {
     let mut reader = new_reader(args, filters, DecisionSummary::new(by));
+    let file = input.file();
     let result = read_log(args, input, &mut reader).and_then(|()| {
         let limit = args.limit.unwrap_or(DEFAULT_SUMMARY_ROWS).0;
         let text = match format {
@@ -166,7 +171,28 @@ fn summarize(
         };
         io::stdout().lock().write_all(text.as_bytes())
     });
+    note_missing(args, &reader, file.as_deref());
     exit_after(&reader, result)
+}
+
+/// Notes on standard error that no decision was found, and that the file begins after `--since`.
+fn note_missing<S: DecisionConsumer>(
+    args: &DecisionsArgs,
+    reader: &DecisionLogReader<'_, S>,
+    file: Option<&Path>,
+) {
+    if let (Some(begins), Some(file), false) = (reader.late_beginning(), file, args.all) {
+        let has_rotated_files = files_oldest_first(file).is_ok_and(|files| files.len() > 1);
+        if has_rotated_files {
+            note(&format!(
+                "{} begins at {begins}, after --since: --all also reads its rotated files",
+                file.display()
+            ));
+        }
+    }
+    if let Some(nothing) = reader.nothing_found() {
+        note(&nothing);
+    }
 }
 
 fn list_lost(args: &DecisionsArgs, filters: &[LogFilter], input: LogInput) -> Exit {

@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tracing::level_filters::LevelFilter;
 
+use crate::config::policy_replacement::StoreTakeoverError;
 use crate::config::settings::{PolicyOrigin, Settings, TlsConfig, WorkerCount};
 use crate::config::{policy, policy_replacement};
 use crate::console::ConsoleColors;
@@ -19,6 +20,7 @@ use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
 use crate::server::{Server, StartError, systemd};
+use crate::store::policy_lock::PolicyStoreLock;
 
 use super::Exit;
 use super::admin_client::client_address;
@@ -35,8 +37,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Runs the command. Exits with 2 if the configuration or the policy is invalid, with 3 if the proxy cannot start.
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Exit> {
     let level = logging::level_from_env().map_err(|error| report_invalid(&error))?;
-    let (settings, policy) = load_inputs(args)?;
-    start_and_serve(&settings, policy, level).map_err(|error| report_cannot_run(&error))
+    let (settings, policy, lock) = load_inputs(args)?;
+    let exit = start_and_serve(&settings, policy, level);
+    drop(lock);
+    exit.map_err(|error| report_cannot_run(&error))
 }
 
 fn start_and_serve(
@@ -55,13 +59,13 @@ fn start_and_serve(
     Ok(exit)
 }
 
-/// Loads settings that are safe, and policies whose cases pass.
-fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
+/// Loads settings that are safe, and policies whose cases pass. Returns the lock on the store's policies with them.
+fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy, Option<PolicyStoreLock>), Exit> {
     let settings = inputs::load_settings(&args.into())?.settings;
     if let Some(error) = settings.safety_errors().first() {
         return Err(report_invalid(error));
     }
-    finish_replacement(&settings)?;
+    let lock = take_over_policies(&settings)?;
     let opened = policy::open_and_test_watched(&settings.policy.origin, None);
     let compiled = opened
         .result
@@ -86,6 +90,7 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
             files: opened.files,
             shadow,
         },
+        lock,
     ))
 }
 
@@ -106,20 +111,30 @@ fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPo
     })
 }
 
-/// Finishes the promotion of a policy that a crash has interrupted, so that no mixture of two policies is read.
-fn finish_replacement(settings: &Settings) -> Result<(), Exit> {
+/// Locks the policies in `store.path`, and finishes a promotion that a crash has interrupted, so that no mixture of two policies
+/// is read.
+fn take_over_policies(settings: &Settings) -> Result<Option<PolicyStoreLock>, Exit> {
     let (Some(store), PolicyOrigin::Path(path)) = (&settings.store.path, &settings.policy.origin)
     else {
-        return Ok(());
+        return Ok(None);
     };
-    match policy_replacement::recover(store, path) {
-        Ok(message) => {
-            message.iter().for_each(|message| warn(message));
-            Ok(())
+    let shown = store.display();
+    match policy_replacement::take_over(store, path) {
+        Ok(taken_over) => {
+            if taken_over.is_shared {
+                warn(&format!(
+                    "another crawlgate uses {shown}, too (store.path): give each proxy a directory of its own"
+                ));
+            }
+            let recovered = taken_over.recovered.and_then(|files| files.message());
+            recovered.iter().for_each(|message| warn(message));
+            Ok(taken_over.lock)
         }
-        Err(error) => Err(report_cannot_run(&format!(
-            "the replacement of the policy in {} was interrupted, and its old files cannot be restored: {error}. Put the \
-             right files there, and remove {}",
+        Err(StoreTakeoverError::InUse) => Err(report_cannot_run(&format!(
+            "another crawlgate uses {shown}, too (store.path), and is replacing the files of the policy: end it first, or give each              proxy a directory of its own"
+        ))),
+        Err(StoreTakeoverError::Unrecoverable(error)) => Err(report_cannot_run(&format!(
+            "the replacement of the policy in {} was interrupted, and its old files cannot be restored: {error}. Put the              right files there, and remove {}",
             path.display(),
             store.join("policies/replacement.json").display()
         ))),

@@ -10,6 +10,7 @@ use crate::diagnostics::problems::Problems;
 
 use super::base_paths::BasePaths;
 use super::file::{ConfigFile, NamedPolicy, VariableLookup, listing};
+use super::file_digest;
 use super::settings::{ListenerConfig, PolicyOrigin, Settings};
 use super::timed_read::read_limited;
 
@@ -74,18 +75,21 @@ pub fn load(
     let file = find_config_file(overrides, environment);
     let base = BasePaths::new(file.as_deref(), environment.directory);
     let mut problems = Problems::new();
+    let mut digest = None;
     let config = match &file {
         Some(path) => {
             let name = display_path(path);
             let text = read_text(path).map_err(|message| {
                 vec![Problem::error(&SourceLocation::for_file(&name), message)]
             })?;
+            digest = Some(file_digest::digest(text.as_bytes()));
             ConfigFile::parse(&name, &text, &base, environment.variables, &mut problems)
         }
         None => ConfigFile::with_defaults(&base),
     };
     let mut settings = apply_overrides(config, overrides, &base, &mut problems);
     complete_listing(&mut settings, overrides, file.as_deref());
+    settings.listing.digest = digest;
     if problems.has_errors() {
         return Err(problems.into_vec());
     }

@@ -1,17 +1,24 @@
 //! Replaces the files of the policy that `policy.path` names by those of another policy: all of them or none.
 //!
-//! All files are written under temporary names first, and renamed then: lists before the files that use them. If a
-//! rename fails, the old files are restored; [`recover`] does that after a crash. The caller lets nothing reload meanwhile.
-//! Only files of the active policy are replaced, and only if they are as it was loaded.
+//! The replacement is recorded in the store, then all files are written under temporary names, and renamed: lists before the
+//! files that use them. If a rename fails, the old files are restored; [`recover`] does that after a crash. The caller's lock is held
+//! while files are renamed, so that nobody reads a mixture, and not while the store is written, so that nobody waits for its
+//! disk.
+//! Only files of the active policy are replaced, and only if they are as it was loaded. Those that have the new content already,
+//! since another tool has deployed them, stay.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{PolicyReplacement, PolicyStore};
-use crate::store::staged_file::{PRIVATE_MODE, StagedFile, remove_if_exists};
+use crate::store::policy_lock::PolicyStoreLock;
+use crate::store::staged_file::{PRIVATE_MODE, StagedFile, remove_if_exists, remove_temporary};
 use crate::store::sync_directory;
 
 use super::policy::read_present_files;
@@ -26,10 +33,29 @@ const CURE: &str = "make it writable for the proxy's user, or replace the files 
 pub struct ReplacedPolicies {
     /// The files of the active policy, as they are kept.
     pub previous: PolicyFileSet,
-    pub previous_revision: String,
     /// The files to write.
     pub next: PolicyFileSet,
-    pub next_revision: String,
+    /// The revisions of both, and the records of the change.
+    pub record: PolicyReplacement,
+}
+
+/// The files that a replacement has written.
+#[derive(Clone, Debug, Default)]
+pub struct ReplacedFiles {
+    /// Their paths, relative to the policy's directory.
+    pub written: Vec<String>,
+    /// The changes besides their content, in words for the operator.
+    pub warnings: Vec<String>,
+}
+
+/// A file of the next policy under its temporary name.
+#[derive(Debug)]
+struct StagedPolicyFile {
+    /// The path relative to the policy's directory.
+    path: String,
+    file: StagedFile,
+    /// The loss of its owner, if there is one.
+    warning: Option<String>,
 }
 
 /// The files of the policy on disk.
@@ -91,8 +117,8 @@ impl PolicyOnDisk {
             .ok_or_else(|| format!("policy.path {} is not UTF-8", self.path.display()))
     }
 
-    /// Writes the files of a policy in place of those of the active one, and returns the paths that were written. The
-    /// replacement stays pending, until it is ended or [`Self::restore`]d. Blocks.
+    /// Writes the files of a policy in place of those of the active one. The replacement stays pending, until it is ended or
+    /// [`Self::restore`]d. `renaming` is locked while files are renamed. Blocks.
     ///
     /// # Errors
     /// If the files have changed since the active policy was loaded, or cannot be written. They are unchanged then.
@@ -101,52 +127,69 @@ impl PolicyOnDisk {
         store: &PolicyStore,
         loaded: &PolicyFileDigests,
         policies: &ReplacedPolicies,
-    ) -> Result<Vec<String>, String> {
-        self.check_unchanged(loaded)?;
-        let changed: Vec<&str> = policies
-            .next
-            .iter()
-            .filter(|(path, bytes)| policies.previous.get(path) != Some(bytes))
-            .map(|(path, _)| path)
-            .collect();
-        let mut staged = Vec::with_capacity(changed.len());
-        for path in changed {
-            let bytes = policies.next.get(path).unwrap_or_default();
-            if let Some(file) = self.stage(path, bytes, loaded, store)? {
-                staged.push((path, file));
+        renaming: &Mutex<()>,
+    ) -> Result<ReplacedFiles, String> {
+        self.check_unchanged(loaded, &policies.next)?;
+        let staged = match self.prepare(store, loaded, policies) {
+            Ok(staged) => staged,
+            Err(error) => {
+                self.remove_leftovers(Some(&policies.previous), Some(&policies.next));
+                // If this fails, the caller tries again later: the files are as before.
+                let _ = store.end_replacement();
+                return Err(error);
             }
+        };
+        let mut replaced = ReplacedFiles::default();
+        let mut files = Vec::with_capacity(staged.len());
+        for StagedPolicyFile {
+            path,
+            file,
+            warning,
+        } in staged
+        {
+            replaced.written.push(path);
+            replaced.warnings.extend(warning);
+            files.push(file);
         }
-        // Lists first, the policy's own files last.
-        staged.sort_by_key(|(path, _)| self.is_document(path, &policies.next));
+        let renaming = renaming.lock();
+        let Err(error) = self.commit(files.into_iter(), policies) else {
+            return Ok(replaced);
+        };
+        let edited = self.put_back(policies);
+        drop(renaming);
+        Err(match end_restored(store, edited) {
+            Ok(()) => format!("{error}; the old files are restored"),
+            Err(restore) => format!("{error}; and the old files cannot be restored: {restore}"),
+        })
+    }
+
+    /// Records the replacement, and writes the files that differ under temporary names: lists first, the policy's own files
+    /// last.
+    fn prepare(
+        &self,
+        store: &PolicyStore,
+        loaded: &PolicyFileDigests,
+        policies: &ReplacedPolicies,
+    ) -> Result<Vec<StagedPolicyFile>, String> {
+        // First, so that what a crash leaves is found.
         store
-            .begin_replacement(&PolicyReplacement {
-                previous: policies.previous_revision.clone(),
-                next: policies.next_revision.clone(),
-            })
+            .begin_replacement(&policies.record)
+            .and_then(|()| store.keep(&policies.record.next, &policies.next))
             .map_err(|error| {
                 format!("store.path cannot be written: {error}; nothing was changed")
             })?;
-        let written = staged.iter().map(|(path, _)| (*path).to_owned()).collect();
-        let files = staged.into_iter().map(|(_, file)| file);
-        // Writing takes time, in which somebody may have saved a file.
-        if let Err(error) = self.check_unchanged(loaded) {
-            store
-                .end_replacement()
-                .map_err(|error| format!("store.path cannot be written: {error}"))?;
-            return Err(error);
-        }
-        match self.commit(files, policies) {
-            Ok(()) => Ok(written),
-            Err(error) => {
-                let restored = self.restore(store, policies);
-                Err(match restored {
-                    Ok(()) => format!("{error}; the old files are restored"),
-                    Err(restore) => {
-                        format!("{error}; and the old files cannot be restored: {restore}")
-                    }
-                })
+        let mut staged = Vec::new();
+        for (path, bytes) in policies.next.iter() {
+            if policies.previous.get(path) != Some(bytes)
+                && let Some(file) = self.stage(path, bytes, loaded, store)?
+            {
+                staged.push(file);
             }
         }
+        staged.sort_by_key(|file| self.is_document(&file.path, &policies.next));
+        // Writing takes time, in which somebody may have saved a file.
+        self.check_unchanged(loaded, &policies.next)?;
+        Ok(staged)
     }
 
     /// Puts the old files back, and ends the replacement. Blocks.
@@ -154,16 +197,27 @@ impl PolicyOnDisk {
     /// # Errors
     /// If they cannot be written. The replacement then stays pending, and the next start tries again. Or if somebody has
     /// written a file in the meantime: then all files are left as they are, and the replacement has ended.
-    pub fn restore(&self, store: &PolicyStore, policies: &ReplacedPolicies) -> Result<(), String> {
-        if let Some(path) = self.find_edited(&policies.previous, &policies.next) {
-            store.end_replacement().map_err(|error| error.to_string())?;
-            return Err(format!(
-                "{path} was changed at the same time, so all files are left as they are"
-            ));
+    pub fn restore(
+        &self,
+        store: &PolicyStore,
+        policies: &ReplacedPolicies,
+        renaming: &Mutex<()>,
+    ) -> Result<(), String> {
+        let renaming = renaming.lock();
+        let edited = self.put_back(policies);
+        drop(renaming);
+        end_restored(store, edited)
+    }
+
+    /// Puts the old files back, unless somebody has written a file in the meantime, which is returned.
+    fn put_back<'a>(&self, policies: &'a ReplacedPolicies) -> io::Result<Option<&'a str>> {
+        let (previous, next) = (&policies.previous, &policies.next);
+        if let Some(path) = self.find_edited(previous, next) {
+            return Ok(Some(path));
         }
-        self.write_back(&policies.previous, &policies.next)
-            .and_then(|()| store.end_replacement())
-            .map_err(|error| error.to_string())
+        self.write_back(previous, next)?;
+        self.remove_leftovers(Some(previous), Some(next));
+        Ok(None)
     }
 
     /// Returns the files of the policy as they are on disk; `None` if they are no valid policy. Blocks.
@@ -171,10 +225,16 @@ impl PolicyOnDisk {
         read_present_files(&self.path)
     }
 
-    fn check_unchanged(&self, loaded: &PolicyFileDigests) -> Result<(), String> {
+    /// Checks that each file is as it was loaded, or has its new content already.
+    fn check_unchanged(
+        &self,
+        loaded: &PolicyFileDigests,
+        next: &PolicyFileSet,
+    ) -> Result<(), String> {
         let present = self.present_files().map(|files| files.digests());
+        let next = next.digests();
         let changed = match &present {
-            Some(present) => loaded.first_difference(present),
+            Some(present) => present.first_difference(loaded, &next),
             None => Some("a file of the policy"),
         };
         match changed {
@@ -194,7 +254,7 @@ impl PolicyOnDisk {
         bytes: &[u8],
         loaded: &PolicyFileDigests,
         store: &PolicyStore,
-    ) -> Result<Option<StagedFile>, String> {
+    ) -> Result<Option<StagedPolicyFile>, String> {
         let target = self.plain_path(path)?;
         let failed = |error: &dyn std::fmt::Display| {
             format!(
@@ -211,11 +271,11 @@ impl PolicyOnDisk {
             if !metadata.is_file() {
                 return Err(failed(&"it is not a regular file"));
             }
+            let present = fs::read(&target).map_err(|error| failed(&error))?;
+            if present == bytes {
+                return Ok(None);
+            }
             if !loaded.contains(path) {
-                let present = fs::read(&target).map_err(|error| failed(&error))?;
-                if present == bytes {
-                    return Ok(None);
-                }
                 // A list that an earlier policy used may be left over.
                 if !store.has_kept_file(path, &present) {
                     return Err(failed(
@@ -237,16 +297,13 @@ impl PolicyOnDisk {
         let mode = existing.as_ref().map_or(PRIVATE_MODE, |metadata| {
             metadata.permissions().mode() & 0o777
         });
-        let staged = StagedFile::write(&target, bytes, mode).map_err(|error| failed(&error))?;
-        if let Some(metadata) = &existing {
-            // Only a privileged process can keep another owner.
-            let _ = chown(
-                staged.temporary(),
-                Some(metadata.uid()),
-                Some(metadata.gid()),
-            );
-        }
-        Ok(Some(staged))
+        let file = StagedFile::write(&target, bytes, mode).map_err(|error| failed(&error))?;
+        let warning = existing.and_then(|existing| keep_owner(&file, &existing));
+        Ok(Some(StagedPolicyFile {
+            path: path.to_owned(),
+            file,
+            warning,
+        }))
     }
 
     /// Returns the path of a file of the policy, if no symbolic link is on it.
@@ -310,24 +367,62 @@ impl PolicyOnDisk {
             if fs::read(&target).is_ok_and(|present| present == bytes) {
                 continue;
             }
-            let mode = fs::metadata(&target).map_or(PRIVATE_MODE, |metadata| {
+            let existing = fs::metadata(&target).ok();
+            let mode = existing.as_ref().map_or(PRIVATE_MODE, |metadata| {
                 metadata.permissions().mode() & 0o777
             });
-            StagedFile::write(&target, bytes, mode)?.commit()?;
+            let file = StagedFile::write(&target, bytes, mode)?;
+            if let Some(existing) = existing {
+                keep_owner(&file, &existing);
+            }
+            file.commit()?;
         }
         self.remove_documents(other, policy)
     }
 
-    /// Returns the state of the files after a crash.
-    fn state_between(&self, previous: &PolicyFileSet, next: &PolicyFileSet) -> InterruptedState {
+    /// Makes the files those of one policy. If they are already, the copy of the other one is not needed.
+    fn recover(
+        &self,
+        previous: &Result<PolicyFileSet, String>,
+        next: &Result<PolicyFileSet, String>,
+    ) -> Result<InterruptedFiles, String> {
         let present = self.present_files().map(|files| files.digests());
-        let is_present = |files: &PolicyFileSet| present.as_ref() == Some(&files.digests());
-        if is_present(next) || is_present(previous) {
-            return InterruptedState::Whole;
+        let is_present = |kept: &Result<PolicyFileSet, String>| {
+            kept.as_ref().ok().map(PolicyFileSet::digests) == present && present.is_some()
+        };
+        if is_present(next) {
+            return Ok(InterruptedFiles::Next);
         }
-        match self.find_edited(previous, next) {
-            None => InterruptedState::Mixture,
-            Some(_) => InterruptedState::Edited,
+        if is_present(previous) {
+            return Ok(InterruptedFiles::Previous);
+        }
+        let (previous, next) = (
+            previous.as_ref().map_err(String::clone)?,
+            next.as_ref().map_err(String::clone)?,
+        );
+        if self.find_edited(previous, next).is_some() {
+            return Ok(InterruptedFiles::Edited);
+        }
+        self.write_back(previous, next)
+            .map_err(|error| error.to_string())?;
+        Ok(InterruptedFiles::Restored)
+    }
+
+    /// Removes the temporary files of a replacement, and the directories that it has made for lists of the other policy. A
+    /// failure leaves nothing but those.
+    fn remove_leftovers(&self, present: Option<&PolicyFileSet>, other: Option<&PolicyFileSet>) {
+        let files = [present, other].into_iter().flatten();
+        for (path, _) in files.flat_map(PolicyFileSet::iter) {
+            if let Ok(target) = self.plain_path(path) {
+                let _ = remove_temporary(&target);
+            }
+        }
+        for (path, _) in other.into_iter().flat_map(PolicyFileSet::iter) {
+            let parents = Path::new(path).ancestors().skip(1);
+            for parent in parents.filter(|parent| !parent.as_os_str().is_empty()) {
+                // Fails for a directory that is not empty, and for a symbolic link.
+                let _ = fs::remove_dir(self.directory.join(parent));
+            }
         }
     }
 
@@ -345,66 +440,203 @@ impl PolicyOnDisk {
     }
 }
 
-/// The files of a policy whose replacement was interrupted by a crash.
-enum InterruptedState {
-    /// The files are those of one policy.
-    Whole,
-    /// Some files are old and others new.
-    Mixture,
-    /// Somebody has written a file since.
+/// Ends a replacement after [`PolicyOnDisk::put_back`].
+fn end_restored(store: &PolicyStore, edited: io::Result<Option<&str>>) -> Result<(), String> {
+    let edited = edited.map_err(|error| error.to_string())?;
+    store.end_replacement().map_err(|error| error.to_string())?;
+    match edited {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "{path} was changed at the same time, so all files are left as they are"
+        )),
+    }
+}
+
+/// The user and the group of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileOwner {
+    user: u32,
+    group: u32,
+}
+
+impl From<&fs::Metadata> for FileOwner {
+    fn from(metadata: &fs::Metadata) -> Self {
+        Self {
+            user: metadata.uid(),
+            group: metadata.gid(),
+        }
+    }
+}
+
+impl FileOwner {
+    /// Changes the owner of a file from this one, as far as the process may: only a privileged one may set the user, and others a
+    /// group of their own. Returns the new owner.
+    fn change_to(
+        self,
+        wanted: Self,
+        mut change: impl FnMut(Option<u32>, Option<u32>) -> io::Result<()>,
+    ) -> Self {
+        let mut owner = self;
+        if owner.group != wanted.group && change(None, Some(wanted.group)).is_ok() {
+            owner.group = wanted.group;
+        }
+        if owner.user != wanted.user && change(Some(wanted.user), None).is_ok() {
+            owner.user = wanted.user;
+        }
+        owner
+    }
+}
+
+/// Gives a file the owner of the one that it will replace. Returns a warning if others may lose access: if its group is lost.
+fn keep_owner(file: &StagedFile, existing: &fs::Metadata) -> Option<String> {
+    let path = file.temporary();
+    let wanted = FileOwner::from(existing);
+    let owner = FileOwner::from(&fs::metadata(path).ok()?)
+        .change_to(wanted, |user, group| chown(path, user, group));
+    (owner.group != wanted.group).then(|| {
+        format!(
+            "it belonged to user {} and group {}, and belongs to user {} and group {} now, since the proxy may not set these: those \
+             who have edited it may have lost access. Make the proxy's user a member of the group to keep it",
+            wanted.user, wanted.group, owner.user, owner.group
+        )
+    })
+}
+
+/// The files of the policy after a replacement that was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptedFiles {
+    /// They are those before the replacement.
+    Previous,
+    /// They are those after it.
+    Next,
+    /// Some were old and others new: the old ones are restored.
+    Restored,
+    /// Somebody has written a file since: they are left as they are.
     Edited,
 }
 
-/// Finishes a replacement that a crash has interrupted, before the policy is read: if only some files are replaced, the old
-/// ones are restored. Returns what was done, in words for the operator. Blocks.
+/// A replacement that was interrupted, and the files after its recovery.
+#[derive(Clone, Debug)]
+pub struct RecoveredReplacement {
+    pub record: PolicyReplacement,
+    pub files: InterruptedFiles,
+}
+
+impl RecoveredReplacement {
+    /// Returns what was done, in words for the operator; `None` if nothing was.
+    pub fn message(&self) -> Option<String> {
+        let PolicyReplacement { previous, next, .. } = &self.record;
+        let outcome = match self.files {
+            InterruptedFiles::Previous | InterruptedFiles::Next => return None,
+            InterruptedFiles::Restored => format!(": the files of {previous} are restored"),
+            InterruptedFiles::Edited => {
+                ", and the files have been changed since: they are used as they are".to_owned()
+            }
+        };
+        Some(format!(
+            "the replacement of policy revision {previous} by {next} was interrupted{outcome}"
+        ))
+    }
+}
+
+/// The policies of a store, taken over at the start of a proxy.
+#[derive(Debug)]
+pub struct StoreTakeover {
+    /// Held while the proxy runs; `None` if another process has it, or the file system has no locks.
+    pub lock: Option<PolicyStoreLock>,
+    /// Set if another process has the policies.
+    pub is_shared: bool,
+    pub recovered: Option<RecoveredReplacement>,
+}
+
+/// The cause if the policies of a store cannot be taken over.
+#[derive(Debug)]
+pub enum StoreTakeoverError {
+    /// Another process is replacing the files of the policy.
+    InUse,
+    /// The files cannot be recovered, for this reason.
+    Unrecoverable(String),
+}
+
+/// Locks the policies of a store at the start of the proxy, and [`recover`]s the files before the policy is read. Blocks.
+///
+/// # Errors
+/// If another process is replacing the files, or they cannot be recovered.
+pub fn take_over(store: &Path, policy: &Path) -> Result<StoreTakeover, StoreTakeoverError> {
+    let (store, policy) = (store.to_owned(), policy.to_owned());
+    let taken_over = run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
+        take_over_now(&store, &policy)
+    });
+    taken_over.unwrap_or_else(|error| Err(StoreTakeoverError::Unrecoverable(error.to_string())))
+}
+
+fn take_over_now(directory: &Path, policy: &Path) -> Result<StoreTakeover, StoreTakeoverError> {
+    let store = PolicyStore::without_history(directory);
+    let lock = PolicyStoreLock::acquire(directory);
+    let is_shared = matches!(lock, Ok(None));
+    if is_shared {
+        return match store.pending_replacement() {
+            Ok(None) => Ok(StoreTakeover {
+                lock: None,
+                is_shared,
+                recovered: None,
+            }),
+            Ok(Some(_)) | Err(_) => Err(StoreTakeoverError::InUse),
+        };
+    }
+    Ok(StoreTakeover {
+        recovered: recover_now(&store, policy).map_err(StoreTakeoverError::Unrecoverable)?,
+        // Where nothing can be locked, nothing is known of other processes.
+        lock: lock.ok().flatten(),
+        is_shared,
+    })
+}
+
+/// Makes the files those of one policy after a replacement that was interrupted, before they are read: if only some are
+/// replaced, the old ones are restored. The replacement stays pending, until the policy is in force that the files have.
+/// Returns `None` if no replacement is pending. Blocks.
 ///
 /// # Errors
 /// If that is impossible.
-pub fn recover(store: &Path, policy: &Path) -> Result<Option<String>, String> {
-    let (directory, policy) = (store.to_owned(), policy.to_owned());
+pub fn recover(
+    store: &Arc<PolicyStore>,
+    policy: &Path,
+) -> Result<Option<RecoveredReplacement>, String> {
+    let (store, policy) = (Arc::clone(store), policy.to_owned());
     run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
-        recover_now(&directory, &policy)
+        recover_now(&store, &policy)
     })
     .map_err(|error| error.to_string())?
 }
 
-fn recover_now(store: &Path, policy: &Path) -> Result<Option<String>, String> {
-    let store = PolicyStore::without_history(store);
-    let Some(pending) = store
-        .pending_replacement()
-        .map_err(|error| error.to_string())?
-    else {
+fn recover_now(store: &PolicyStore, policy: &Path) -> Result<Option<RecoveredReplacement>, String> {
+    let pending = store.pending_replacement();
+    let Some(record) = pending.map_err(|error| error.to_string())? else {
         return Ok(None);
     };
-    let PolicyReplacement { previous, next } = &pending;
-    let load = |revision| match store.load(revision) {
+    let disk = PolicyOnDisk::find(policy)?;
+    let previous = load_kept(store, &record.previous);
+    let next = load_kept(store, &record.next);
+    let files = disk.recover(&previous, &next)?;
+    let (previous, next) = (previous.ok(), next.ok());
+    match files {
+        InterruptedFiles::Next | InterruptedFiles::Edited => {
+            disk.remove_leftovers(previous.as_ref(), None);
+            disk.remove_leftovers(next.as_ref(), None);
+        }
+        InterruptedFiles::Previous | InterruptedFiles::Restored => {
+            disk.remove_leftovers(previous.as_ref(), next.as_ref());
+        }
+    }
+    Ok(Some(RecoveredReplacement { record, files }))
+}
+
+fn load_kept(store: &PolicyStore, revision: &str) -> Result<PolicyFileSet, String> {
+    match store.load(revision) {
         Ok(Some(files)) => Ok(files),
         Ok(None) => Err(format!("the files of revision {revision} are missing")),
         Err(error) => Err(error.to_string()),
-    };
-    let policies = ReplacedPolicies {
-        previous: load(previous)?,
-        previous_revision: previous.clone(),
-        next: load(next)?,
-        next_revision: next.clone(),
-    };
-    let disk = PolicyOnDisk::find(policy)?;
-    let message = match disk.state_between(&policies.previous, &policies.next) {
-        InterruptedState::Whole => None,
-        InterruptedState::Mixture => {
-            disk.write_back(&policies.previous, &policies.next)
-                .map_err(|error| error.to_string())?;
-            Some(format!(
-                "the replacement of policy revision {previous} by {next} was interrupted: the files of {previous} are restored"
-            ))
-        }
-        InterruptedState::Edited => Some(format!(
-            "the replacement of policy revision {previous} by {next} was interrupted, and the files have been changed since: \
-             they are used as they are"
-        )),
-    };
-    store.end_replacement().map_err(|error| error.to_string())?;
-    Ok(message)
+    }
 }
 
 #[cfg(test)]
@@ -437,9 +669,13 @@ mod tests {
             fs::create_dir_all(root.join("policy")).unwrap();
             let policies = ReplacedPolicies {
                 previous: policy("a.example\n", ""),
-                previous_revision: "00000001".to_owned(),
                 next: policy("b.example\n", "# next\n"),
-                next_revision: "00000002".to_owned(),
+                record: PolicyReplacement {
+                    previous: "00000001".to_owned(),
+                    next: "00000002".to_owned(),
+                    activation: None,
+                    cleared_shadow: None,
+                },
             };
             for (path, bytes) in policies.previous.iter() {
                 fs::write(root.join("policy").join(path), bytes).unwrap();
@@ -471,11 +707,17 @@ mod tests {
     fn lists_are_replaced_before_the_policy_and_the_change_is_pending_until_it_ends() {
         let bench = ReplacementBench::new("order");
         let loaded = bench.policies.previous.digests();
-        let written = bench.disk().replace(&bench.store, &loaded, &bench.policies);
-        assert_eq!(written.unwrap(), ["l.txt", "p.yaml"]);
+        let written =
+            bench
+                .disk()
+                .replace(&bench.store, &loaded, &bench.policies, &Mutex::default());
+        assert_eq!(written.unwrap().written, ["l.txt", "p.yaml"]);
         assert_eq!(bench.present(), Some(bench.policies.next.clone()));
         assert!(bench.store.pending_replacement().unwrap().is_some());
-        bench.disk().restore(&bench.store, &bench.policies).unwrap();
+        bench
+            .disk()
+            .restore(&bench.store, &bench.policies, &Mutex::default())
+            .unwrap();
         assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
         assert_eq!(bench.store.pending_replacement().unwrap(), None);
     }
@@ -487,15 +729,13 @@ mod tests {
         let loaded = bench.policies.previous.digests();
         let staged = ["l.txt", "p.yaml"].map(|path| {
             let bytes = bench.policies.next.get(path).unwrap();
-            disk.stage(path, bytes, &loaded, &bench.store)
-                .unwrap()
-                .unwrap()
+            let staged = disk.stage(path, bytes, &loaded, &bench.store);
+            staged.unwrap().unwrap().file
         });
-        let replacement = PolicyReplacement {
-            previous: bench.policies.previous_revision.clone(),
-            next: bench.policies.next_revision.clone(),
-        };
-        bench.store.begin_replacement(&replacement).unwrap();
+        bench
+            .store
+            .begin_replacement(&bench.policies.record)
+            .unwrap();
         // Somebody removes the second file before it is renamed.
         fs::remove_file(staged[1].temporary()).unwrap();
         let error = disk
@@ -503,8 +743,35 @@ mod tests {
             .unwrap_err();
         assert!(error.contains("p.yaml cannot be replaced"), "{error}");
         assert_ne!(bench.present(), Some(bench.policies.previous.clone()));
-        disk.restore(&bench.store, &bench.policies).unwrap();
+        disk.restore(&bench.store, &bench.policies, &Mutex::default())
+            .unwrap();
         assert_eq!(bench.present(), Some(bench.policies.previous.clone()));
+    }
+
+    #[test]
+    fn user_and_group_are_kept_separately() {
+        let (own, wanted) = (
+            FileOwner { user: 7, group: 7 },
+            FileOwner { user: 1, group: 2 },
+        );
+        for (may_set_user, may_set_group) in
+            [(true, true), (false, true), (true, false), (false, false)]
+        {
+            let owner = own.change_to(wanted, |user, group| {
+                let is_allowed =
+                    user.is_none_or(|_| may_set_user) && group.is_none_or(|_| may_set_group);
+                is_allowed
+                    .then_some(())
+                    .ok_or(io::ErrorKind::PermissionDenied.into())
+            });
+            let expected = FileOwner {
+                user: if may_set_user { 1 } else { 7 },
+                group: if may_set_group { 2 } else { 7 },
+            };
+            assert_eq!(owner, expected);
+        }
+        let same = own.change_to(own, |_, _| panic!("nothing to change"));
+        assert_eq!(same, own);
     }
 
     #[test]
@@ -512,11 +779,13 @@ mod tests {
         let bench = ReplacementBench::new("saved");
         let disk = bench.disk();
         let loaded = bench.policies.previous.digests();
-        disk.replace(&bench.store, &loaded, &bench.policies)
+        disk.replace(&bench.store, &loaded, &bench.policies, &Mutex::default())
             .unwrap();
         let edited = bench.root.join("policy/p.yaml");
         fs::write(&edited, "an edit").unwrap();
-        let error = disk.restore(&bench.store, &bench.policies).unwrap_err();
+        let error = disk
+            .restore(&bench.store, &bench.policies, &Mutex::default())
+            .unwrap_err();
         assert!(error.starts_with("p.yaml was changed"), "{error}");
         assert_eq!(fs::read_to_string(&edited).unwrap(), "an edit");
         let list = fs::read_to_string(bench.root.join("policy/l.txt")).unwrap();

@@ -1,16 +1,16 @@
 //! Changes of the policy that an operator requests while the proxy runs: setting a shadow policy, promoting it, and
 //! returning to an earlier policy.
 //!
-//! This module has the requests and their results. The server makes the changes, one after the other.
+//! This module has the requests and their results. The server makes the changes: one at a time, and none waits for another,
+//! since each means the state that its author has seen.
 
-use tokio::sync::{mpsc, oneshot};
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
 
 use crate::diagnostics::problem::Problem;
 use crate::policy::source::PolicyFileSet;
 use crate::store::policies::ChangeAuthor;
-
-/// The maximum number of pending requests.
-const MAX_PENDING_REQUESTS: usize = 4;
 
 /// A change of the policy that an operator requests.
 #[derive(Clone, Debug)]
@@ -59,11 +59,28 @@ pub enum PolicyChangeError {
 /// The result of a request.
 pub type PolicyChangeResult = Result<PolicyChangeReport, PolicyChangeError>;
 
-type PendingChange = (PolicyChangeRequest, oneshot::Sender<PolicyChangeResult>);
+/// A change that was requested. Its turn ends with it, even if nobody waits for the result any more.
+#[derive(Debug)]
+struct PendingChange {
+    request: PolicyChangeRequest,
+    reply: oneshot::Sender<PolicyChangeResult>,
+    turn: OwnedMutexGuard<()>,
+}
 
 /// A handle that requests changes. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct RolloutHandle(mpsc::Sender<PendingChange>);
+pub struct RolloutHandle {
+    requests: mpsc::Sender<PendingChange>,
+    /// Locked by the change that is being requested or made.
+    turn: Arc<Mutex<()>>,
+}
+
+/// The right to request a change. Until it is dropped, or the change has ended, there is no other one.
+#[derive(Debug)]
+pub struct ChangeTurn {
+    requests: mpsc::Sender<PendingChange>,
+    turn: OwnedMutexGuard<()>,
+}
 
 /// The receiver of the requests, which makes the changes.
 #[derive(Debug)]
@@ -72,14 +89,34 @@ pub struct RolloutQueue(mpsc::Receiver<PendingChange>);
 impl RolloutHandle {
     /// Creates both ends.
     pub fn new() -> (Self, RolloutQueue) {
-        let (sender, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
-        (Self(sender), RolloutQueue(receiver))
+        // Only the change whose turn it is can be pending.
+        let (requests, receiver) = mpsc::channel(1);
+        let turn = Arc::default();
+        (Self { requests, turn }, RolloutQueue(receiver))
     }
 
-    /// Requests a change, and waits for its result. `None` if the proxy is shutting down.
-    pub async fn request(&self, request: PolicyChangeRequest) -> Option<PolicyChangeResult> {
+    /// Begins a change. `None` while another one is being requested or made.
+    pub fn try_begin(&self) -> Option<ChangeTurn> {
+        let turn = Arc::clone(&self.turn).try_lock_owned().ok()?;
+        Some(ChangeTurn {
+            requests: self.requests.clone(),
+            turn,
+        })
+    }
+}
+
+impl ChangeTurn {
+    /// Requests the change, and waits for its result. `None` if the proxy is shutting down. The change goes on if the
+    /// caller stops waiting.
+    pub async fn request(self, request: PolicyChangeRequest) -> Option<PolicyChangeResult> {
         let (reply, result) = oneshot::channel();
-        self.0.send((request, reply)).await.ok()?;
+        let turn = self.turn;
+        let pending = PendingChange {
+            request,
+            reply,
+            turn,
+        };
+        self.requests.send(pending).await.ok()?;
         result.await.ok()
     }
 }
@@ -90,9 +127,12 @@ impl RolloutQueue {
         mut self,
         change: impl Fn(PolicyChangeRequest) -> F,
     ) {
-        while let Some((request, reply)) = self.0.recv().await {
+        while let Some(pending) = self.0.recv().await {
+            let result = change(pending.request).await;
+            // Before the reply, since its receiver may request the next change at once.
+            drop(pending.turn);
             // The client may have left.
-            let _ = reply.send(change(request).await);
+            let _ = pending.reply.send(result);
         }
     }
 }

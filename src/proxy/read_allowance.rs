@@ -6,8 +6,8 @@
 //! all other tasks. Its timers are polled in between.
 //!
 //! hyper parses chunk framing (sizes with leading zeros, spaces after them) byte by byte. 64 KiB of
-//! it take milliseconds. So the allowance of an origin begins small, and grows with the data that
-//! the origin sends. An origin that alternates data and zeros still gets the whole allowance.
+//! it take milliseconds. So an origin's connection reads small parts, except of a body whose length
+//! is known: that one has no framing.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -43,22 +43,19 @@ impl ReadAllowance {
         }
     }
 
-    /// Creates the allowance of a connection to an origin, which grows with the data that it sends.
+    /// Creates the allowance of a connection to an origin.
     pub(crate) fn for_origin() -> Self {
         Self::new(MAX_PARSED)
     }
 
-    /// Lowers the limit of later polls: the bytes are not known to be data.
-    pub(crate) fn record_unparsed(&self, bytes: usize) {
-        let limit = self.limit.load(Relaxed).saturating_sub(bytes);
-        self.limit.store(limit.max(MAX_PARSED), Relaxed);
+    /// Raises the limit of later polls: only data arrives until [`Self::expect_framing`].
+    pub(crate) fn expect_data(&self) {
+        self.limit.store(MAX_READ, Relaxed);
     }
 
-    /// Raises the limit of later polls by twice these bytes, which grows it if most of what arrives
-    /// is data.
-    pub(crate) fn record_data(&self, bytes: usize) {
-        let limit = self.limit.load(Relaxed).saturating_add(2 * bytes);
-        self.limit.store(limit.min(MAX_READ), Relaxed);
+    /// Lowers the limit of later polls: what arrives may be heads or chunk framing.
+    pub(crate) fn expect_framing(&self) {
+        self.limit.store(MAX_PARSED, Relaxed);
     }
 
     /// Renews the allowance before the connection is polled.
@@ -99,27 +96,18 @@ impl ReadAllowance {
 mod tests {
     use super::*;
 
-    /// Reads as much as one poll may, of which this share is data; returns its size.
-    fn poll_origin(allowance: &ReadAllowance, share: f64) -> usize {
-        allowance.renew();
-        let read = allowance.remaining();
-        allowance.spend(read);
-        allowance.record_unparsed(read);
-        allowance.record_data((read as f64 * share) as usize);
-        read
-    }
-
     #[test]
-    fn the_allowance_of_an_origin_grows_with_its_data() {
+    fn only_data_is_read_in_large_parts() {
         let allowance = ReadAllowance::for_origin();
-        let sizes: Vec<_> = (0..4).map(|_| poll_origin(&allowance, 1.0)).collect();
-        assert_eq!(sizes, [16_384, 49_152, 65_536, 65_536]);
-        // A poll without data, and those after it.
-        let sizes: Vec<_> = (0..3).map(|_| poll_origin(&allowance, 0.0)).collect();
-        assert_eq!(sizes, [65_536, 16_384, 16_384]);
-        for _ in 0..20 {
-            assert!(poll_origin(&allowance, 0.1) <= 2 * MAX_PARSED);
-        }
+        let read_of_a_poll = || {
+            allowance.renew();
+            allowance.remaining()
+        };
+        assert_eq!(read_of_a_poll(), MAX_PARSED);
+        allowance.expect_data();
+        assert_eq!(read_of_a_poll(), MAX_READ);
+        allowance.expect_framing();
+        assert_eq!(read_of_a_poll(), MAX_PARSED);
     }
 
     #[test]

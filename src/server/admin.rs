@@ -54,6 +54,8 @@ pub(super) struct AdminParts {
     pub(super) draining: Arc<AtomicBool>,
     /// The certificates of the authorities; none if TLS is not intercepted.
     pub(super) certificates: Vec<CaCertificate>,
+    /// Set while the configuration file is not the one that was read at the start.
+    pub(super) config_changed: Arc<AtomicBool>,
     pub(super) sweeper: LedgerSweeper,
     pub(super) removals: RemovalScheduler,
 }
@@ -101,8 +103,9 @@ impl AdminParts {
                 self.draining,
                 ledger,
                 self.removals,
-                AuthorityExpiry {
+                StartFiles {
                     certificates: self.certificates,
+                    config_changed: self.config_changed,
                     clock: recorder.clock().clone(),
                 },
             ),
@@ -196,16 +199,24 @@ fn process_settings(settings: &Settings, proxy_addresses: &[SocketAddr]) -> Proc
     }
 }
 
-/// The certificates of the authorities, for the warning before one expires.
-struct AuthorityExpiry {
+/// The files that were read at the start: the certificates of the authorities, and the configuration.
+struct StartFiles {
     certificates: Vec<CaCertificate>,
+    config_changed: Arc<AtomicBool>,
     clock: Clock,
 }
 
-impl AuthorityExpiry {
+impl StartFiles {
+    /// Warns before a certificate expires, and of a configuration that is not in effect.
     fn checks(&self) -> impl Iterator<Item = HealthCheck> {
-        let warnings = authority::expiry_warnings(&self.certificates, self.clock.wall_time());
-        warnings.map(|text| HealthCheck::new("authority", CheckState::Warn(text)))
+        let expiring = authority::expiry_warnings(&self.certificates, self.clock.wall_time());
+        let expiring = expiring.map(|text| HealthCheck::new("authority", CheckState::Warn(text)));
+        let has_changed = self.config_changed.load(Ordering::Relaxed);
+        let changed = has_changed.then(|| {
+            let text = "the file has changed since the start: restart the proxy to use it";
+            HealthCheck::new("configuration", CheckState::Warn(text.into()))
+        });
+        expiring.chain(changed)
     }
 }
 
@@ -221,7 +232,7 @@ fn new_readiness(
     draining: Arc<AtomicBool>,
     ledger: LedgerCell,
     removals: RemovalScheduler,
-    authorities: AuthorityExpiry,
+    files: StartFiles,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -249,7 +260,7 @@ fn new_readiness(
             let message = "the stops would be lost by a restart: store.path cannot be written";
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
-        checks.extend(authorities.checks());
+        checks.extend(files.checks());
         checks.extend(super::ledger::health_check(&ledger));
         checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());

@@ -5,6 +5,7 @@ mod rollout;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -47,8 +48,19 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The time in which a policy that came in force must be recorded before the reload ends without that.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time for which a reload waits for a change of the policy to end. Such a change may hang, since it writes to the store.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time for which a reload waits for the files to be renamed.
+const RENAMING_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The duration from which readiness warns of a reload in progress.
 const SLOW_RELOAD: Duration = Duration::from_secs(5);
+
+const PANIC_MESSAGE: &str =
+    "crawlgate failed to read this policy because of a bug; please report it";
+const RENAMING_MESSAGE: &str =
+    "the files are being replaced, and the disk does not answer (policy.path)";
 
 /// A policy that was loaded, with its source and its shadow policy.
 #[derive(Debug)]
@@ -102,8 +114,14 @@ pub(super) struct PolicyFileReloader {
     live_files: Mutex<PolicyFileDigests>,
     /// The policy whose files are being written, to record who activated it.
     expected: Mutex<Option<PolicyActivation>>,
-    /// Held while the files of the policy are read or written, and while its shadow policy is replaced.
+    /// Set if a replacement of the files could not be ended.
+    is_replacement_pending: AtomicBool,
+    /// Held by a reload, and by a change of the policy. A reload goes on without it if it takes too long.
     turn: tokio::sync::Mutex<()>,
+    /// Held while the files of the policy are renamed or read.
+    renaming: Mutex<()>,
+    /// Held while the snapshot is replaced by another one that has parts of it.
+    updating: Mutex<()>,
 }
 
 /// The result of reading a policy: problems, or a policy whose cases pass.
@@ -134,6 +152,9 @@ impl PolicyFileReloader {
         if settings.policy.origin != PolicyOrigin::BuiltIn {
             history::record_start(&store, &loaded, &clock);
         }
+        let is_replacement_pending = store
+            .as_ref()
+            .is_ok_and(|store| !matches!(store.pending_replacement(), Ok(None)));
         let digests = loaded.files.as_ref().map(PolicyFileSet::digests);
         let live = SnapshotParts::load(loaded.policy, loaded.source, metrics, &clock);
         let (configured, shadow_stamps) = match loaded.shadow {
@@ -164,7 +185,10 @@ impl PolicyFileReloader {
             store,
             live_files: Mutex::new(digests.unwrap_or_default()),
             expected: Mutex::default(),
+            is_replacement_pending: AtomicBool::new(is_replacement_pending),
             turn: tokio::sync::Mutex::default(),
+            renaming: Mutex::default(),
+            updating: Mutex::default(),
         }
     }
 
@@ -187,12 +211,21 @@ impl PolicyFileReloader {
 
     /// Reloads both policies. They are read and compiled on a thread that does not serve requests.
     pub(super) async fn attempt(self: Arc<Self>, trigger: ReloadTrigger) -> ReloadOutcomes {
-        let _turn = self.turn.lock().await;
+        let turn = tokio::time::timeout(TURN_TIMEOUT, self.turn.lock()).await;
+        let turn = turn
+            .inspect_err(|_| {
+                tracing::warn!(
+                    "a change of the policy has not ended for {TURN_TIMEOUT:?}: does the disk of store.path answer? The files are \
+                     read meanwhile"
+                );
+            })
+            .ok();
+        let has_turn = turn.is_some();
         self.metrics.set_reload_start(Some(self.clock.wall_time()));
         let this = Arc::clone(&self);
-        let read = run_on_thread(move || this.read_policies()).await;
+        let read = run_on_thread(move || this.read_policies(has_turn)).await;
         let before = self.active_policy.load();
-        let mut read = read.unwrap_or_else(|| self.panic_results());
+        let mut read = read.unwrap_or_else(|| self.unread_results(PANIC_MESSAGE));
         let files = read.files.take();
         let digests = std::mem::take(&mut read.digests);
         let outcomes = self.apply(read);
@@ -202,10 +235,14 @@ impl PolicyFileReloader {
         }
         // A large policy is freed on a thread that does not serve requests.
         let this = Arc::clone(&self);
+        let is_read = has_turn && !matches!(outcomes.live, ReloadOutcome::Refused(_));
         let finish = run_on_thread(move || {
             drop(before);
             if let Some(activation) = activation {
                 history::record(&this.store, activation, files.as_ref());
+            }
+            if is_read {
+                this.retry_conclusion();
             }
             drop(files);
             heap::give_back();
@@ -222,9 +259,20 @@ impl PolicyFileReloader {
         outcomes
     }
 
-    /// Blocks.
-    fn read_policies(&self) -> ReadPolicies {
-        let (live, files) = self.read_live();
+    /// Reads both policies. Without the turn, a replacement of the files may be in progress. Blocks.
+    fn read_policies(&self, has_turn: bool) -> ReadPolicies {
+        let Some(_renaming) = self.renaming.try_lock_for(RENAMING_TIMEOUT) else {
+            return self.unread_results(RENAMING_MESSAGE);
+        };
+        let recovered = if has_turn {
+            self.recover_files()
+        } else {
+            Ok(())
+        };
+        let (live, files) = match recovered {
+            Ok(()) => self.read_live(),
+            Err(problems) => (Some(Err(problems)), None),
+        };
         let source = match &live {
             Some(Ok(compiled)) => self.new_source(compiled),
             Some(Err(_)) | None => None,
@@ -330,14 +378,14 @@ impl PolicyFileReloader {
         Some(policy_source(&self.settings.origin, compiled).with_previous(previous))
     }
 
-    /// Returns the results if reading the policies panicked.
-    fn panic_results(&self) -> ReadPolicies {
+    /// Returns the results if the policies were not read, for this reason.
+    fn unread_results(&self, message: &str) -> ReadPolicies {
         let live = match &self.settings.origin {
             PolicyOrigin::BuiltIn => None,
-            PolicyOrigin::Path(path) => Some(Err(vec![panic_problem(path)])),
+            PolicyOrigin::Path(path) => Some(Err(vec![file_problem(path, message)])),
         };
         let configured_shadow = self.settings.shadow.as_ref();
-        let shadow = configured_shadow.map(|path| Err(vec![panic_problem(path)]));
+        let shadow = configured_shadow.map(|path| Err(vec![file_problem(path, message)]));
         let is_assigned = self.active_policy.load().has_assigned_shadow();
         ReadPolicies {
             live,
@@ -350,6 +398,7 @@ impl PolicyFileReloader {
 
     /// Activates the policies that are new. An error in one of them does not prevent the other from being loaded.
     fn apply(&self, read: ReadPolicies) -> ReloadOutcomes {
+        let _updating = self.updating.lock();
         let active = self.active_policy.load();
         let (live, live_outcome) = self.apply_live(read.live, read.source, &active);
         let (shadow, shadow_outcome) = self.apply_shadow(read.shadow, &active, live.is_some());
@@ -697,13 +746,6 @@ fn file_problem(path: &Path, message: impl Into<String>) -> Problem {
     Problem::error(
         &SourceLocation::for_file(&path.to_string_lossy().into()),
         message,
-    )
-}
-
-fn panic_problem(path: &Path) -> Problem {
-    file_problem(
-        path,
-        "crawlgate failed to read this policy because of a bug; please report it",
     )
 }
 

@@ -3,6 +3,7 @@
 //!
 //! - `policies/REVISION/files/`: the files of a policy. `policies/REVISION/policy.json` lists them; it is written last.
 //! - `policies/history.json`: which policy came in force when, who activated it and why; and the shadow policy.
+//! - `policies/lock`: locked by the running proxy (see [`super::policy_lock`]).
 //! - `policies/replacement.json`: exists while the files of the active policy are replaced, so that a crash in the middle
 //!   is noticed.
 
@@ -164,6 +165,12 @@ pub struct PolicyReplacement {
     pub previous: String,
     /// The revision whose files are written.
     pub next: String,
+    /// The record of that policy, which is added to the history when it is in force.
+    #[serde(default)]
+    pub activation: Option<PolicyActivation>,
+    /// The revision of the shadow policy that is cleared then.
+    #[serde(default)]
+    pub cleared_shadow: Option<String>,
 }
 
 /// The contents of `history.json`.
@@ -207,7 +214,7 @@ impl PolicyStore {
     /// # Errors
     /// If the history exists and cannot be read.
     pub fn open(store: &Path) -> Result<Self, String> {
-        let directory = store.join(DIRECTORY);
+        let directory = Self::directory_in(store);
         let path = directory.join(HISTORY_FILE);
         let unreadable = |reason: String| {
             format!(
@@ -231,10 +238,15 @@ impl PolicyStore {
         })
     }
 
+    /// Returns the directory of the policies below that of the store.
+    pub(super) fn directory_in(store: &Path) -> PathBuf {
+        store.join(DIRECTORY)
+    }
+
     /// Returns the same directory without its history, to finish a replacement that was interrupted.
     pub fn without_history(store: &Path) -> Self {
         Self {
-            directory: store.join(DIRECTORY),
+            directory: Self::directory_in(store),
             records: Mutex::default(),
         }
     }
@@ -242,6 +254,26 @@ impl PolicyStore {
     /// Returns the policies that came in force, the oldest first.
     pub fn activations(&self) -> Vec<PolicyActivation> {
         self.records.lock().activations.clone()
+    }
+
+    /// Returns the revision that was in force before the active one. Returning to a policy does not count: the policy before
+    /// it is still the one that was in force before, so that no sequence of returns leads to a policy that was left.
+    pub fn revision_before(&self, active: &str) -> Option<String> {
+        let records = self.records.lock();
+        let activations = &records.activations;
+        let is_active = |entry: &PolicyActivation| entry.revision == active;
+        let is_return = |entry: &PolicyActivation| entry.cause == ActivationCause::Rollback;
+        let since = activations
+            .iter()
+            .rposition(|entry| is_active(entry) && !is_return(entry))
+            .unwrap_or_else(|| {
+                // It was returned to, and the time before it is forgotten; or it is not recorded, and follows all others.
+                let is_recorded = activations.iter().any(is_active);
+                if is_recorded { 0 } else { activations.len() }
+            });
+        let mut earlier = activations.iter().take(since).rev();
+        let before = earlier.find(|entry| !is_active(entry))?;
+        Some(before.revision.clone())
     }
 
     /// Returns the shadow policy that was set.
@@ -254,11 +286,7 @@ impl PolicyStore {
     /// # Errors
     /// If the directory cannot be written.
     pub fn record_activation(&self, activation: PolicyActivation) -> io::Result<()> {
-        self.change_records(|records| {
-            records.activations.push(activation);
-            let excess = records.activations.len().saturating_sub(MAX_ACTIVATIONS);
-            records.activations.drain(..excess);
-        })
+        self.change_records(|records| records.add(activation))
     }
 
     /// Records the shadow policy that was set, or that none is. Blocks.
@@ -281,22 +309,22 @@ impl PolicyStore {
         write_document(&self.directory.join(HISTORY_FILE), &changed)?;
         let kept = changed.kept_revisions();
         *records = changed;
-        if let Err(error) = self.remove_except(&kept) {
+        if let Err(error) = self.remove_unused(kept) {
             tracing::warn!(%error, "policies that are no longer kept cannot be removed (store.path)");
         }
         Ok(())
     }
 
-    /// The directory of the store has files for other users, too; this one has not.
     fn create_directory(&self) -> io::Result<()> {
-        if let Some(store) = self.directory.parent() {
-            fs::create_dir_all(store)?;
-        }
-        create_private_directory(&self.directory)
+        create_policy_directory(&self.directory)
     }
 
-    /// Removes the policies that are not one of these revisions, and what a crash has left.
-    fn remove_except(&self, kept: &BTreeSet<String>) -> io::Result<()> {
+    /// Removes the policies that are neither one of these revisions nor part of a pending replacement, and what a crash has
+    /// left.
+    fn remove_unused(&self, mut kept: BTreeSet<String>) -> io::Result<()> {
+        if let Some(pending) = self.pending_replacement()? {
+            kept.extend([pending.previous, pending.next]);
+        }
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -411,6 +439,25 @@ impl PolicyStore {
         read_document(&self.directory.join(REPLACEMENT_FILE))
     }
 
+    /// Records that the next policy of a replacement is in force, unless that is recorded, and clears its shadow policy. Blocks.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn record_replacement(&self, replacement: &PolicyReplacement) -> io::Result<()> {
+        self.change_records(|records| {
+            let last = records.activations.last();
+            if let Some(activation) = &replacement.activation
+                && last.is_none_or(|last| last.revision != activation.revision)
+            {
+                records.add(activation.clone());
+            }
+            let is_cleared = |shadow: &mut ShadowAssignment| {
+                Some(&shadow.revision) == replacement.cleared_shadow.as_ref()
+            };
+            records.shadow.take_if(is_cleared);
+        })
+    }
+
     /// Records that the files of the active policy are those of one policy again. Blocks.
     ///
     /// # Errors
@@ -423,6 +470,12 @@ impl PolicyStore {
 }
 
 impl PolicyRecords {
+    fn add(&mut self, activation: PolicyActivation) {
+        self.activations.push(activation);
+        let excess = self.activations.len().saturating_sub(MAX_ACTIVATIONS);
+        self.activations.drain(..excess);
+    }
+
     /// Returns the revisions whose files are kept: the last ones, of which the newest is active, and the shadow policy.
     fn kept_revisions(&self) -> BTreeSet<String> {
         let mut kept = BTreeSet::new();
@@ -435,6 +488,15 @@ impl PolicyRecords {
         kept.extend(self.shadow.iter().map(|shadow| shadow.revision.clone()));
         kept
     }
+}
+
+/// Creates the directory of the policies, which only the proxy's user and group may read. That of the store has files for
+/// other users, too.
+pub(super) fn create_policy_directory(directory: &Path) -> io::Result<()> {
+    if let Some(store) = directory.parent() {
+        fs::create_dir_all(store)?;
+    }
+    create_private_directory(directory)
 }
 
 /// Returns `true` for the first 8 hexadecimal digits of a digest, which are safe as a name.
@@ -552,6 +614,45 @@ mod tests {
     }
 
     #[test]
+    fn the_revision_before_is_relative_to_the_active_one() {
+        let directory = StoreDirectory::new("before");
+        // Digits are policies that came in force, and `<` before one means a return to it.
+        for (history, before) in [
+            ("", None),
+            ("1", None),
+            ("12", Some(1)),
+            ("123", Some(2)),
+            ("123<2", Some(1)),
+            ("123<2<1", None),
+            ("12<13", Some(1)),
+            ("12<13<1", None),
+            ("121", Some(2)),
+            ("12<23<2", Some(1)),
+            ("12<1<2", Some(1)),
+            // The beginning is forgotten.
+            ("2<1", None),
+            ("<12", Some(1)),
+        ] {
+            let _ = fs::remove_dir_all(&directory.0);
+            let store = PolicyStore::open(&directory.0).unwrap();
+            let mut cause = ActivationCause::Reload;
+            let mut active = String::new();
+            for letter in history.chars() {
+                let Some(number) = letter.to_digit(10) else {
+                    cause = ActivationCause::Rollback;
+                    continue;
+                };
+                active = revision(number);
+                let entry = PolicyActivation::new("p", &active, UNIX_EPOCH, cause);
+                store.record_activation(entry).unwrap();
+                cause = ActivationCause::Reload;
+            }
+            let found = store.revision_before(&active);
+            assert_eq!(found, before.map(revision), "{history}");
+        }
+    }
+
+    #[test]
     fn a_policy_of_the_same_revision_is_replaced_as_a_whole() {
         let directory = StoreDirectory::new("again");
         let store = PolicyStore::open(&directory.0).unwrap();
@@ -600,18 +701,71 @@ mod tests {
         }
     }
 
+    fn replacement(previous: u32, next: u32) -> PolicyReplacement {
+        PolicyReplacement {
+            previous: revision(previous),
+            next: revision(next),
+            activation: Some(PolicyActivation::new(
+                "p",
+                &revision(next),
+                UNIX_EPOCH,
+                ActivationCause::Promote,
+            )),
+            cleared_shadow: Some(revision(next)),
+        }
+    }
+
     #[test]
     fn a_replacement_is_pending_until_it_ends() {
         let directory = StoreDirectory::new("pending");
         let store = PolicyStore::open(&directory.0).unwrap();
         assert_eq!(store.pending_replacement().unwrap(), None);
-        let replacement = PolicyReplacement {
-            previous: revision(1),
-            next: revision(2),
-        };
-        store.begin_replacement(&replacement).unwrap();
-        assert_eq!(store.pending_replacement().unwrap(), Some(replacement));
+        store.begin_replacement(&replacement(1, 2)).unwrap();
+        let pending = store.pending_replacement().unwrap();
+        assert_eq!(pending, Some(replacement(1, 2)));
         store.end_replacement().unwrap();
         assert_eq!(store.pending_replacement().unwrap(), None);
+    }
+
+    #[test]
+    fn the_policies_of_a_pending_replacement_are_kept() {
+        let directory = StoreDirectory::new("both");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        store.begin_replacement(&replacement(100, 101)).unwrap();
+        for number in [100, 101, 102] {
+            store.keep(&revision(number), &files("x")).unwrap();
+        }
+        store.record_activation(activation(&revision(1))).unwrap();
+        let kept = [100, 101, 102].map(|number| store.is_kept(&revision(number)));
+        assert_eq!(kept, [true, true, false]);
+        store.end_replacement().unwrap();
+        store.record_activation(activation(&revision(2))).unwrap();
+        assert!(!store.is_kept(&revision(100)) && !store.is_kept(&revision(101)));
+    }
+
+    #[test]
+    fn a_replacement_is_recorded_once_and_clears_its_shadow() {
+        let directory = StoreDirectory::new("once");
+        let store = PolicyStore::open(&directory.0).unwrap();
+        let shadow = |number| {
+            ShadowAssignment::new(
+                "p",
+                &revision(number),
+                UNIX_EPOCH,
+                ChangeAuthor::default(),
+                None,
+            )
+        };
+        store.set_shadow(Some(shadow(2))).unwrap();
+        for _ in 0..2 {
+            store.record_replacement(&replacement(1, 2)).unwrap();
+            assert_eq!(store.activations().len(), 1);
+            assert_eq!(store.activations().pop(), replacement(1, 2).activation);
+            assert_eq!(store.shadow(), None);
+        }
+        // Another shadow policy that was set in the meantime stays.
+        store.set_shadow(Some(shadow(3))).unwrap();
+        store.record_replacement(&replacement(1, 2)).unwrap();
+        assert_eq!(store.shadow(), Some(shadow(3)));
     }
 }

@@ -82,6 +82,14 @@ fn temporary_path(target: &Path) -> io::Result<PathBuf> {
     Ok(target.with_file_name(hidden))
 }
 
+/// Removes the temporary file that a crash has left next to a file.
+///
+/// # Errors
+/// If it exists and cannot be removed.
+pub fn remove_temporary(target: &Path) -> io::Result<()> {
+    remove_if_exists(&temporary_path(target)?)
+}
+
 /// Removes a file, if it exists.
 ///
 /// # Errors

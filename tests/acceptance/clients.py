@@ -37,6 +37,8 @@ class Answer:
     body: bytes
     error: str = ""
     connects: int = 0
+    # The version of HTTP, if the client reports it.
+    version: str = ""
 
     def one(self, name: str) -> str | None:
         """The value of a header, None if it is absent; several are joined as HTTP allows."""
@@ -95,7 +97,15 @@ def _read_curl(text: str, urls: list[bytes], folder: pathlib.Path, method: str, 
         error = summary["errormsg"] or "" if summary["exitcode"] else ""
         answers.append(
             Answer(
-                name, method, url.decode("latin-1"), summary["http_code"], lower, body, error, summary["num_connects"]
+                name,
+                method,
+                url.decode("latin-1"),
+                summary["http_code"],
+                lower,
+                body,
+                error,
+                summary["num_connects"],
+                summary["http_version"],
             )
         )
     return answers
@@ -266,6 +276,7 @@ def _read_lines(client: str, text: str) -> list[Answer]:
             item["headers"],
             base64.b64decode(item["body"]),
             item["error"],
+            version=item.get("version", ""),
         )
         for item in items
     ]
@@ -281,6 +292,16 @@ def undici_all(
 ) -> list[Answer]:
     """Node's undici, from a folder with `node_modules`; `way` is `plain` or `tunnel`, see `undici_client.mjs`."""
     return _asked("undici", ["node", str(HERE / "undici_client.mjs"), str(modules), proxy, way], urls, trust)
+
+
+def httpx_all(proxy: str, python: str, urls: list[str], trust: pathlib.Path) -> list[Answer]:
+    """Python's httpx, which offers HTTP/2; omits URLs that it would rewrite."""
+    return _asked("httpx", [python, str(HERE / "httpx_client.py"), proxy, str(trust)], urls)
+
+
+def node_http2_all(proxy: str, urls: list[str], trust: pathlib.Path) -> list[Answer]:
+    """Node's own module http2, with one connection per host."""
+    return _asked("node", ["node", str(HERE / "http2_client.mjs"), proxy, str(trust)], urls)
 
 
 def java_all(address: tuple[str, int], store: pathlib.Path, password: str, urls: list[str]) -> list[Answer]:

@@ -53,9 +53,11 @@ def run(
     folder.mkdir()
     authority = Authority(folder / "site")
     origin = Origin(folder / "origin.jsonl", authority.context(HOSTS))
-    gate = InsideGate(binary, _policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes))
+    gate = InsideGate(
+        binary, secure_policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes)
+    )
     try:
-        Inside(report, origin, gate, _secure(table), folder, binary, authority.cert).run(python, modules)
+        Inside(report, origin, gate, secure_table(table), folder, binary, authority.cert).run(python, modules)
     finally:
         code = gate.stop()
         origin.stop()
@@ -93,7 +95,7 @@ class InsideGate(Gate):
         return settings
 
 
-def _policy(folder: pathlib.Path) -> pathlib.Path:
+def secure_policy(folder: pathlib.Path) -> pathlib.Path:
     """The policy of the plain crawls; where a rule names http it means https, and its cases are left out."""
     text, _, _ = (HERE / "policy.yaml").read_text(encoding="utf-8").partition("\ncases:")
     text = text.replace("http://", "https://").replace("\nrules:\n", f"\nrules:\n{UNSEEN}", 1)
@@ -103,7 +105,7 @@ def _policy(folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _secure(table: Table) -> Table:
+def secure_table(table: Table) -> Table:
     """The table with https in place of http."""
 
     def of(rows: dict[str, Row]) -> dict[str, Row]:
@@ -191,7 +193,8 @@ class Inside:
         rows = [row for row in self._rows if row.url.isascii() and "\\x" not in row.url]
         for name, method, options in (("curl over TLS", "GET", ()), ("curl -I over TLS", "HEAD", ("head",))):
             urls, folder = [row.sent(self._origin.port) for row in rows], self._folder / method
-            options = (f'cacert = "{self._gate.ca}"', *options)
+            # Over HTTP/1.1, which takes bytes that HTTP/2 does not; `over_http2.py` covers both.
+            options = (f'cacert = "{self._gate.ca}"', "http1.1", *options)
             answers = clients.curl(crawlers.proxy(self._gate, "curl"), urls, folder, options, method, name)
             for row, answer in zip(rows, answers, strict=True):
                 answer.url = row.url
@@ -313,7 +316,7 @@ class Inside:
                 text=True,
                 timeout=60,
             )
-            heads = re.findall(r"^HTTP/1\.1 (\d{3})", done.stdout, re.MULTILINE)
+            heads = re.findall(r"^HTTP/(?:1\.1|2) (\d{3})", done.stdout, re.MULTILINE)
             wanted = ("Crawl-Status: REJECTED_FILTER", "Crawl-Reason: rule", "Crawl-Rule: blocked-site")
             missing = [field for field in wanted if field.lower() not in done.stdout.lower()]
             missing += [] if (done.returncode, heads) == (0, ["200", "451"]) else [f"{done.returncode}, {heads}"]

@@ -183,7 +183,8 @@ export async function eventsView(page) {
     const sent = [];
     await page.route("**/api/v1/ledger", async (route) => {
       const answer = await json("/api/v1/ledger");
-      return route.fulfill({ json: { ...answer, held_removals: [held] } });
+      // The route may have been removed meanwhile.
+      return route.fulfill({ json: { ...answer, held_removals: [held] } }).catch(() => {});
     });
     await page.route("**/api/v1/ledger/removals", (route) => {
       sent.push(route.request().postData());
@@ -273,6 +274,19 @@ export async function shadowView(page) {
     await page.locator("#clear-shadow").click();
     await dialog.getByRole("button", { name: "Clear" }).click();
     return until(async () => equal((await json("/api/v1/shadow")).shadow_policy, null));
+  });
+  await check("a change that takes long goes on, and the page says so", async () => {
+    await api("/api/v1/shadow/policy", { method: "PUT", body: JSON.stringify(set) });
+    await page.locator("#promote").waitFor();
+    await page.route("**/api/v1/shadow/promote", (route) =>
+      route.fulfill({ status: 202, json: { result: "pending", detail: "the change goes on" } }),
+    );
+    await page.locator("#promote").click();
+    await dialog.locator("input[name=reason]").fill("a slow disk");
+    await page.keyboard.press("Enter");
+    const found = await until(async () => holds((await main.innerText()).includes("goes on"), await main.innerText()));
+    await page.unroute("**/api/v1/shadow/promote");
+    return found;
   });
   await check("without a token the proxy refuses it, and the page says why", async () => {
     await api("/api/v1/shadow/policy", { method: "PUT", body: JSON.stringify(set) });

@@ -36,17 +36,19 @@ from collections.abc import Callable
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "acceptance"))
 
+import floods  # noqa: E402
 import hostile  # noqa: E402
 import peers  # noqa: E402
 import servers  # noqa: E402
 from hostile import Call, call, crowd, get, tally  # noqa: E402
+from authority import Authority  # noqa: E402
 from report import Report  # noqa: E402
 from services import Gate, parse, wait_for  # noqa: E402
 
 # The hosts: every address of loopback leads to an origin.
 GOOD, EVIL, POLITE, QUEUE = "127.0.3.1", "127.0.3.2", "127.0.3.3", "127.0.3.4"
 # The time-outs of the proxy, in seconds; the bound of a row is the one that is due, and a tenth.
-HEAD, RESPONSE_HEAD, REQUEST, TLS, IDLE = 2, 2, 4, 2, 3
+HEAD, RESPONSE_HEAD, REQUEST, TLS, IDLE, STALL = 2, 2, 4, 2, 3, 3
 HEAD_BOUND, RESPONSE_HEAD_BOUND, REQUEST_BOUND = 1.1 * HEAD, 1.1 * RESPONSE_HEAD, 1.1 * REQUEST
 # A proxy reads on for a while after it has refused an upload, so that no reset destroys its response.
 LINGER = 1
@@ -85,6 +87,8 @@ class Target:
     port: int
     admin_port: int
     evil_port: int
+    # The same origin over TLS.
+    secure_port: int
     folder: pathlib.Path
 
     def url(self, path: str, host: str = EVIL) -> str:
@@ -464,6 +468,26 @@ def _leaf(target: Target, name: str) -> str:
             return ssl.DER_cert_to_PEM_cert(secure.getpeercert(True) or b"")
 
 
+# --- HTTP/2 -----------------------------------------------------------------------------------------------------------
+
+
+def flooded(flood: Callable[[floods.Place], floods.Outcome], host: str, target: Target) -> Found:
+    place = floods.Place(target.port, target.folder / "ca.pem", f"{host}:{target.secure_port}")
+    outcome = flood(place)
+    found = Found(outcome.ends, outcome.last_end, outcome.problems)
+    _expect_rest(found, target)
+    return found
+
+
+def flood_row(
+    flood: Callable[[floods.Place], floods.Outcome], ends: float | None = None, host: str = EVIL, **bounds: int
+) -> Row:
+    """A row of HTTP/2 frames; what it does is the first sentence of the flood's comment."""
+    what = " ".join((flood.__doc__ or "").split()).rstrip(".")
+    attack = functools.partial(flooded, flood, host)
+    return Row("h2-" + flood.__name__.replace("_", "-"), what, attack, ends, busy=True, **{"peak": 40, **bounds})
+
+
 # --- Preparations -----------------------------------------------------------------------------------------------------
 
 
@@ -621,6 +645,30 @@ ROWS = [
         prepare=small_ledger_disk,
     ),
     Row("clock-jump", "a wall clock that jumps by 8 days, and back by 4", clock_jump, prepare=fake_clock),
+    flood_row(floods.rapid_reset),
+    flood_row(floods.made_you_reset),
+    flood_row(floods.malformed_heads),
+    flood_row(floods.continuations),
+    flood_row(floods.empty_continuations),
+    flood_row(floods.pings),
+    flood_row(floods.settings),
+    flood_row(floods.table_sizes),
+    flood_row(floods.priorities),
+    flood_row(floods.unknown_frames),
+    flood_row(floods.window_updates),
+    flood_row(floods.empty_data),
+    flood_row(floods.padded_data),
+    flood_row(floods.one_byte_data),
+    flood_row(floods.hpack_bombs),
+    # 400 heads of 30 kB are held, and as many requests to the origin.
+    flood_row(floods.large_heads, peak=80),
+    flood_row(floods.unread),
+    # 400 streams wait with a part of their page each.
+    flood_row(floods.stalled_windows, REQUEST_BOUND + 1, peak=100),
+    flood_row(floods.tiny_windows, REQUEST_BOUND + 1, peak=100),
+    flood_row(floods.held_resets, host=QUEUE),
+    flood_row(floods.idle_streams, REQUEST_BOUND + 1, peak=60),
+    flood_row(floods.idle_connections, IDLE_BOUND + 2, peak=60),
 ]
 
 
@@ -632,6 +680,8 @@ def settings(folder: pathlib.Path, row: Row, prepared: dict) -> dict:
         "intercept": True,
         "ca": {"cert": str(folder / "ca.pem"), "key": str(folder / "ca.key")},
         "bundle": str(folder / "bundle.pem"),
+        # The origin's certificate is of an authority that only this run has.
+        "verify_upstream": False,
     }
     timeouts = {
         "head": f"{HEAD}s",
@@ -639,6 +689,7 @@ def settings(folder: pathlib.Path, row: Row, prepared: dict) -> dict:
         "response_head": f"{RESPONSE_HEAD}s",
         "request": f"{REQUEST}s",
         "tls": f"{TLS}s",
+        "write_stall": f"{STALL}s",
         "drain": "2s",
     }
     return {
@@ -672,6 +723,8 @@ class Runner:
         self._report, self._folder = report, folder
         self._binary, self._peer, self._rest = arguments.binary.resolve(), arguments.peer, arguments.rest
         self._good, self._evil = hostile.Origin(), hostile.Origin()
+        Authority(folder / "site").context(["evil.test"])
+        self._secure = hostile.Origin((folder / "site" / "site.pem", folder / "site" / "site.key"))
         # Clients that attack are other machines: they take the processor time that is left.
         self._attackers = concurrent.futures.ProcessPoolExecutor(
             SIDE_BY_SIDE + 2, hostile.processes, initializer=os.nice, initargs=(10,)
@@ -700,6 +753,7 @@ class Runner:
         self._attackers.shutdown(cancel_futures=True)
         self._good.stop()
         self._evil.stop()
+        self._secure.stop()
 
     def _run_row(self, row: Row, attempt: int) -> bool:
         """Runs a row and prints its line; false if it should be run again instead."""
@@ -752,7 +806,7 @@ class Runner:
     def _measure(self, row: Row, proxy: Gate | servers.Server, folder: pathlib.Path) -> tuple[Found, Figures]:
         pid, admin_port = proxy.pid, getattr(proxy, "admin_port", 0)
         request = f"GET http://{GOOD}:{self._good.port}/ HTTP/1.1\r\nHost: {GOOD}:{self._good.port}\r\n\r\n".encode()
-        target = Target(pid, proxy.port, admin_port, self._evil.port, folder)
+        target = Target(pid, proxy.port, admin_port, self._evil.port, self._secure.port, folder)
         with self._busy if row.busy else threading.Lock():
             watch = hostile.Watch(pid, proxy.port, admin_port, request, 0.005 if row.busy else 0.02)
             try:

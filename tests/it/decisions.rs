@@ -152,7 +152,8 @@ fn decisions_that_do_not_match_are_left_out() {
     ] {
         let output = run(arguments, log());
         assert_eq!(output.code, 0, "{arguments:?}");
-        assert_eq!(output.stderr.as_str(), "", "{arguments:?}");
+        let is_found = !seconds.is_empty();
+        assert_eq!(output.stderr.is_empty(), is_found, "{output:?}");
         let found: Vec<u32> = output
             .stdout
             .lines()
@@ -291,6 +292,49 @@ fn rotated_files_are_read_in_order() {
     let output = crawlgate(folder.path(), "decisions --log d.jsonl --all", "");
     assert!(output.code == 3, "{output:?}");
     assert!(output.stderr.contains("d.jsonl.10.gz: "), "{output:?}");
+}
+
+#[test]
+fn what_is_not_found_is_reported_on_standard_error() {
+    for (arguments, log, note) in [
+        (
+            &["--url", "*/b"][..],
+            log(),
+            "none of the 7 decisions in the log matches",
+        ),
+        (
+            &["--since", "2027-01-01", "-n", "3"],
+            log(),
+            "none of the 7 decisions",
+        ),
+        (
+            &["--host", "x.example"],
+            String::new(),
+            "there are no decisions in the log",
+        ),
+    ] {
+        let output = run(arguments, log);
+        assert_eq!((output.code, &*output.stdout), (0, ""), "{output:?}");
+        assert!(output.stderr.contains(note), "{output:?}");
+    }
+    assert_eq!(run(&["--url", "*/a"], log()).stderr, "");
+    let folder = TempDir::new();
+    folder.write("d.jsonl", line(5, json!({})) + "\n");
+    let since = |time: &str| {
+        let time = format!("2026-01-01T00:00:{time}Z");
+        let arguments = ["decisions", "--log", "d.jsonl", "--since", &time];
+        crawlgate(folder.path(), &arguments, "").stderr
+    };
+    // No rotated file has older decisions.
+    assert_eq!(since("04"), "");
+    folder.write("d.jsonl.1", line(4, json!({})) + "\n");
+    let hint = since("04");
+    assert!(
+        hint.contains("begins at 2026-01-01T00:00:05.500Z"),
+        "{hint}"
+    );
+    assert!(hint.contains("--all"), "{hint}");
+    assert!(!since("06").contains("--all"));
 }
 
 #[test]

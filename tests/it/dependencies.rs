@@ -28,8 +28,9 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Crates that are compiled in more than one version because dependencies disagree. Each costs build time: a new one
 /// needs a reason.
-const DUPLICATES: [&str; 10] = [
+const DUPLICATES: [&str; 11] = [
     "base64",
+    "bit-vec",
     "block-buffer",
     "cpufeatures",
     "crypto-common",

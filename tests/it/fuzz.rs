@@ -9,6 +9,7 @@ mod decide;
 mod head;
 mod index;
 mod ledger_file;
+mod nbt;
 mod patterns;
 mod policy_source;
 mod robots;
@@ -113,4 +114,9 @@ fn decisions() {
 #[test]
 fn indexed_decisions() {
     fuzz("index", index::run);
+}
+
+#[test]
+fn projects_of_webcopy() {
+    fuzz("nbt", nbt::run);
 }

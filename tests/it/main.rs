@@ -41,6 +41,7 @@ mod fuzz;
 mod head;
 mod http2;
 mod identify;
+mod import;
 mod layers;
 mod ledger;
 mod ledger_command;

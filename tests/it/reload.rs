@@ -532,3 +532,21 @@ fn systemd_gets_watchdog_messages() {
         alive += usize::from(buffer[..length].starts_with(b"WATCHDOG=1"));
     }
 }
+
+#[test]
+fn a_configuration_that_was_edited_is_reported() {
+    let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
+    let text = std::fs::read_to_string(gate.file("crawlgate.yaml")).unwrap();
+    gate.write("crawlgate.yaml", &format!("{text}# edited\n"));
+    wait_until("the status warns", || {
+        let warnings = gate.admin("GET /api/v1/status").json()["warnings"].to_string();
+        warnings.contains("configuration: the file has changed since the start")
+    });
+    gate.write("crawlgate.yaml", &text);
+    wait_until("it is as before", || {
+        !gate
+            .admin("GET /readyz")
+            .body
+            .contains("warn configuration")
+    });
+}

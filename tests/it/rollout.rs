@@ -4,6 +4,7 @@ mod interrupted;
 mod refused;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -84,6 +85,11 @@ impl RolloutBench {
 
     /// Sends a request to the admin listener, as the user `ann`.
     fn ask(&self, line: &str, body: &Value) -> Response {
+        self.begin(line, body).read_response()
+    }
+
+    /// Sends a request, and leaves its answer unread.
+    fn begin(&self, line: &str, body: &Value) -> RawClient {
         let body = if body.is_null() {
             String::new()
         } else {
@@ -91,11 +97,13 @@ impl RolloutBench {
         };
         // ann, with the token as password.
         let credentials = "YW5uOmNvcnJlY3QtaG9yc2UtYmF0dGVyeQ==";
-        RawClient::connect(self.gate.admin).request(format!(
+        let mut client = RawClient::connect(self.gate.admin);
+        client.send(format!(
             "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Basic {credentials}\r\nContent-Length: {}\r\n\r\n{body}",
             self.gate.admin,
             body.len()
-        ))
+        ));
+        client
     }
 
     /// Sets a shadow policy of one file.
@@ -365,9 +373,40 @@ fn twenty_policies_are_kept() {
         "p1"
     );
     assert_eq!(bench.text("policies/policy.yaml"), policy("p1"));
-    // The last policy in force before this one.
-    assert_eq!(ok(&bench.roll_back())["policy"], "p20");
-    assert_eq!(ok(&bench.roll_back())["policy"], "p1");
+    // The policy in force before this one was the first, and not the one that was left.
+    let refused = bench.roll_back();
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(
+        refused.body.contains(first) && refused.body.contains("too old"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(bench.get("policy/history")["before"], first);
+}
+
+#[test]
+fn a_rollback_that_is_repeated_never_returns_to_the_policy_that_was_left() {
+    let bench = RolloutBench::new();
+    for name in ["two", "three"] {
+        ok(&bench.set(&policy(name)));
+        ok(&bench.promote());
+    }
+    for (name, code) in [("two", 0), ("one", 0), ("one", 1)] {
+        let back = bench.command(&["policy", "rollback", "--reason", "x"]);
+        assert_eq!(back.code, code, "{back:?}");
+        assert_eq!(bench.get("policy")["name"], name);
+        if code != 0 {
+            assert!(
+                back.stderr.contains("no policy was in force before"),
+                "{back:?}"
+            );
+        }
+    }
+    // Two operators mean the same policy.
+    let body = json!({ "reason": "x", "revision": bench.get("policy")["revision"] });
+    let again = bench.ask("POST /api/v1/policy/rollback", &body);
+    assert_eq!(again.status, 409, "{}", again.body);
+    assert!(again.body.contains("is active already"), "{}", again.body);
 }
 
 /// A policy of two files with a list, as a directory.
@@ -415,6 +454,27 @@ fn a_directory_is_replaced_as_a_whole_with_its_lists() {
         temporary_files(&bench.file("policies")),
         Vec::<PathBuf>::new()
     );
+}
+
+#[test]
+fn files_that_are_deployed_already_are_adopted() {
+    let folder = TempDir::new();
+    for (at, name) in [("policies", "one"), ("next", "two")] {
+        directory_policy(&folder, at, name, "a.txt");
+        folder.write(&format!("{at}/lists/a.txt"), format!("{name}.example\n"));
+    }
+    let bench = RolloutBench::start(folder, "policies", "");
+    assert_eq!(bench.command(&["shadow", "set", "next"]).code, 0);
+    // Somebody has brought two of three changes from the repository, with files that the proxy may not write.
+    for path in ["lists/a.txt", "two.yaml"] {
+        let text = bench.text(&format!("next/{path}"));
+        let file = bench.folder.write(&format!("policies/{path}"), text);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    let promoted = ok(&bench.promote());
+    assert_eq!(promoted["written"], json!(["main.yaml"]));
+    assert_eq!(bench.get("policy")["name"], "two");
+    assert!(!bench.file("policies/one.yaml").exists());
 }
 
 fn pack(text: &[u8]) -> Vec<u8> {

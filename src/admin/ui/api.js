@@ -3,8 +3,10 @@
 const BASE = "/api/v1";
 // The address of the page may contain the token. Relative URLs would inherit it, and fetch refuses such URLs.
 const ORIGIN = location.origin;
-// The time limit of a request. A reload of a large policy takes seconds.
+// The time limit of a request.
 const TIMEOUT_MS = 20_000;
+// The time limit of a reload or a change of the policy, which the proxy answers after 20 s at the latest.
+const CHANGE_TIMEOUT_MS = 30_000;
 
 /** A failed request: the server's message, and what the user can do (`cure`). */
 export class Failure extends Error {
@@ -55,6 +57,19 @@ async function send(method, path, { query, body, signal } = {}) {
   }
 }
 
+/** Sends a change of the policy. It goes on if its answer does not arrive in time. */
+async function change(method, path, options = {}) {
+  const signal = AbortSignal.timeout(CHANGE_TIMEOUT_MS);
+  try {
+    return await request(method, path, { ...options, signal });
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    throw new Failure("The proxy has not answered within 30 s. The change may go on.", {
+      cure: "Look at the active policy and its history before you repeat it.",
+    });
+  }
+}
+
 async function request(method, path, options = {}) {
   const signal = options.signal ?? AbortSignal.timeout(TIMEOUT_MS);
   const response = await send(method, path, { ...options, signal });
@@ -78,11 +93,11 @@ export const api = {
   policyRules: (query) => request("GET", "/policy/rules", { query }),
   policyDiff: () => request("GET", "/policy/diff"),
   policyHistory: () => request("GET", "/policy/history"),
-  rollBack: (body) => request("POST", "/policy/rollback", { body }),
+  rollBack: (body) => change("POST", "/policy/rollback", { body }),
   shadow: () => request("GET", "/shadow"),
-  promote: (body) => request("POST", "/shadow/promote", { body }),
-  clearShadow: (reason) => request("DELETE", "/shadow/policy", { query: reason ? { reason } : undefined }),
-  reload: () => request("POST", "/reload"),
+  promote: (body) => change("POST", "/shadow/promote", { body }),
+  clearShadow: (reason) => change("DELETE", "/shadow/policy", { query: reason ? { reason } : undefined }),
+  reload: () => change("POST", "/reload"),
   explain: (facts) => request("POST", "/explain", { body: facts }),
   hosts: (query) => request("GET", "/hosts", { query }),
   host: (name, query) => request("GET", `/hosts/${encodeURIComponent(name)}`, { query }),

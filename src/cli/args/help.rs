@@ -12,6 +12,41 @@ without --force, and never a certificate authority, a log or a ledger.
 
 Exit codes: 0 written, 2 wrong usage, or a file exists, 3 a file cannot be written.";
 
+pub(super) const IMPORT_HELP: &str = "\
+Systems, each with an example:
+  browsertrix   crawlgate import browsertrix crawl-config.yaml
+  brozzler      crawlgate import brozzler job.yaml
+  exalead       crawlgate import exalead CrawlConfig.xml
+  heritrix      crawlgate import heritrix crawler-beans.cxml --seeds seeds.txt
+  lists         crawlgate import lists easylist.txt
+  norconex      crawlgate import norconex crawler-config.xml --var host=www.example.com
+  nutch         crawlgate import nutch conf/nutch-site.xml
+  omnifind      crawlgate import omnifind weekly=crawl.rules --global global.rules
+  robots        crawlgate import robots www.example.com=robots.txt --var agent=GoodBot
+  scrapy        crawlgate import scrapy settings.py spiders/*.py
+  squid         crawlgate import squid /etc/squid/squid.conf
+  stormcrawler  crawlgate import stormcrawler src/main/resources/urlfilters.json
+  velocity      crawlgate import velocity collection.xml
+  webcopy       crawlgate import webcopy site.cwp
+  wget          crawlgate import wget mirror.sh
+
+Examples of options:
+  crawlgate import squid.conf -o policy
+  crawlgate import squid.conf -o policy --lenient --report report.txt
+  crawlgate import squid.conf -o policy --force --check urls.txt
+  crawlgate import site.cwp --dump
+
+The report accounts for every part of the source: converted; converted with an assumption; not
+converted, with the reason and the way in which it fails; not a policy's business; dead. The policy
+has cases for each rule, with what the source's system does. Without the name of the system, it is
+recognized by the content of the first file. configuration.yaml proposes the settings that are not
+policy; nothing reads it. Nothing of a source is run, and no file outside of its directory is read,
+except those that are named.
+
+Exit codes: 0 everything is converted, or is not a policy's business; 1 something is not converted,
+or the policy differs from the source: nothing is written without --lenient; 2 wrong usage, or the
+source cannot be read; 3 a file cannot be written.";
+
 pub(super) const STATUS_HELP: &str = "\
 Example:
   crawlgate status
@@ -116,6 +151,9 @@ pub(super) const POLICY_ROLLBACK_HELP: &str = "\
 Example:
   crawlgate policy rollback --reason 'ticket 8: the shop is refused'
   crawlgate policy rollback 1a2b3c4d --reason 'ticket 8'
+
+Without a revision, it is the policy that was in force before the active one. Policies that were
+left by a rollback do not count: name the revision to return to one of them.
 
 The files of the earlier policy are written in place of those at `policy.path`, all or none, and
 are loaded as by `crawlgate reload`. The proxy refuses that if these files have changed since they

@@ -18,6 +18,16 @@ pub(super) enum LogInput {
     Proxy(BufReader<TcpStream>),
 }
 
+impl LogInput {
+    /// Returns the path of the file, if the log is one.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(path) => Some(path.clone()),
+            Self::Stdin | Self::Proxy(_) => None,
+        }
+    }
+}
+
 /// An open file, whose errors contain its path.
 pub(super) struct NamedFile {
     path: PathBuf,

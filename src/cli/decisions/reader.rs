@@ -35,6 +35,10 @@ pub(in crate::cli) struct DecisionLogReader<'f, S> {
     wanted_fields: LogFieldSet,
     /// The number of lines that are not blank.
     lines: u64,
+    /// The number of decisions that were passed to the consumer.
+    accepted: u64,
+    /// The time of the first decision.
+    begins_at: Option<String>,
     unreadable: u64,
     first_unreadable: Option<String>,
     warning: UnreadableLineWarning,
@@ -78,6 +82,8 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             since,
             wanted_fields,
             lines: 0,
+            accepted: 0,
+            begins_at: None,
             unreadable: 0,
             first_unreadable: None,
             warning: UnreadableLineWarning::AtTheEnd,
@@ -129,6 +135,22 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         ))
     }
 
+    /// Returns a note that no decision was found, or `None` if one was.
+    pub(super) fn nothing_found(&self) -> Option<String> {
+        match (self.accepted, self.lines) {
+            (1.., _) => None,
+            (0, 0) => Some("there are no decisions in the log".to_owned()),
+            (0, 1) => Some("the only decision in the log does not match".to_owned()),
+            (0, lines) => Some(format!("none of the {lines} decisions in the log matches")),
+        }
+    }
+
+    /// Returns the time of the first decision, if it is later than `--since`.
+    pub(super) fn late_beginning(&self) -> Option<&str> {
+        let since = self.since.as_deref()?;
+        self.begins_at.as_deref().filter(|begins| *begins > since)
+    }
+
     fn finish(&mut self, rest: &[u8], ending: LogInputEnd) -> io::Result<()> {
         match ending {
             LogInputEnd::Growing => Ok(()),
@@ -156,6 +178,9 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         };
         self.count_line();
         self.lines += 1;
+        if self.since.is_some() && self.begins_at.is_none() {
+            self.begins_at = Some(entry.text(LogField::Ts).to_string());
+        }
         let too_old = self
             .since
             .as_ref()
@@ -164,6 +189,7 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             self.consumer.pass_over(&entry);
             return Ok(());
         }
+        self.accepted += 1;
         self.consumer.accept(line, &entry)
     }
 

@@ -31,7 +31,7 @@ use crate::robots::agent::RobotsAgent;
 use crate::robots::state::{RobotsRules, RobotsState, RobotsValidators};
 use crate::server::new_robots_fetcher;
 use crate::store::HostStore;
-use crate::urls::target::UrlTarget;
+use crate::urls::target::{TargetError, UrlTarget};
 
 use super::{RobotsCheckAnswer, describe_agent, extensions, parse_agent, requested_url};
 
@@ -39,12 +39,20 @@ use super::{RobotsCheckAnswer, describe_agent, extensions, parse_agent, requeste
 pub(super) fn run(args: &RobotsFetchArgs) -> Result<Exit, Exit> {
     let agent = parse_agent(&args.agent)?;
     let target = UrlTarget::parse(&requested_url(&args.url))
-        .map_err(|error| console::report_invalid(&format!("{error}: {:?}", args.url)))?;
+        .map_err(|error| console::report_invalid(&invalid_url_message(&args.url, &error)))?;
     let settings = inputs::load_config(args.config.as_deref())?;
     let clock = Clock::system();
     let fetch = fetch_robots(&settings, &target, agent, &clock)
         .map_err(|error| console::report_cannot_run(&error))?;
     Ok(print_report(&fetch, &target, agent, args.format, &clock))
+}
+
+fn invalid_url_message(url: &str, error: &TargetError) -> String {
+    // The name of a host alone: the scheme is part of the robots.txt's address.
+    if !url.contains([':', '/']) && !url.is_empty() {
+        return format!("{url:?} has no scheme: write https://{url}/ or http://{url}/");
+    }
+    format!("{error}: {url:?}")
 }
 
 fn fetch_robots(

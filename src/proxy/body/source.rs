@@ -37,6 +37,9 @@ pub(super) struct SourceBroken;
 impl BodySource {
     /// Creates the source of a body on an HTTP/1 connection.
     pub fn exclusive(incoming: Incoming, connection: Box<OriginConnection>) -> Self {
+        if incoming.size_hint().exact().is_some() {
+            connection.allowance.expect_data();
+        }
         Self::Exclusive(ExclusiveSource {
             incoming,
             connection: Some(connection),
@@ -98,6 +101,7 @@ impl BodySource {
         match self {
             Self::Exclusive(source) => {
                 if let Some(mut connection) = source.connection.take() {
+                    connection.allowance.expect_framing();
                     let mut cx = Context::from_waker(Waker::noop());
                     if connection.poll_drive(&mut cx).is_pending() && connection.sender.is_ready() {
                         to.pool.put(connection, to.clock.now());
@@ -120,9 +124,6 @@ impl ExclusiveSource {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            if let Some(connection) = &self.connection {
-                connection.allowance.record_data(data.len());
-            }
             return Poll::Ready(Some(Ok(data)));
         }
     }

@@ -23,6 +23,8 @@ pub struct ServiceState {
     last: AtomicBool,
     /// The number of bytes that one poll of the connection may read.
     pub(crate) allowance: ReadAllowance,
+    /// Set for a stream of an HTTP/2 connection, which has a state of its own.
+    _stream: Option<Arc<StreamSlot>>,
 }
 
 impl ServiceState {
@@ -31,7 +33,7 @@ impl ServiceState {
     /// are replaced.
     pub fn begin(self: &Arc<Self>) -> ServiceGuard {
         self.state.store(OPEN, Ordering::Relaxed);
-        ServiceGuard(ServedBy::Connection(Arc::clone(self)))
+        ServiceGuard(Arc::clone(self))
     }
 
     /// Returns `true` if no request is in service and every response is written.
@@ -62,29 +64,23 @@ impl ServiceState {
 
 /// Exists while a request is in service.
 #[derive(Debug)]
-pub struct ServiceGuard(ServedBy);
-
-#[derive(Debug)]
-enum ServedBy {
-    /// An HTTP/1 connection, which serves one request at a time.
-    Connection(Arc<ServiceState>),
-    /// A stream of an HTTP/2 connection, with its share of the client's limit.
-    Stream(#[expect(dead_code, reason = "held until the request ends")] Arc<StreamSlot>),
-}
+pub struct ServiceGuard(Arc<ServiceState>);
 
 impl ServiceGuard {
-    /// Creates the guard of a request on an HTTP/2 stream.
+    /// Creates the guard of a request on a stream of an HTTP/2 connection, which holds the stream's
+    /// share of its client's limit.
     pub(crate) fn for_stream(slot: Arc<StreamSlot>) -> Self {
-        Self(ServedBy::Stream(slot))
+        let state = ServiceState {
+            _stream: Some(slot),
+            ..ServiceState::default()
+        };
+        Arc::new(state).begin()
     }
 }
 
 impl Drop for ServiceGuard {
     fn drop(&mut self) {
-        match &self.0 {
-            ServedBy::Connection(state) => state.state.store(ENDING, Ordering::Relaxed),
-            ServedBy::Stream(_) => {}
-        }
+        self.0.state.store(ENDING, Ordering::Relaxed);
     }
 }
 

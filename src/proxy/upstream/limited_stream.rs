@@ -129,7 +129,6 @@ impl AsyncRead for ObservedRead<'_> {
         ready!(Pin::new(&mut limited).poll_read(cx, out))?;
         let received = out.filled().get(before..).unwrap_or_default();
         this.allowance.spend(received.len());
-        this.allowance.record_unparsed(received.len());
         Poll::Ready(this.interim.scan(received).map_err(io::Error::other))
     }
 }

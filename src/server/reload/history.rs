@@ -36,6 +36,7 @@ pub(super) fn open_store(settings: &Settings) -> PolicyStoreAccess {
 pub(super) fn record_start(store: &PolicyStoreAccess, loaded: &LoadedPolicy, clock: &Clock) {
     let Ok(open) = store else { return };
     let (name, revision) = (loaded.policy.name(), loaded.policy.revision());
+    conclude_replacement(open, revision).unwrap_or_else(|error| warn_not_recorded(&error));
     let last = open.activations().pop();
     if last.is_some_and(|last| last.revision == revision) {
         let kept = loaded
@@ -47,6 +48,18 @@ pub(super) fn record_start(store: &PolicyStoreAccess, loaded: &LoadedPolicy, clo
     let activation =
         PolicyActivation::new(name, revision, clock.wall_time(), ActivationCause::Start);
     record(store, activation, loaded.files.as_ref());
+}
+
+/// Ends a replacement that was interrupted: if its next policy is in force, records who activated it, and clears its shadow
+/// policy. Blocks.
+pub(super) fn conclude_replacement(store: &PolicyStore, active: &str) -> io::Result<()> {
+    let Some(pending) = store.pending_replacement()? else {
+        return Ok(());
+    };
+    if pending.next == active {
+        store.record_replacement(&pending)?;
+    }
+    store.end_replacement()
 }
 
 /// Records a policy that came in force, and keeps its files. A failure does not affect the policy. Blocks.

@@ -6,10 +6,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::config::policy;
 use crate::config::policy_replacement::{PolicyOnDisk, ReplacedPolicies};
 use crate::config::settings::PolicyOrigin;
+use crate::config::{policy, policy_replacement};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::heap;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcome, ReloadTrigger};
@@ -20,12 +21,16 @@ use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{
-    ActivationCause, ChangeAuthor, PolicyActivation, PolicyStore, ShadowAssignment,
+    ActivationCause, ChangeAuthor, PolicyActivation, PolicyReplacement, PolicyStore,
+    ShadowAssignment,
 };
 
 use super::{
-    OptionalShadowPolicy, PolicyFileReloader, SnapshotParts, load_shadow_policy, run_on_thread,
+    OptionalShadowPolicy, PolicyFileReloader, SnapshotParts, file_problem, history,
+    load_shadow_policy, run_on_thread,
 };
+
+const NO_POLICY_FILE: &str = "the built-in policy is active, which has no file: name one in policy.path, and restart the proxy";
 
 /// Makes the changes that operators request.
 #[derive(Debug)]
@@ -47,8 +52,6 @@ struct PendingActivation {
     store: Arc<PolicyStore>,
     policies: ReplacedPolicies,
     report: PolicyChangeReport,
-    /// Set if the policy was the shadow policy that was set.
-    clears_shadow: bool,
 }
 
 impl PolicyRollout {
@@ -93,7 +96,7 @@ impl PolicyRollout {
         result
     }
 
-    /// Runs a part of a change while no files are read or written by others.
+    /// Runs a part of a change while no other part, and normally no reload, is running.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&PolicyFileReloader) -> Result<T, PolicyChangeError> + Send + 'static,
@@ -134,7 +137,7 @@ impl PolicyFileReloader {
 
     fn set_shadow(&self, files: PolicyFileSet, cause: ChangeCause) -> PolicyChangeResult {
         let store = self.open_store()?;
-        let files = self.adapt_shadow(files);
+        let (files, obstacle) = self.adapt_shadow(files);
         let active = self.active_policy.load();
         let before = active.shadow.as_ref().map(|shadow| &shadow.policy);
         let compiled = self.compile_set(&files, before.map(|policy| &**policy))?;
@@ -146,11 +149,15 @@ impl PolicyFileReloader {
             cause.author,
             cause.reason,
         );
-        let report = new_report(
+        let mut report = new_report(
             &compiled.policy,
             before.map(|policy| policy.revision()),
             compiled.problems,
         );
+        report.warnings.extend(obstacle.map(|obstacle| {
+            let message = format!("this policy cannot be promoted: {obstacle}");
+            change_warning("policy.path", &message)
+        }));
         store
             .keep(&report.revision, &files)
             .and_then(|()| store.set_shadow(Some(assignment.clone())))
@@ -168,13 +175,16 @@ impl PolicyFileReloader {
         Ok(report)
     }
 
-    /// Gives a policy file the name that it will have when it is promoted, since its revision depends on it.
-    fn adapt_shadow(&self, files: PolicyFileSet) -> PolicyFileSet {
-        match &self.settings.origin {
-            PolicyOrigin::BuiltIn => files,
-            PolicyOrigin::Path(path) => PolicyOnDisk::find(path)
-                .and_then(|disk| disk.adapt(files.clone()))
-                .unwrap_or(files),
+    /// Gives a policy file the name that it will have when it is promoted, since its revision depends on it. Also returns the
+    /// reason why it cannot be promoted, if there is one.
+    fn adapt_shadow(&self, files: PolicyFileSet) -> (PolicyFileSet, Option<String>) {
+        let path = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => return (files, Some(NO_POLICY_FILE.to_owned())),
+            PolicyOrigin::Path(path) => path,
+        };
+        match PolicyOnDisk::find(path).and_then(|disk| disk.adapt(files.clone())) {
+            Ok(adapted) => (adapted, None),
+            Err(error) => (files, Some(error)),
         }
     }
 
@@ -186,7 +196,10 @@ impl PolicyFileReloader {
                  (policy.shadow)",
             ));
         };
-        let warnings = self.drop_assignment(&store)?;
+        store
+            .set_shadow(None)
+            .map_err(|error| refused(format!("store.path cannot be written: {error}")))?;
+        let warnings = self.use_configured_shadow();
         Ok(PolicyChangeReport {
             name: assignment.name,
             revision: assignment.revision,
@@ -197,10 +210,7 @@ impl PolicyFileReloader {
     }
 
     /// Returns to the shadow policy that the configuration names. Returns its problems: it is not used if it has errors.
-    fn drop_assignment(&self, store: &PolicyStore) -> Result<Vec<Problem>, PolicyChangeError> {
-        store
-            .set_shadow(None)
-            .map_err(|error| refused(format!("store.path cannot be written: {error}")))?;
+    fn use_configured_shadow(&self) -> Vec<Problem> {
         let (shadow, problems) = match self.read_configured_shadow() {
             None => (None, Vec::new()),
             Some(Err(problems)) => (None, problems),
@@ -210,10 +220,11 @@ impl PolicyFileReloader {
             }
         };
         self.replace_shadow(shadow);
-        Ok(problems)
+        problems
     }
 
     fn replace_shadow(&self, shadow: OptionalShadowPolicy) {
+        let _updating = self.updating.lock();
         let active = self.active_policy.load();
         let snapshot = SnapshotParts::from_snapshot(&active).into_snapshot(shadow);
         self.active_policy
@@ -257,12 +268,15 @@ impl PolicyFileReloader {
             Some(assignment) => load_files(&store, &assignment.revision)?,
             None => self.read_shadow_files(shown)?,
         };
-        let clears_shadow = shadow.assignment.is_some();
-        let pending = self.begin_activation(store, files, ActivationCause::Promote, cause)?;
-        Ok(PendingActivation {
-            clears_shadow,
-            ..pending
-        })
+        let cleared_shadow = shadow.assignment.as_ref();
+        let cleared_shadow = cleared_shadow.map(|assignment| assignment.revision.clone());
+        self.begin_activation(
+            store,
+            files,
+            ActivationCause::Promote,
+            cause,
+            cleared_shadow,
+        )
     }
 
     /// Reads the files of the shadow policy that the configuration names, if they still have this revision.
@@ -290,27 +304,28 @@ impl PolicyFileReloader {
         let active = active.policy.revision();
         let revision = match revision {
             Some(revision) => revision.to_owned(),
-            None => {
-                let activations = store.activations();
-                let mut earlier = activations.into_iter().rev();
-                let earlier = earlier.find(|activation| activation.revision != active);
-                earlier.map(|activation| activation.revision).ok_or_else(|| {
-                    refused("there is no earlier policy to return to; `crawlgate policy history` lists them")
-                })?
-            }
+            None => store.revision_before(active).ok_or_else(|| {
+                refused(format!(
+                    "no policy was in force before revision {active}: name the revision to return to; `crawlgate policy history` \
+                     lists them"
+                ))
+            })?,
         };
         let files = load_files(&store, &revision)?;
-        self.begin_activation(store, files, ActivationCause::Rollback, cause)
+        self.begin_activation(store, files, ActivationCause::Rollback, cause, None)
     }
 
-    /// Checks a policy like a reload, and writes its files in place of those of the active one.
+    /// Checks a policy like a reload, and writes its files in place of those of the active one. When it is active, the shadow
+    /// policy of the revision `cleared_shadow` is cleared.
     fn begin_activation(
         &self,
         store: Arc<PolicyStore>,
         files: PolicyFileSet,
         how: ActivationCause,
         cause: ChangeCause,
+        cleared_shadow: Option<String>,
     ) -> Result<PendingActivation, PolicyChangeError> {
+        self.settle_pending_replacement()?;
         let disk = PolicyOnDisk::find(&self.policy_path()?).map_err(refused)?;
         let files = disk.adapt(files).map_err(refused)?;
         let active = self.active_policy.load();
@@ -319,7 +334,7 @@ impl PolicyFileReloader {
         let compiled = self
             .check_live(compiled)
             .map_err(PolicyChangeError::Invalid)?;
-        let report = new_report(&compiled.policy, Some(before), compiled.problems);
+        let mut report = new_report(&compiled.policy, Some(before), compiled.problems);
         drop(compiled.policy);
         if report.revision == before {
             return Err(refused(format!(
@@ -328,41 +343,43 @@ impl PolicyFileReloader {
             )));
         }
         let loaded = self.live_files.lock().clone();
+        let activation =
+            PolicyActivation::new(&report.name, &report.revision, self.clock.wall_time(), how)
+                .with_author(cause.author, cause.reason);
         let policies = ReplacedPolicies {
             previous: active_files(&store, &disk, before, &loaded)?,
-            previous_revision: before.to_owned(),
             next: files,
-            next_revision: report.revision.clone(),
+            record: PolicyReplacement {
+                previous: before.to_owned(),
+                next: report.revision.clone(),
+                activation: Some(activation.clone()),
+                cleared_shadow,
+            },
         };
-        store
-            .keep(&policies.next_revision, &policies.next)
-            .map_err(|error| {
-                refused(format!(
-                    "store.path cannot be written: {error}; nothing was changed"
-                ))
-            })?;
-        let written_files = disk.replace(&store, &loaded, &policies).map_err(refused)?;
-        let activation =
-            PolicyActivation::new(&report.name, &report.revision, self.clock.wall_time(), how);
-        *self.expected.lock() = Some(activation.with_author(cause.author, cause.reason));
+        let replaced = disk.replace(&store, &loaded, &policies, &self.renaming);
+        let replaced = replaced.map_err(|error| {
+            self.note_pending_replacement(&store);
+            refused(error)
+        })?;
+        for warning in &replaced.warnings {
+            report.warnings.push(change_warning("policy.path", warning));
+        }
+        *self.expected.lock() = Some(activation);
         Ok(PendingActivation {
             disk,
             store,
             policies,
             report: PolicyChangeReport {
-                written_files,
+                written_files: replaced.written,
                 ..report
             },
-            clears_shadow: false,
         })
     }
 
     fn policy_path(&self) -> Result<PathBuf, PolicyChangeError> {
         match &self.settings.origin {
             PolicyOrigin::Path(path) => Ok(path.clone()),
-            PolicyOrigin::BuiltIn => Err(refused(
-                "the built-in policy is active, which has no file: name one in policy.path, and restart the proxy",
-            )),
+            PolicyOrigin::BuiltIn => Err(refused(NO_POLICY_FILE)),
         }
     }
 
@@ -372,32 +389,28 @@ impl PolicyFileReloader {
         pending: PendingActivation,
         outcome: Option<ReloadOutcome>,
     ) -> PolicyChangeResult {
+        let store = Arc::clone(&pending.store);
+        let result = self.complete_or_restore(pending, outcome);
+        self.note_pending_replacement(&store);
+        result
+    }
+
+    fn complete_or_restore(
+        &self,
+        pending: PendingActivation,
+        outcome: Option<ReloadOutcome>,
+    ) -> PolicyChangeResult {
         let PendingActivation {
             disk,
             store,
             policies,
-            report,
-            clears_shadow,
+            mut report,
         } = pending;
         let active = self.active_policy.load();
         let active = active.policy.revision();
         if active == report.revision {
             // The policy is in force, so what fails from here on is a warning.
-            let mut report = report;
-            if let Err(error) = store.end_replacement() {
-                report.warnings.push(store_warning(&error.to_string()));
-            }
-            if clears_shadow {
-                match self.drop_assignment(&store) {
-                    Ok(problems) | Err(PolicyChangeError::Invalid(problems)) => {
-                        report.warnings.extend(problems);
-                    }
-                    Err(PolicyChangeError::Refused(error)) => {
-                        let message = format!("the shadow policy is not cleared: {error}");
-                        report.warnings.push(store_warning(&message));
-                    }
-                }
-            }
+            report.warnings.extend(self.conclude_replacement(&store));
             return Ok(report);
         }
         self.expected.lock().take();
@@ -406,13 +419,14 @@ impl PolicyFileReloader {
                 "the proxy is shutting down: the files are written, and are used after its next start",
             ));
         };
-        if active != policies.previous_revision {
+        if active != policies.record.previous {
             let _ = store.end_replacement();
             return Err(refused(format!(
                 "somebody else has changed the files at the same time: revision {active} is active"
             )));
         }
-        disk.restore(&store, &policies).map_err(|error| {
+        let restored = disk.restore(&store, &policies, &self.renaming);
+        restored.map_err(|error| {
             refused(format!(
                 "the files were not loaded, and the old ones cannot be restored: {error}"
             ))
@@ -424,6 +438,71 @@ impl PolicyFileReloader {
                     "the files were changed at the same time, and are restored; try again",
                 ))
             }
+        }
+    }
+
+    /// Ends the pending replacement, whose outcome is the active policy. Returns warnings: what fails is tried again by the next
+    /// reload.
+    fn conclude_replacement(&self, store: &PolicyStore) -> Vec<Problem> {
+        let active = self.active_policy.load();
+        if let Err(error) = history::conclude_replacement(store, active.policy.revision()) {
+            let message = format!(
+                "the change is not recorded, and if it is a promotion, the shadow policy is not cleared: {error}; the next \
+                 reload tries again"
+            );
+            return vec![change_warning("store.path", &message)];
+        }
+        if active.has_assigned_shadow() && store.shadow().is_none() {
+            return self.use_configured_shadow();
+        }
+        Vec::new()
+    }
+
+    /// Remembers if a replacement could not be ended, for the next reload.
+    fn note_pending_replacement(&self, store: &PolicyStore) {
+        let is_pending = !matches!(store.pending_replacement(), Ok(None));
+        self.is_replacement_pending
+            .store(is_pending, Ordering::Relaxed);
+    }
+
+    /// Makes the files those of one policy, before a reload reads them, if a replacement could not be ended. Blocks.
+    pub(super) fn recover_files(&self) -> Result<(), Vec<Problem>> {
+        let (Ok(store), PolicyOrigin::Path(path)) = (&self.store, &self.settings.origin) else {
+            return Ok(());
+        };
+        if !self.is_replacement_pending.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let recovered = policy_replacement::recover(store, path).map_err(|error| {
+            let message = format!(
+                "its replacement was interrupted, and the old files cannot be restored: {error}. Put the right files there, and \
+                 remove policies/replacement.json below store.path"
+            );
+            vec![file_problem(path, message)]
+        })?;
+        if let Some(message) = recovered.and_then(|recovered| recovered.message()) {
+            tracing::warn!("{message}");
+        }
+        Ok(())
+    }
+
+    /// Recovers the files and ends a replacement that could not be ended before, whose record the next one would overwrite.
+    fn settle_pending_replacement(&self) -> Result<(), PolicyChangeError> {
+        let renaming = self.renaming.lock();
+        self.recover_files().map_err(PolicyChangeError::Invalid)?;
+        drop(renaming);
+        self.retry_conclusion();
+        Ok(())
+    }
+
+    /// Ends a replacement that could not be ended before, of which the files are known to be those of one policy. Blocks.
+    pub(super) fn retry_conclusion(&self) {
+        // Only the policy that was replaced can show how the replacement ended.
+        if let (Ok(store), PolicyOrigin::Path(_)) = (&self.store, &self.settings.origin)
+            && self.is_replacement_pending.load(Ordering::Relaxed)
+        {
+            self.conclude_replacement(store);
+            self.note_pending_replacement(store);
         }
     }
 }
@@ -488,10 +567,10 @@ fn new_report(policy: &Policy, before: Option<&str>, warnings: Vec<Problem>) -> 
     }
 }
 
-/// Returns a warning about the store, after a change that was made.
-fn store_warning(message: &str) -> Problem {
-    tracing::warn!("store.path: {message}");
-    Problem::warning(&SourceLocation::for_file(&"store.path".into()), message)
+/// Logs and returns a warning about a change that was made, and the setting that it concerns.
+fn change_warning(setting: &str, message: &str) -> Problem {
+    tracing::warn!("{setting}: {message}");
+    Problem::warning(&SourceLocation::for_file(&setting.into()), message)
 }
 
 fn refused(message: impl Into<String>) -> PolicyChangeError {

@@ -59,7 +59,7 @@ impl Help {
         let mut help = help.to_owned();
         let second = rest.first().copied().unwrap_or_default();
         if help.contains(&format!("\n  {second} ")) && !second.is_empty() {
-            help += self.of(&format!("{name} {second}")).unwrap();
+            help += self.of(&format!("{name} {second}")).unwrap_or_default();
         }
         let flags = rest.iter().filter(|word| word.starts_with("--"));
         let names = flags.filter_map(|word| word.split('=').next());

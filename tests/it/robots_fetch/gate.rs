@@ -372,6 +372,12 @@ fn the_command_fetches_and_explains_the_file() {
         (&json["sitemaps"], &json["host"]),
         (&serde_json::json!([]), &serde_json::json!([]))
     );
+    let output = run(&folder, "www.a.test", "text");
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(
+        output.stderr.contains("write https://www.a.test/"),
+        "{output:?}"
+    );
     let broken = site_with(503);
     let output = run(&folder, &broken.url("a.test", "/"), "json");
     let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();

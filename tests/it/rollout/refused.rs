@@ -64,6 +64,21 @@ fn a_file_that_is_read_only_or_a_link_is_not_replaced() {
     );
 }
 
+#[test]
+fn a_shadow_policy_of_the_other_form_is_set_with_a_warning() {
+    let bench = RolloutBench::new();
+    bench.folder.write("next/policy.yaml", policy("two"));
+    let set = bench.command(&["shadow", "set", "next"]);
+    assert_eq!(set.code, 0, "{set:?}");
+    assert!(
+        set.stderr.contains("cannot be promoted") && set.stderr.contains("is a directory"),
+        "{set:?}"
+    );
+    assert_refused(&bench, &bench.promote(), "is a directory");
+    let set = ok(&bench.set(&policy("two")));
+    assert_eq!(set["problems"], json!([]));
+}
+
 fn with_list(name: &str, list: &str) -> String {
     let lists = format!(
         "lists: {{ l: {{ kind: hosts, file: '{list}' }} }}\nrules:\n  - {{ id: l, forbid: {{ host: {{ in: l }} }} }}\n"

@@ -225,7 +225,7 @@ async fn an_invalid_body_is_refused_with_its_problem() {
         ),
         (
             r#"{"what": "http://a.test/", "reason": "x"}"#.into(),
-            "`what`: invalid host",
+            "`what`: a stop covers a host, and not single URLs",
         ),
         (
             r#"{"what": "a.test\r\nX: y", "reason": "x"}"#.into(),

@@ -24,8 +24,10 @@ const MAX_DEPTH: usize = 64;
 /// The stack of the parser thread, in bytes. [`MAX_DEPTH`] levels take an eighth of it in an
 /// unoptimised build.
 const STACK_SIZE: usize = 16 << 20;
-/// The maximum number of values that aliases (`*name`) may repeat in total.
-const MAX_ALIAS_EVENTS: usize = 1_000_000;
+/// The maximum number of values that have an anchor (`&name`).
+const MAX_ANCHORED_EVENTS: usize = 1_000_000;
+/// The maximum number of values that aliases (`*name`) may repeat in total: they take memory that the text does not.
+const MAX_ALIAS_EVENTS: usize = 200_000;
 
 /// Parses one document.
 ///
@@ -123,7 +125,7 @@ fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options 
             max_events: 3 * node_limit,
             max_depth: MAX_DEPTH,
             max_documents: 1,
-            max_recorded_anchor_events: MAX_ALIAS_EVENTS,
+            max_recorded_anchor_events: MAX_ANCHORED_EVENTS,
             max_total_scalar_bytes: MAX_BYTES,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
@@ -358,6 +360,9 @@ fn problem_from_error(file: &Arc<str>, text: &str, error: &Error) -> Problem {
     if let Error::Budget { breach, .. } = error {
         return budget_problem(&place, breach);
     }
+    if matches!(error, Error::AliasReplayLimitExceeded { .. }) {
+        return Problem::error(&place, ALIASES_MESSAGE);
+    }
     if matches!(error, Error::MultipleDocuments { .. }) {
         return Problem::error(&place, SECOND_DOCUMENT_MESSAGE);
     }
@@ -366,6 +371,8 @@ fn problem_from_error(file: &Arc<str>, text: &str, error: &Error) -> Problem {
 
 const SECOND_DOCUMENT_MESSAGE: &str =
     "a second document begins (`---`); a file may contain only one";
+
+const ALIASES_MESSAGE: &str = "aliases (`*name`) expand to too many values";
 
 fn budget_problem(place: &SourceLocation, error: &BudgetBreach) -> Problem {
     if matches!(
@@ -381,7 +388,7 @@ fn budget_problem(place: &SourceLocation, error: &BudgetBreach) -> Problem {
     if matches!(error, BudgetBreach::Documents { .. }) {
         return Problem::error(place, SECOND_DOCUMENT_MESSAGE);
     }
-    Problem::error(place, "aliases (`*name`) expand to too many values")
+    Problem::error(place, ALIASES_MESSAGE)
 }
 
 #[cfg(test)]

@@ -41,6 +41,14 @@ export function askChange({ title, content, action, required = true }, send, don
 
 /** Returns the words about a change that was made, with the warnings of the policy. */
 export function changed(answer) {
+  // No result within 20 s.
+  if (answer.result === "pending") {
+    return h(
+      "div.notice.warn",
+      h("strong", "The change takes long, and goes on."),
+      " Until it ends, others are refused. Its result will be shown here and in the history of the policy.",
+    );
+  }
   const words = {
     promoted: "Promoted: it is the active policy now.",
     cleared: "The shadow policy is cleared.",
@@ -49,7 +57,7 @@ export function changed(answer) {
   const written = answer.written?.length ? ` Written: ${answer.written.join(", ")}.` : "";
   return h(
     "div.notice.good",
-    h("strong", words[answer.result] ?? visible(answer.detail ?? answer.result)),
+    h("strong", words[answer.result] ?? visible(answer.result)),
     visible(written),
     problemList(answer.problems),
   );

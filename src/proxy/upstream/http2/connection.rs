@@ -60,7 +60,6 @@ pub(in crate::proxy) struct SharedConnectionSettings {
 pub struct SharedConnection {
     requests: SendRequest<Bytes>,
     pub(super) watch: Arc<ConnectionWatch>,
-    pub(super) allowance: Arc<ReadAllowance>,
     /// The number of reserved streams.
     streams: AtomicUsize,
     /// The end of the last stream.
@@ -98,7 +97,7 @@ impl SharedConnection {
         let driver = SharedDriver {
             connection,
             watch: Arc::clone(&watch),
-            allowance: Arc::clone(&allowance),
+            allowance,
             stall: LazyTimer::new(settings.write_stall),
             write_stall: settings.write_stall,
         };
@@ -106,7 +105,6 @@ impl SharedConnection {
         Ok(Arc::new(Self {
             requests,
             watch,
-            allowance,
             streams: AtomicUsize::new(0),
             last_used: Mutex::new(settings.clock.now()),
             settings,

@@ -81,10 +81,6 @@ impl StreamDownload {
             }
             // The origin may send more only after the client has taken this.
             let _ = self.stream.flow_control().release_capacity(data.len());
-            self.reservation
-                .connection
-                .allowance
-                .record_data(data.len());
             self.remaining = self
                 .remaining
                 .map(|remaining| remaining.saturating_sub(data.len() as u64));

@@ -61,7 +61,6 @@ impl AsyncRead for FrameSocket {
         ready!(Pin::new(&mut limited).poll_read(cx, out))?;
         let received = out.filled().len() - before;
         this.allowance.spend(received);
-        this.allowance.record_unparsed(received);
         Poll::Ready(Ok(()))
     }
 }

@@ -61,6 +61,14 @@ pub enum StopTargetError {
     /// The text is empty.
     #[error("the target is empty; {TARGET_FORMS}")]
     Empty,
+    /// The text is a URL.
+    #[error(
+        "a stop covers a host, and not single URLs: write its host alone, such as www.example.com"
+    )]
+    Url,
+    /// The text ends with this port.
+    #[error("a stop covers a host on all its ports: leave out `:{0}`")]
+    Port(Box<str>),
     /// The host is invalid.
     #[error("invalid host: {0}; {TARGET_FORMS}")]
     Host(TargetError),
@@ -108,6 +116,17 @@ impl StopTarget {
 }
 
 fn parse_host(text: &str) -> Result<Box<str>, StopTargetError> {
+    if text.contains('/') {
+        return Err(StopTargetError::Url);
+    }
+    if let Some((host, port)) = text.rsplit_once(':') {
+        let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        // An address of IPv6 without brackets has no port.
+        let is_host = !host.contains(':') || host.starts_with('[') && host.ends_with(']');
+        if is_port && is_host && canonical_host(host).is_ok() {
+            return Err(StopTargetError::Port(port.into()));
+        }
+    }
     canonical_host(text)
         .map(Into::into)
         .map_err(StopTargetError::Host)
@@ -195,8 +214,6 @@ mod tests {
             "*",
             "*.",
             "domain:",
-            "a.test:80",
-            "http://a.test/",
             "a b",
             "a\r\nX: y",
             "crawler:",
@@ -206,6 +223,19 @@ mod tests {
             "host:rule:x",
         ] {
             assert!(StopTarget::parse(text).is_err(), "{text:?}");
+        }
+        for text in [
+            "a.test:80",
+            "host:a.test:80",
+            "*.a.test:80",
+            "[::1]:80",
+            "127.0.0.1:80",
+        ] {
+            let port = StopTargetError::Port("80".into());
+            assert_eq!(StopTarget::parse(text), Err(port), "{text}");
+        }
+        for text in ["http://a.test/", "a.test/x", "*.a.test/"] {
+            assert_eq!(StopTarget::parse(text), Err(StopTargetError::Url), "{text}");
         }
     }
 

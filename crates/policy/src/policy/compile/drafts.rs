@@ -17,7 +17,7 @@ use super::lists::ListTable;
 
 pub(super) struct RuleDrafts<'s> {
     /// The rules in document order.
-    pub(super) all: Vec<RuleDraft<'s>>,
+    pub(super) all: Vec<IntermediateRule<'s>>,
     /// The number of rules that `on_invalid_rule: disable` disabled, without the rules in them.
     pub(super) disabled_rules: u32,
 }
@@ -34,7 +34,7 @@ pub(super) enum RuleScope {
 }
 
 /// A rule between its source and its compiled form.
-pub(super) struct RuleDraft<'s> {
+pub(super) struct IntermediateRule<'s> {
     pub(super) source: &'s SourceRule,
     pub(super) scope: RuleScope,
     /// The index of the group that contains it.
@@ -103,11 +103,14 @@ impl<'s> RuleDrafts<'s> {
     /// not in one.
     pub(super) fn first_match_siblings(
         &self,
-        draft: &RuleDraft<'s>,
-    ) -> Option<Vec<&RuleDraft<'s>>> {
+        draft: &IntermediateRule<'s>,
+    ) -> Option<Vec<&IntermediateRule<'s>>> {
         match draft.parent {
             Some(parent) => {
-                let first = self.all.get(parent).is_some_and(RuleDraft::is_first_match);
+                let first = self
+                    .all
+                    .get(parent)
+                    .is_some_and(IntermediateRule::is_first_match);
                 first.then(|| self.children(parent).map(|(_, child)| child).collect())
             }
             None if draft.scope == RuleScope::Global => {
@@ -118,14 +121,20 @@ impl<'s> RuleDrafts<'s> {
     }
 
     /// Returns the rules of a scope that are in no group.
-    pub(super) fn outermost(&self, scope: RuleScope) -> impl Iterator<Item = &RuleDraft<'s>> {
+    pub(super) fn outermost(
+        &self,
+        scope: RuleScope,
+    ) -> impl Iterator<Item = &IntermediateRule<'s>> {
         self.all
             .iter()
             .filter(move |draft| draft.scope == scope && draft.parent.is_none())
     }
 
     /// Returns the direct children of a rule, with their indexes.
-    pub(super) fn children(&self, parent: usize) -> impl Iterator<Item = (usize, &RuleDraft<'s>)> {
+    pub(super) fn children(
+        &self,
+        parent: usize,
+    ) -> impl Iterator<Item = (usize, &IntermediateRule<'s>)> {
         let end = self.all.get(parent).map_or(0, |draft| draft.end);
         let mut at = parent + 1;
         std::iter::from_fn(move || {
@@ -137,7 +146,7 @@ impl<'s> RuleDrafts<'s> {
     }
 }
 
-impl RuleDraft<'_> {
+impl IntermediateRule<'_> {
     /// Moves the condition to the rule.
     pub(super) fn take_condition(&mut self) -> Condition {
         std::mem::replace(&mut self.condition, Condition::Always)
@@ -206,7 +215,7 @@ impl<'s> DraftBuilder<'s, '_, '_, '_> {
         let mode = rule_mode(rule, parent_mode, &compiled.invalid);
         self.report_invalid(rule, compiled.invalid);
         let index = self.drafts.all.len();
-        self.drafts.all.push(RuleDraft {
+        self.drafts.all.push(IntermediateRule {
             source: rule,
             scope: self.scope,
             parent,

@@ -11,7 +11,7 @@ use crate::policy::rule::{
 use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, SourceRuleBody};
 
 use super::checks;
-use super::drafts::{RuleDraft, RuleDrafts};
+use super::drafts::{IntermediateRule, RuleDrafts};
 use super::options::OptionCompiler;
 use super::stages::RulePlacement;
 
@@ -38,7 +38,7 @@ fn rule_index(index: usize) -> RuleIndex {
 }
 
 fn compile_body(
-    draft: &mut RuleDraft<'_>,
+    draft: &mut IntermediateRule<'_>,
     placement: &RulePlacement,
     options: &mut OptionCompiler,
     problems: &mut Problems,
@@ -56,7 +56,7 @@ fn compile_body(
 }
 
 fn build_rule(
-    draft: &RuleDraft<'_>,
+    draft: &IntermediateRule<'_>,
     placement: &RulePlacement,
     class: RuleClass,
     body: RuleBody,
@@ -79,7 +79,7 @@ fn build_rule(
 }
 
 fn build_group(
-    draft: &mut RuleDraft<'_>,
+    draft: &mut IntermediateRule<'_>,
     group: &SourceGroup,
     placement: &RulePlacement,
     options: &mut OptionCompiler,
@@ -114,7 +114,7 @@ fn build_group(
     }
 }
 
-fn build_filter(draft: &mut RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
+fn build_filter(draft: &mut IntermediateRule<'_>, filter: &SourceFilter) -> FilterRule {
     FilterRule {
         kind: filter.sense,
         condition: draft.take_condition(),
@@ -127,7 +127,7 @@ fn build_filter(draft: &mut RuleDraft<'_>, filter: &SourceFilter) -> FilterRule 
 
 /// Returns the stages at which a rule is active: a group at the stages at which it may run, a
 /// filter from the first stage at which its condition may be decided.
-fn active_stages(draft: &RuleDraft<'_>, placement: &RulePlacement) -> StageSet {
+fn active_stages(draft: &IntermediateRule<'_>, placement: &RulePlacement) -> StageSet {
     let first = match &draft.source.body {
         SourceRuleBody::Group(_) => placement.with_headers.latest,
         SourceRuleBody::Filter(_) => placement.first_decidable,

@@ -16,7 +16,7 @@ use crate::policy::source::tree::{
 };
 use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
 
-use super::drafts::{RuleDraft, RuleDrafts, RuleScope, rule_condition};
+use super::drafts::{IntermediateRule, RuleDrafts, RuleScope, rule_condition};
 use super::lists::compile_items;
 use super::options::OptionCompiler;
 
@@ -193,7 +193,7 @@ pub(super) fn classify_rules(drafts: &RuleDrafts<'_>) -> Vec<RuleClass> {
     classes
 }
 
-fn has_domain_siblings_only(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>) -> bool {
+fn has_domain_siblings_only(drafts: &RuleDrafts<'_>, draft: &IntermediateRule<'_>) -> bool {
     if draft.condition.stage().is_some() {
         return true;
     }

@@ -8,7 +8,7 @@ use crate::policy::field::Field;
 use crate::policy::rule::{EnforcementMode, HeaderFields, HeaderStages, PolicyStage};
 use crate::policy::source::tree::{SourceFilter, SourceRuleBody};
 
-use super::drafts::{RuleDraft, RuleDrafts, RuleScope};
+use super::drafts::{IntermediateRule, RuleDrafts, RuleScope};
 
 /// The stages between which a rule runs.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +186,7 @@ pub(super) fn place_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) -> V
 }
 
 fn place_rule(
-    draft: &RuleDraft<'_>,
+    draft: &IntermediateRule<'_>,
     parent: &RulePlacement,
     problems: &mut Problems,
 ) -> RulePlacement {
@@ -237,7 +237,11 @@ fn place_rule(
 }
 
 /// Reports `stage` if it is earlier than the stage at which all facts are known.
-fn check_explicit_stage(draft: &RuleDraft<'_>, facts_stage: PolicyStage, problems: &mut Problems) {
+fn check_explicit_stage(
+    draft: &IntermediateRule<'_>,
+    facts_stage: PolicyStage,
+    problems: &mut Problems,
+) {
     let Some(stage) = draft.source.stage.as_ref() else {
         return;
     };
@@ -256,7 +260,7 @@ fn check_explicit_stage(draft: &RuleDraft<'_>, facts_stage: PolicyStage, problem
 
 /// Reports `as` on a rule that is not of the document stage, by `stage` or by its facts.
 fn check_soft_error_stage(
-    draft: &RuleDraft<'_>,
+    draft: &IntermediateRule<'_>,
     facts_stage: PolicyStage,
     problems: &mut Problems,
 ) {
@@ -277,14 +281,14 @@ fn check_soft_error_stage(
 
 /// Returns `true` if the rule can end its stage for later rules. If it cannot be decided for a
 /// CONNECT, neither can the later rules.
-fn ends_stage(draft: &RuleDraft<'_>) -> bool {
+fn ends_stage(draft: &IntermediateRule<'_>) -> bool {
     match &draft.source.body {
         SourceRuleBody::Group(group) => group.stop && draft.mode == EnforcementMode::Enforce,
         SourceRuleBody::Filter(_) => false,
     }
 }
 
-fn first_match_place<'s>(draft: &RuleDraft<'s>) -> Option<&'s SourceLocation> {
+fn first_match_place<'s>(draft: &IntermediateRule<'s>) -> Option<&'s SourceLocation> {
     match &draft.source.body {
         SourceRuleBody::Group(group) => group.match_first.as_ref(),
         SourceRuleBody::Filter(_) => None,
@@ -362,7 +366,7 @@ fn check_shadow_rules(
     bounds: &FirstMatchBounds,
     problems: &mut Problems,
 ) {
-    let enforced: Vec<&RuleDraft<'_>> = drafts
+    let enforced: Vec<&IntermediateRule<'_>> = drafts
         .children(at)
         .map(|(_, child)| child)
         .filter(|child| child.mode == EnforcementMode::Enforce)
@@ -396,14 +400,18 @@ fn check_shadow_rules(
 
 /// Returns `true` if an earlier rule of its `match: first` list tests more than scheme, host, port and
 /// crawler.
-fn follows_non_host_sibling(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>, at: usize) -> bool {
+fn follows_non_host_sibling(
+    drafts: &RuleDrafts<'_>,
+    draft: &IntermediateRule<'_>,
+    at: usize,
+) -> bool {
     let Some(parent) = draft.parent else {
         return false;
     };
     drafts
         .all
         .get(parent)
-        .is_some_and(RuleDraft::is_first_match)
+        .is_some_and(IntermediateRule::is_first_match)
         && drafts
             .children(parent)
             .take_while(|(index, _)| *index < at)

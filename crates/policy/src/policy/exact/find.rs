@@ -75,7 +75,7 @@ impl<'p> VerdictFinder<'p> {
             Solution::Example(example) => VerdictAnswer::Found(example),
             Solution::Undecided(reason) => VerdictAnswer::Undecided(reason),
             // A reading of a URL has the same host, but need not begin with the same path.
-            Solution::Never if query.verdict == WantedVerdict::Reject => {
+            Solution::Never if query.verdict == WantedVerdict::Reject && under.is_some() => {
                 match find(under.map(origin_of)) {
                     Solution::Never => VerdictAnswer::Never,
                     Solution::Example(_) | Solution::Undecided(_) => VerdictAnswer::Undecided(

@@ -5,6 +5,7 @@
 //! is simplified. States that differ only in tests that no longer matter are the same.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -30,12 +31,23 @@ pub(super) enum SearchOutcome {
 }
 
 /// The state of one automaton in a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     /// The part of the URL has not begun.
     Waiting,
     Running(u32),
     Decided(bool),
+}
+
+impl Slot {
+    /// Returns a number that other slots of the same automaton do not have.
+    fn code(self) -> u64 {
+        match self {
+            Self::Decided(result) => u64::from(result),
+            Self::Waiting => 2,
+            Self::Running(state) => u64::from(state) + 3,
+        }
+    }
 }
 
 impl From<Progress> for Slot {
@@ -48,13 +60,26 @@ impl From<Progress> for Slot {
 }
 
 /// A state of the search.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct SearchState {
     position: UrlPosition,
     /// The number of the formula that the rest of the URL must meet.
     formula: usize,
     /// Those of the conditions, then those of the tests of the formula.
     slots: Box<[Slot]>,
+}
+
+/// Hashes the slots as one number: a search compares millions of states.
+impl Hash for SearchState {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
+        let mut slots = u64::try_from(self.formula).unwrap_or(u64::MAX);
+        for slot in &self.slots {
+            slots = (slots.rotate_left(5) ^ slot.code()).wrapping_mul(FACTOR);
+        }
+        self.position.hash(hasher);
+        hasher.write_u64(slots);
+    }
 }
 
 /// An automaton that takes part in a search.
@@ -193,8 +218,8 @@ struct RemainingFormula<'t> {
     parts: Rc<[SearchPart<'t>]>,
     /// A byte of each class that the automata distinguish.
     bytes: Rc<[u8]>,
-    /// The formulas after some of the tests were decided.
-    next: HashMap<Box<[Option<bool>]>, Option<usize>>,
+    /// The formulas after some of the tests were decided, by [`result_codes`].
+    next: HashMap<Box<[u8]>, Option<usize>>,
 }
 
 struct Search<'t> {
@@ -290,20 +315,17 @@ impl<'t> Search<'t> {
     /// hold.
     fn formula_after(&mut self, before: usize, slots: &[Slot]) -> Option<usize> {
         let remaining = self.formulas.get(before)?;
-        let results: Box<[Option<bool>]> = slots
-            .iter()
-            .skip(self.conditions.len())
-            .map(|slot| match slot {
-                Slot::Decided(result) => Some(*result),
-                Slot::Waiting | Slot::Running(_) => None,
-            })
-            .collect();
+        let tests = slots.get(self.conditions.len()..).unwrap_or_default();
+        let results = result_codes(tests);
         if let Some(known) = remaining.next.get(&results) {
             return *known;
         }
         let simplified = remaining.formula.assume(&|test| {
             let at = remaining.tests.binary_search(&test).ok()?;
-            results.get(at).copied().flatten()
+            match tests.get(at)? {
+                Slot::Decided(result) => Some(*result),
+                Slot::Waiting | Slot::Running(_) => None,
+            }
         });
         let after = self.add_formula(simplified);
         self.formulas.get_mut(before)?.next.insert(results, after);
@@ -380,6 +402,15 @@ impl RemainingFormula<'_> {
         conditions.iter().all(|result| *result)
             && self.formula.assume(&value) == Formula::Constant(true)
     }
+}
+
+/// Returns the results of tests as bytes: 0 or 1 for those that are decided, 2 for others.
+fn result_codes(tests: &[Slot]) -> Box<[u8]> {
+    let codes = tests.iter().map(|slot| match slot {
+        Slot::Decided(result) => u8::from(*result),
+        Slot::Waiting | Slot::Running(_) => 2,
+    });
+    codes.collect()
 }
 
 /// Returns one byte of each class of bytes that the automata and the structure of URLs do not

@@ -73,6 +73,10 @@ impl AnalysedPolicy<'_> {
         within: &Formula,
     ) -> Solution {
         solver.begin_question();
+        let asked = rule.and_then(|rule| self.policy.rules.get(rule));
+        if asked.is_some_and(|rule| !may_give(rule, wanted)) {
+            return Solution::Never;
+        }
         let sources = match rule {
             Some(rule) => vec![VerdictSource::Rule(rule)],
             None => self.sources(wanted),
@@ -259,6 +263,20 @@ impl AnalysedPolicy<'_> {
             .collect();
         Formula::any(regions)
     }
+}
+
+/// Returns `true` if a rule can be the cause of a verdict: a filter refuses, and a group gives its disposition or
+/// refuses by another option.
+fn may_give(rule: &Rule, wanted: WantedVerdict) -> bool {
+    let RuleBody::Group(group) = &rule.body else {
+        return wanted == WantedVerdict::Reject;
+    };
+    let sets_refusing_option = group.assignments.iter().any(|assignment| {
+        assignment.index == schema::TRAPS || REFUSING_OPTIONS.contains(&assignment.index)
+    });
+    let by_disposition =
+        allows(rule).is_some_and(|allows| allows == (wanted == WantedVerdict::Allow));
+    by_disposition || wanted == WantedVerdict::Reject && sets_refusing_option
 }
 
 /// Returns `true` if a decision has the disposition or the filter of its cause.

@@ -10,6 +10,7 @@ use crate::model::disposition::Disposition;
 use crate::model::rule_id::Slug;
 use crate::policy::cases::{Case, CaseAssertion};
 use crate::policy::list::ListKind;
+use crate::policy::options::schema;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
@@ -223,6 +224,9 @@ pub(super) struct PolicyParts {
     pub(super) assertions: Vec<CaseAssertion>,
 }
 
+/// The key with which other systems add files to one.
+const INCLUDE: &str = "include";
+
 impl PolicyParts {
     /// Adds the document of one file.
     pub(super) fn add_document(
@@ -266,6 +270,7 @@ impl PolicyParts {
         if let Some(hosts) = map.take(HOSTS.name) {
             self.hosts.extend(read_host_paces(hosts, problems));
         }
+        report_misplaced_keys(node, &mut map, problems);
         map.finish(problems);
     }
 
@@ -427,4 +432,25 @@ pub(super) fn missing_header(path: &Arc<str>, names: &[String]) -> Problem {
         "add `policy: 1`, `name: …` and `options: {{ disposition: … }}` to one of: {}",
         names.join(", ")
     ))
+}
+
+/// Reports options outside `options`, and the key with which other systems include files.
+fn report_misplaced_keys(node: &Node, map: &mut MapReader<'_>, problems: &mut Problems) {
+    let options = schema::SPECS.iter();
+    let mut options: Vec<&str> = options
+        .filter_map(|spec| spec.path.split('.').next())
+        .collect();
+    options.dedup();
+    for name in options.into_iter().chain([INCLUDE]) {
+        // A key that is taken counts as a known one.
+        let entry = node.get(name).and_then(|_| map.take_entry(name));
+        let Some(entry) = entry else { continue };
+        let help = if name == INCLUDE {
+            "the policy of several files is a directory, which `policy.path` names: all its `*.yaml` files belong to it".to_owned()
+        } else {
+            format!("it is an option: write `options: {{ {name}: … }}`")
+        };
+        let problem = Problem::error(&entry.key.place, "unknown key").with_found(name);
+        problems.push(problem.with_help(help));
+    }
 }

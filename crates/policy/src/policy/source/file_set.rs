@@ -48,13 +48,13 @@ pub enum PolicyFileSetError {
 pub struct PolicyFileDigests(BTreeMap<String, [u8; 32]>);
 
 impl PolicyFileDigests {
-    /// Returns the first path of which the content differs, or which only one of both has.
-    pub fn first_difference<'a>(&'a self, other: &'a Self) -> Option<&'a str> {
-        let differs =
-            |(path, digest): &(&'a String, &[u8; 32])| other.0.get(*path) != Some(*digest);
-        let changed = self.0.iter().find(differs);
-        let added = other.0.keys().find(|path| !self.0.contains_key(*path));
-        changed.map(|(path, _)| path).or(added).map(String::as_str)
+    /// Returns the first path at which the content, or its absence, is that of neither of two other policies.
+    pub fn first_difference<'a>(&'a self, one: &'a Self, other: &'a Self) -> Option<&'a str> {
+        let mut paths = self.paths().chain(one.paths()).chain(other.paths());
+        paths.find(|path| {
+            let content = self.0.get(*path);
+            content != one.0.get(*path) && content != other.0.get(*path)
+        })
     }
 
     /// Returns `true` if there is a file at this path.
@@ -275,17 +275,30 @@ mod tests {
 
     #[test]
     fn differences_are_found_by_content() {
-        let digests = |files| set(None, files).unwrap().digests();
+        let digests = |files: &[(&str, &str)]| set(None, files).unwrap().digests();
         let one = digests(&[("a", "1"), ("b", "2")]);
-        assert_eq!(one.first_difference(&one.clone()), None);
-        assert_eq!(
-            one.first_difference(&digests(&[("a", "1"), ("b", "3")])),
-            Some("b")
-        );
-        assert_eq!(one.first_difference(&digests(&[("a", "1")])), Some("b"));
-        assert_eq!(
-            one.first_difference(&digests(&[("a", "1"), ("b", "2"), ("c", "")])),
-            Some("c")
-        );
+        let difference = |files: &[(&str, &str)], other: &[(&str, &str)]| {
+            let (files, other) = (digests(files), digests(other));
+            files.first_difference(&one, &other).map(str::to_owned)
+        };
+        let next = [("a", "1"), ("b", "3"), ("c", "4")];
+        // Each file is that of one of both.
+        for files in [
+            &[("a", "1"), ("b", "2")][..],
+            &next,
+            &[("a", "1"), ("b", "3")],
+            &[("a", "1"), ("b", "2"), ("c", "4")],
+        ] {
+            assert_eq!(difference(files, &next), None, "{files:?}");
+        }
+        for (files, path) in [
+            (&[("a", "1"), ("b", "4")][..], "b"),
+            (&[("a", "1")], "b"),
+            (&[("a", "1"), ("b", "2"), ("c", "5")], "c"),
+            (&[("a", "1"), ("b", "2"), ("d", "")], "d"),
+        ] {
+            assert_eq!(difference(files, &next).as_deref(), Some(path), "{files:?}");
+        }
+        assert_eq!(difference(&[("a", "1")], &[("a", "1")]), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::model::rule_id::RuleId;
 use crate::policy::options::OptionValue;
 use crate::policy::rule::{FilterKind, PolicyStage};
 use crate::yaml::read::{self, MapReader};
-use crate::yaml::{MappingEntry, Node};
+use crate::yaml::{MappingEntry, Node, YamlValue};
 
 use super::condition::read_condition;
 use super::key::{Key, properties};
@@ -376,7 +376,7 @@ fn read_group(
         .map(|node| read_options(node, problems))
         .unwrap_or_default();
     let stop = STOP.read_flag(map, problems);
-    let match_first = read_located_word(&MATCH, "first", map, problems);
+    let match_first = read_match(map, problems);
     let rules = map
         .take(RULES.name)
         .map(|node| read_rules(node, position.as_str(), 1, problems))
@@ -389,6 +389,18 @@ fn read_group(
         match_first,
         rules,
     })
+}
+
+/// Reads `match`. In other systems it is the condition of a rule.
+fn read_match(map: &mut MapReader<'_>, problems: &mut Problems) -> Option<SourceLocation> {
+    let entry = map.take_entry(MATCH.name)?;
+    if let YamlValue::Mapping(_) | YamlValue::Sequence(_) = &entry.value.value {
+        let message = "`match` is `all` or `first`: how the rules inside a group apply";
+        let problem = Problem::error(&entry.key.place, message).with_found(MATCH.name);
+        problems.push(problem.with_suggestion_from([WHEN.name]));
+        return None;
+    }
+    read_located_word(&MATCH, "first", map, problems)
 }
 
 /// Reports keys that belong to the other kind of rule.

@@ -1,0 +1,372 @@
+//! Mutations of the sources in `tests/import`: no rule of a source can be taken away unnoticed, and the cases of a policy
+//! notice a pattern that is changed.
+//!
+//! A sample of the rules of each source is taken; `CRAWLGATE_MUTATIONS=all` takes all of them.
+
+mod split;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use crawlgate_import::{FileSystem, Import, ImportError, Report, ReportList, System, import};
+use crawlgate_policy::FileError;
+use crawlgate_policy::internal::policy::cases::{Case, CaseRefusal};
+use crawlgate_policy::internal::policy::compile::CompiledPolicy;
+use serde_json::{Value as Json, json};
+
+use super::support::{Directory, compile_import, read_command, sources};
+
+/// The rules of a source that are taken away, and the patterns that are changed, unless all are.
+const SAMPLE: usize = 2;
+
+/// A source with the text of one file replaced.
+struct ChangedFile<'d> {
+    directory: &'d Directory,
+    path: &'d str,
+    text: &'d str,
+}
+
+impl FileSystem for ChangedFile<'_> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        if path == self.path {
+            return Ok(self.text.as_bytes().to_vec());
+        }
+        self.directory.read(path)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
+        self.directory.list(directory)
+    }
+}
+
+/// The files of a source, with the names of those that were read.
+struct ReadFiles<'d> {
+    directory: &'d Directory,
+    names: RefCell<BTreeSet<String>>,
+}
+
+impl FileSystem for ReadFiles<'_> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        let bytes = self.directory.read(path)?;
+        self.names.borrow_mut().insert(path.to_owned());
+        Ok(bytes)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
+        self.directory.list(directory)
+    }
+}
+
+/// A source of `tests/import`.
+struct MutatedSource {
+    name: String,
+    system: System,
+    directory: Directory,
+    words: String,
+    original: Import,
+    compiled: CompiledPolicy,
+    /// The meaning of the policy: without cases, descriptions and comments.
+    meaning: Json,
+    /// The texts of the files that were read, by their names.
+    texts: BTreeMap<String, String>,
+}
+
+impl MutatedSource {
+    fn read(system: System, path: &Path) -> Self {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let name = format!("{}/{name}", system.name());
+        let words = fs::read_to_string(path.join("command")).unwrap();
+        let directory = Directory(path.to_owned());
+        let files = ReadFiles {
+            directory: &directory,
+            names: RefCell::default(),
+        };
+        let mut input = read_command(&directory, &words);
+        input.files = &files;
+        let original = import(system, &input).unwrap();
+        let names = files.names.into_inner().into_iter();
+        let texts = names.filter_map(|name| {
+            let text = fs::read_to_string(path.join(&name)).ok()?;
+            Some((name, text))
+        });
+        Self {
+            name,
+            system,
+            words,
+            compiled: compile_import(&original),
+            meaning: meaning_of(&original),
+            texts: texts.collect(),
+            original,
+            directory,
+        }
+    }
+
+    /// Imports the source with the text of one file replaced.
+    fn import_changed(&self, path: &str, text: &str) -> Result<Import, ImportError> {
+        let files = ChangedFile {
+            directory: &self.directory,
+            path,
+            text,
+        };
+        let mut input = read_command(&self.directory, &self.words);
+        input.files = &files;
+        import(self.system, &input)
+    }
+
+    /// Returns the rules of the source: the name of the file, and the place of the rule in its text.
+    fn rules(&self) -> Vec<(&str, Range<usize>)> {
+        let files = self.texts.iter();
+        let rules = files.flat_map(|(path, text)| {
+            let places = split::rules(path, text).into_iter();
+            places.map(move |place| (path.as_str(), place))
+        });
+        rules.collect()
+    }
+
+    fn describe(&self, what: &str, file: &str, place: &Range<usize>) -> String {
+        let text = &self.texts[file];
+        let line = text[..place.start].matches('\n').count() + 1;
+        format!(
+            "{} {what} {file}:{line}: {}",
+            self.name,
+            text[place.clone()].trim()
+        )
+    }
+}
+
+/// Returns the meaning of a policy: without cases and descriptions, as its text without comments.
+fn meaning_of(imported: &Import) -> Json {
+    let mut policy: Json = serde_saphyr::from_str(&imported.files["policy.yaml"]).unwrap();
+    policy.as_object_mut().unwrap().remove("cases");
+    policy.as_object_mut().unwrap().remove("name");
+    remove_keys(&mut policy, &["about"]);
+    let files = imported.files.iter();
+    let lists = files.filter(|(name, _)| *name != "policy.yaml");
+    json!({ "policy": policy, "lists": lists.collect::<BTreeMap<_, _>>(), "settings": imported.settings })
+}
+
+fn remove_keys(json: &mut Json, keys: &[&str]) {
+    match json {
+        Json::Object(entries) => {
+            entries.retain(|key, _| !keys.contains(&key.as_str()));
+            entries
+                .values_mut()
+                .for_each(|value| remove_keys(value, keys));
+        }
+        Json::Array(items) => items.iter_mut().for_each(|item| remove_keys(item, keys)),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
+    }
+}
+
+/// Takes a sample of items, the same in each run.
+fn sample<T>(mut items: Vec<T>) -> Vec<T> {
+    if std::env::var("CRAWLGATE_MUTATIONS").is_ok_and(|value| value == "all") {
+        return items;
+    }
+    fastrand::Rng::with_seed(31).shuffle(&mut items);
+    items.truncate(SAMPLE);
+    items
+}
+
+/// Returns the parts of a report as text, without their places.
+fn parts(report: &Report) -> Vec<String> {
+    let parts = report.parts().iter();
+    let texts = parts.map(|part| format!("{} {} {:?}", part.text, part.lines, part.outcome()));
+    texts.collect()
+}
+
+/// Replaces a text by its line ends, so that other rules stay on their lines.
+fn without(text: &str, place: &Range<usize>) -> String {
+    let lines = text[place.clone()].matches('\n').count();
+    let (before, after) = (&text[..place.start], &text[place.end..]);
+    format!("{before}{}{after}", "\n".repeat(lines))
+}
+
+/// Returns `true` if all cases of a policy pass with another one.
+fn all_cases_pass(cases: &[Case], changed: &CompiledPolicy) -> bool {
+    cases.iter().all(|case| {
+        let facts = case.facts.facts();
+        let (trail, decision) = changed.policy.decide_every_rule(&facts);
+        let refusal = CaseRefusal::default();
+        case.mismatches(&changed.policy, &trail, &decision, &refusal)
+            .is_empty()
+    })
+}
+
+/// Changes the words of a rule that its policy has, in patterns or names. Returns `None` if there are none.
+fn with_changed_words(text: &str, place: &Range<usize>, meaning: &str) -> Option<String> {
+    let mut changed = String::new();
+    let mut is_changed = false;
+    let is_other = |c: char| !c.is_ascii_alphanumeric();
+    for piece in text[place.clone()].split_inclusive(is_other) {
+        let word = piece.trim_end_matches(is_other);
+        if word.len() >= 2 && meaning.contains(word) {
+            changed.push_str(&changed_word(word));
+            changed.push_str(&piece[word.len()..]);
+            is_changed = true;
+        } else {
+            changed.push_str(piece);
+        }
+    }
+    let (before, after) = (&text[..place.start], &text[place.end..]);
+    is_changed.then(|| format!("{before}{changed}{after}"))
+}
+
+/// Changes a word: a number becomes another one, any other word gets letters that no source has.
+fn changed_word(word: &str) -> String {
+    match word.parse::<u32>() {
+        Ok(number) => (u64::from(number) + 1).to_string(),
+        Err(_) => format!("qz{word}"),
+    }
+}
+
+/// Returns the rules that no other rules are in.
+fn innermost<'f>(rules: &[(&'f str, Range<usize>)]) -> Vec<(&'f str, Range<usize>)> {
+    let has_none = |(file, place): &&(&str, Range<usize>)| {
+        !rules.iter().any(|(other, inner)| {
+            other == file && inner != place && inner.start >= place.start && inner.end <= place.end
+        })
+    };
+    rules.iter().filter(has_none).cloned().collect()
+}
+
+/// The numbers of changes to the sources of a system, by what notices them.
+#[derive(Debug, Default)]
+struct NoticedChanges {
+    rules_taken_away: usize,
+    patterns_by_a_case: usize,
+    patterns_by_the_report: usize,
+    /// An item of a list, or one of several values of a test, of which cases show a few.
+    patterns_among_others: usize,
+}
+
+#[test]
+fn what_is_changed_in_a_source_is_noticed() {
+    let mut counts: BTreeMap<&str, NoticedChanges> = BTreeMap::new();
+    let mut unnoticed = Vec::new();
+    for (system, path) in sources() {
+        let source = MutatedSource::read(system, &path);
+        let noticed = counts.entry(system.name()).or_default();
+        take_rules_away(&source, noticed, &mut unnoticed);
+        change_patterns(&source, noticed, &mut unnoticed);
+    }
+    println!("{counts:#?}");
+    assert!(
+        unnoticed.is_empty(),
+        "{} not noticed:\n{}",
+        unnoticed.len(),
+        unnoticed.join("\n")
+    );
+    for system in System::all() {
+        let noticed = counts.get(system.name());
+        assert!(
+            noticed.is_some_and(|it| it.rules_taken_away > 0),
+            "{}",
+            system.name()
+        );
+    }
+}
+
+/// Takes rules away: that changes the policy or the report.
+fn take_rules_away(
+    source: &MutatedSource,
+    noticed: &mut NoticedChanges,
+    unnoticed: &mut Vec<String>,
+) {
+    let known = parts(&source.original.report);
+    for (file, place) in sample(source.rules()) {
+        let text = &source.texts[file];
+        let changed = source.import_changed(file, &without(text, &place));
+        let is_unnoticed = changed.is_ok_and(|changed| {
+            meaning_of(&changed) == source.meaning && parts(&changed.report) == known
+        });
+        if is_unnoticed {
+            unnoticed.push(source.describe("without", file, &place));
+        } else {
+            noticed.rules_taken_away += 1;
+        }
+    }
+}
+
+/// Changes the patterns of rules: a case of the original policy fails, or the report differs.
+fn change_patterns(
+    source: &MutatedSource,
+    noticed: &mut NoticedChanges,
+    unnoticed: &mut Vec<String>,
+) {
+    let words = source.meaning["policy"].to_string();
+    let known = outcomes(&source.original.report);
+    for (file, place) in sample(innermost(&source.rules())) {
+        let Some(text) = with_changed_words(&source.texts[file], &place, &words) else {
+            continue;
+        };
+        let Ok(changed) = source.import_changed(file, &text) else {
+            continue;
+        };
+        let (before, after) = (
+            patterns_of(&source.meaning),
+            patterns_of(&meaning_of(&changed)),
+        );
+        if before == after {
+            continue;
+        }
+        if !all_cases_pass(&source.compiled.cases, &compile_import(&changed)) {
+            noticed.patterns_by_a_case += 1;
+        } else if outcomes(&changed.report) != known {
+            noticed.patterns_by_the_report += 1;
+        } else if differ_among_others(&before, &after) {
+            noticed.patterns_among_others += 1;
+        } else {
+            unnoticed.push(source.describe("changed", file, &place));
+        }
+    }
+}
+
+/// Returns the rules and lists of a policy without the options that they set.
+fn patterns_of(meaning: &Json) -> Json {
+    let policy = &meaning["policy"];
+    let mut patterns = json!([
+        policy["rules"],
+        policy["spaces"],
+        policy["global_space"],
+        policy["lists"],
+        meaning["lists"]
+    ]);
+    remove_keys(&mut patterns, &["set", "options", "id"]);
+    patterns
+}
+
+/// Returns `true` if two values differ only by items of arrays of several items, or by texts of several lines.
+fn differ_among_others(before: &Json, after: &Json) -> bool {
+    match (before, after) {
+        (Json::Object(before), Json::Object(after)) => {
+            before.keys().eq(after.keys())
+                && before
+                    .iter()
+                    .all(|(key, value)| differ_among_others(value, &after[key]))
+        }
+        (Json::Array(before), Json::Array(after)) => {
+            let is_text = |item: &Json| item.is_string();
+            if before.len() > 1 && before.iter().chain(after).all(is_text) {
+                return true;
+            }
+            let mut pairs = before.iter().zip(after);
+            before.len() == after.len() && pairs.all(|(one, other)| differ_among_others(one, other))
+        }
+        (Json::String(one), Json::String(other)) => {
+            one == other || one.lines().count() > 1 && other.lines().count() > 1
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// Returns the numbers of parts in each list and what they became, without their texts.
+fn outcomes(report: &Report) -> Vec<String> {
+    let parts = report.parts().iter();
+    let outcomes = parts.map(|part| format!("{:?}", part.outcome()));
+    let lists = ReportList::ALL.map(|list| report.list(list).count());
+    outcomes.chain([format!("{lists:?}")]).collect()
+}
