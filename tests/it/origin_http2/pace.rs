@@ -62,13 +62,13 @@ fn concurrency_counts_streams() {
     assert!(log.connections <= 3, "{}", log.connections);
 }
 
-/// A crawler with 100 requests that wait, of which 50 leave: no fetch for those.
+/// Of the requests that wait, half leave: no fetch for those.
 #[test]
 fn requests_that_leave_while_they_wait_cause_no_stream() {
     let ours = Authority::new();
-    let gate = gate_with(&ours, "{ delay: 30ms, jitter: none, concurrency: 10 }", "");
+    let gate = gate_with(&ours, "{ delay: 100ms, jitter: none, concurrency: 10 }", "");
     let origin = Http2Origin::start(&ours.server(&["a.test"]), |_| Http2Reply::text("x"));
-    let mut clients: Vec<_> = (0..40)
+    let mut clients: Vec<_> = (0..20)
         .map(|number| {
             let mut client = RawClient::connect(gate.proxy);
             client.send_get(&origin.url("a.test", &format!("/{number}")), "");
@@ -85,5 +85,6 @@ fn requests_that_leave_while_they_wait_cause_no_stream() {
     });
     // Some had their turn before their clients left.
     assert!(odd.count() <= 3);
-    assert!(origin.shortest_gap() >= 20 * MS);
+    let gap = origin.shortest_gap();
+    assert!(gap >= 70 * MS, "{gap:?}");
 }
