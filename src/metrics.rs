@@ -36,8 +36,8 @@ use activity::CrawlerActivity;
 use families::MetricFamilies;
 use labels::{
     ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, Http2ErrorCode, Http2ErrorScope,
-    Http2Limit, LabelSet, MetricsMode, ResponseSource, SniCheck, SpanLossReason,
-    TunnelVerdictLabel, VerdictLabel,
+    Http2Limit, LabelSet, MetricsMode, OriginHttp2Failure, ResponseSource, SniCheck,
+    SpanLossReason, TunnelVerdictLabel, VerdictLabel,
 };
 use policy::{DEFAULT_RULE_LABELS, PolicySeries};
 use series::{CounterTable, gauge_value, increment};
@@ -279,6 +279,16 @@ impl Metrics {
     /// Counts a TLS handshake with an origin whose certificate was not verified.
     pub fn record_unverified_upstream(&self) {
         self.update(|families| families.upstream_unverified.inc());
+    }
+
+    /// Counts an HTTP/2 connection to an origin.
+    pub fn record_http2_connection(&self) {
+        self.update(|families| families.upstream_http2_connections.inc());
+    }
+
+    /// Counts a failed HTTP/2 stream to an origin, or a connection that is closed because of the origin.
+    pub fn record_http2_failure(&self, failure: OriginHttp2Failure) {
+        self.update(|families| families.upstream_http2_failures.increment(failure));
     }
 
     /// Counts a fetch of a robots.txt.

@@ -181,6 +181,16 @@ EDGES = [
         stacked=True,
     ),
     lines(
+        "HTTP/2 with origins",
+        "HTTP/2 connections to origins that were opened, and streams and connections that failed, by reason.",
+        "cps",
+        [
+            ("opened", "sum(rate(crawlgate_upstream_http2_connections_total{@}[~]))"),
+            ("{{reason}}", "sum by (reason) (rate(crawlgate_upstream_http2_failures_total{@}[~])) > 0"),
+        ],
+        stacked=True,
+    ),
+    lines(
         "HTTP/2 limits and errors",
         "HTTP/2 connections that were closed, and streams that were reset, because of what the client sent, or did not read.",
         "cps",

@@ -365,6 +365,7 @@ impl RequestRecord {
             ttfb: self.times.ttfb.as_micros(),
             address: self.address,
             error: self.logged_error(),
+            origin_http: self.used_http2.then_some("2"),
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),

@@ -16,8 +16,9 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use super::content::ContentFamily;
 use super::labels::{
     ByteDirection, CodeClass, ConnectionSide, DocumentOutcome, FeedResult, FeedTarget,
-    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, ReloadResult, ResponseSource,
-    SniCheck, SpanLossReason, TlsSide, TunnelVerdictLabel, UpstreamErrorLabel,
+    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, OriginHttp2Failure,
+    ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide, TunnelVerdictLabel,
+    UpstreamErrorLabel,
 };
 use super::series::{Counters, Error, Gauges, Histograms, Registered};
 
@@ -134,6 +135,11 @@ metric_families! {
         "Response heads received from origins.";
     upstream_errors: Counters<UpstreamErrorLabel>, "crawlgate_upstream_errors_total", ["error"],
         "Exchanges with origins that failed, by RFC 9209 error type.";
+    upstream_http2_connections: IntCounter, "crawlgate_upstream_http2_connections_total", [],
+        "HTTP/2 connections to origins that were opened; each serves several requests at once.";
+    upstream_http2_failures: Counters<OriginHttp2Failure>,
+        "crawlgate_upstream_http2_failures_total", ["reason"],
+        "HTTP/2 streams to origins that failed, and connections that were closed because of the origin.";
     bytes: Counters<(ByteDirection, ConnectionSide)>, "crawlgate_bytes_total", ["direction", "side"],
         "Body bytes received from and sent to clients and origins.";
     connections: IntGauge, "crawlgate_connections", [],

@@ -193,6 +193,52 @@ label_values! {
         Unknown = "unknown",
     }
 
+    /// The cause of a stream to an origin that failed, or of a connection that was closed; the label `reason` of
+    /// `upstream_http2_failures_total`.
+    pub enum OriginHttp2Failure {
+        /// The origin closes the connection (GOAWAY) and has not processed the stream.
+        GoAway = "go_away",
+        /// The origin has not processed the stream (REFUSED_STREAM).
+        RefusedStream = "refused_stream",
+        /// The origin reset the stream for another reason.
+        Reset = "reset",
+        /// The origin requires HTTP/1.1.
+        Http11Required = "http_1_1_required",
+        /// The connection ended in the middle of the stream.
+        Closed = "closed",
+        /// The origin violated the protocol.
+        Protocol = "protocol_error",
+        /// The origin violated the windows.
+        FlowControl = "flow_control_error",
+        /// The origin sent a frame of a wrong size.
+        FrameSize = "frame_size_error",
+        /// The origin sent fields that cannot be decompressed.
+        Compression = "compression_error",
+        /// The origin exceeded a limit of the HTTP/2 library: too many frames for one head, too many small or reset
+        /// ones.
+        EnhanceYourCalm = "enhance_your_calm",
+        /// The head of a response exceeds the limit.
+        HeadTooLarge = "head_too_large",
+        /// Too many interim responses (1xx).
+        Interim = "interim",
+        /// Too many SETTINGS frames.
+        Settings = "settings_flood",
+        /// Too many PING frames.
+        Ping = "ping_flood",
+        /// Too many RST_STREAM frames.
+        RstStream = "rst_stream_flood",
+        /// Too many HEADERS or CONTINUATION frames.
+        Headers = "headers_flood",
+        /// Too many DATA frames without data.
+        EmptyData = "empty_data_flood",
+        /// Too many WINDOW_UPDATE frames.
+        WindowUpdate = "window_update_flood",
+        /// Too many frames of other types.
+        OtherFrames = "other_flood",
+        /// The origin reads nothing, so that the connection cannot be written to.
+        WriteStall = "write_stall",
+    }
+
     /// A limit of HTTP/2 that a client has exceeded; the label `limit` of `http2_limits_total`.
     pub enum Http2Limit {
         /// Streams that it reset, or that were reset because of a violation.

@@ -71,6 +71,8 @@ pub struct RequestRecord {
     upload_meter: Option<Arc<AtomicU64>>,
     pub(super) sent_bytes: u64,
     pub(super) address: Option<IpAddr>,
+    /// `true` if the origin was asked over HTTP/2.
+    pub(super) used_http2: bool,
     pub(super) error: Option<&'static str>,
     /// The reason for which the proxy closes a tunnel, or the error type of a refusal that replaces the answer.
     pub(super) other_error: Option<&'static str>,
@@ -112,6 +114,7 @@ impl RequestRecord {
             upload_meter: None,
             sent_bytes: 0,
             address: None,
+            used_http2: false,
             error: None,
             other_error: None,
             count_mode: CountMode::Counted,
@@ -257,6 +260,11 @@ impl RequestRecord {
     /// Sets the address that the request is sent to, or the first one that is tried.
     pub fn set_address(&mut self, address: IpAddr) {
         self.address = Some(address);
+    }
+
+    /// Records that the origin was asked over HTTP/2.
+    pub fn set_used_http2(&mut self) {
+        self.used_http2 = true;
     }
 
     /// Records the origin's response head, received `ttfb` after the request was sent.

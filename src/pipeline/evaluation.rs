@@ -13,6 +13,7 @@ use crate::clock::TimeSpan;
 use crate::metrics::record::UrlRetention;
 use crate::metrics::shadow::ShadowNotes;
 use crate::model::certificate_verification::CertificateVerification;
+use crate::model::http_versions::OriginHttpVersions;
 use crate::model::stage::Stage;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, ContentTags, Decision, Verdict};
@@ -221,10 +222,19 @@ impl<F: EvaluationFacts> Evaluation<F> {
         certificate_verification(self.policy(), &self.trail)
     }
 
+    /// Returns the part of the option `http2` that concerns origins.
+    pub fn origin_http_versions(&self) -> OriginHttpVersions {
+        match self.trail.word(self.policy(), schema::HTTP2) {
+            Some("client" | "none") => OriginHttpVersions::Http1,
+            Some(_) | None => OriginHttpVersions::Http1And2,
+        }
+    }
+
     /// Returns the options that a permit carries.
     pub(crate) fn send_options(&self) -> SendOptions {
         SendOptions {
             verify: self.verify(),
+            versions: self.origin_http_versions(),
             timeouts: self.timeouts(),
         }
     }

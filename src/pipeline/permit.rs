@@ -1,6 +1,7 @@
 //! The permit, without which no request reaches an origin.
 
 use crate::model::certificate_verification::CertificateVerification;
+use crate::model::http_versions::OriginHttpVersions;
 pub use crate::policy::options::timeouts::{BodyTimeouts, OriginTimeouts};
 
 use super::admission::HostSlot;
@@ -38,6 +39,8 @@ pub struct Permit<T, V> {
 pub struct SendOptions {
     /// The verification of the origin's certificate.
     pub verify: CertificateVerification,
+    /// The versions of HTTP that may be used.
+    pub versions: OriginHttpVersions,
     /// The timeouts that replace those of the configuration.
     pub timeouts: OriginTimeouts,
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::crawler::Crawler;
+use crate::model::http_versions::OriginHttpVersions;
 use crate::pacing::pace::{HostPace, RequestKind};
 use crate::pacing::queue::WaitOrder;
 use crate::policy::options::politeness::{Overflow, PaceKey};
@@ -82,6 +83,8 @@ pub struct RobotsFetchRequest {
     pub admission: Arc<AdmissionQueue>,
     /// The verification of the first host's certificate. Those of other hosts are always verified.
     pub verify: CertificateVerification,
+    /// The versions of HTTP that may be used.
+    pub versions: OriginHttpVersions,
 }
 
 /// The cause if a robots.txt cannot be requested.
@@ -148,6 +151,7 @@ impl RobotsFetchRequest {
         // The file is for all crawlers, so the configuration's timeouts apply.
         let manner = SendOptions {
             verify,
+            versions: self.versions,
             timeouts: OriginTimeouts::default(),
         };
         Ok(Permit::new(target.clone(), vetted, slot, manner))

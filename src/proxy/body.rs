@@ -4,6 +4,7 @@
 //! error, never a clean end: hyper then aborts the message, so the other side notices.
 
 mod client_body;
+mod source;
 mod upload;
 
 use std::pin::Pin;
@@ -17,14 +18,14 @@ use crate::pipeline::permit::BodyTimeouts;
 use crate::pipeline::response::ContentHash;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::document::{DocumentBody, OutgoingBody};
 use super::head::timer::LazyTimer;
-use super::pool::{ConnectionPool, OriginConnection};
+use super::pool::ConnectionPool;
 
 pub(crate) use client_body::BodyDemand;
 pub use client_body::{ClientBody, StreamBody};
+pub use source::BodySource;
 pub use upload::{RequestUpload, UploadProgress, UploadStream, UploadWatch};
 
 /// The number of parts that are passed on in one poll. Then the timers are polled and other tasks
@@ -210,16 +211,14 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
 
 /// The body of an origin's response and the connection that it arrives on.
 ///
-/// Reading the body drives the connection. At its end the connection returns to the pool. If it is
-/// dropped before, the connection is closed, which shows the origin that the client has left.
+/// Reading the body drives an HTTP/1 connection. At its end the connection returns to the pool. If
+/// it is dropped before, the connection is closed, or the stream of an HTTP/2 connection is reset,
+/// which shows the origin that the client has left.
 #[derive(Debug)]
 pub struct ResponseDownload {
-    incoming: Incoming,
-    connection: Option<Box<OriginConnection>>,
+    source: BodySource,
     pool_handle: PoolHandle,
     timers: BodyTimers,
-    /// The number of polls in a row that read as much as they could and found no data.
-    empty_polls: u8,
     /// The data that arrived together with the head.
     first: FirstPart,
     /// The number of bytes that may still arrive; `max_body` for responses without a length.
@@ -274,21 +273,15 @@ impl BodyTimeLimits {
 impl ResponseDownload {
     /// Creates the body of a response that arrives on this connection.
     pub fn new(
-        incoming: Incoming,
-        connection: Box<OriginConnection>,
+        source: BodySource,
         slot: HostSlot,
         pool_handle: PoolHandle,
         times: BodyTimeLimits,
     ) -> Self {
-        if incoming.size_hint().exact().is_some() {
-            connection.allowance.expect_data();
-        }
         Self {
-            incoming,
-            connection: Some(connection),
+            source,
             pool_handle,
             timers: BodyTimers::new(times),
-            empty_polls: 0,
             first: FirstPart::Unread,
             remaining: u64::MAX,
             reuse: ConnectionReuse::Allowed,
@@ -327,12 +320,12 @@ impl ResponseDownload {
 
     /// Returns `true` if the whole body has arrived.
     pub(crate) fn is_over(&self) -> bool {
-        self.incoming.is_end_stream() && !matches!(self.first, FirstPart::Data(_))
+        self.source.is_end_stream() && !matches!(self.first, FirstPart::Data(_))
     }
 
     /// Returns the size of the rest, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
-        let rest = self.incoming.size_hint();
+        let rest = self.source.size_hint();
         match (&self.first, rest.exact()) {
             (FirstPart::Data(first), Some(rest)) => SizeHint::with_exact(first.len() as u64 + rest),
             (FirstPart::Unread | FirstPart::End | FirstPart::Data(_), _) => rest,
@@ -345,7 +338,7 @@ impl ResponseDownload {
     /// # Errors
     /// Returns an error if the body is broken at once.
     pub(crate) fn read_first_part(&mut self) -> Result<(), BodyError> {
-        if self.incoming.is_end_stream() {
+        if self.source.is_end_stream() {
             return Ok(());
         }
         // The body is polled again when it is sent, and registers the waker of that task.
@@ -372,7 +365,7 @@ impl ResponseDownload {
         {
             return Poll::Ready(next);
         }
-        if self.empty_polls > MAX_EMPTY_POLLS {
+        if self.source.empty_polls() > MAX_EMPTY_POLLS {
             return Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete))));
         }
         let error = match ready!(self.timers.poll_expired(&self.pool_handle.clock, cx)) {
@@ -386,59 +379,25 @@ impl ResponseDownload {
 
     /// Polls the body for its next part, without timers.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        loop {
-            match ready!(self.poll_incoming(cx)) {
-                Some(Ok(frame)) => {
-                    self.timers.idle.record_progress();
-                    // Trailers are dropped: their fields are not filtered, and crawlers do not ask
-                    // for them.
-                    let Ok(data) = frame.into_data() else {
-                        continue;
-                    };
-                    if let Some(slot) = &mut self.slot {
-                        slot.record_received(data.len());
-                    }
-                    let data = self.check_limit(data);
-                    // hyper does not poll a body again that reports its end.
-                    if self.incoming.is_end_stream() {
-                        self.release();
-                    }
-                    return Poll::Ready(Some(data));
+        match ready!(self.source.poll_data(cx)) {
+            Some(Ok(data)) => {
+                self.timers.idle.record_progress();
+                if let Some(slot) = &mut self.slot {
+                    slot.record_received(data.len());
                 }
-                Some(Err(_)) => {
-                    return Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete))));
-                }
-                None => {
+                let data = self.check_limit(data);
+                // hyper does not poll a body again that reports its end.
+                if self.source.is_end_stream() {
                     self.release();
-                    return Poll::Ready(None);
                 }
+                Poll::Ready(Some(data))
+            }
+            Some(Err(_)) => Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete)))),
+            None => {
+                self.release();
+                Poll::Ready(None)
             }
         }
-    }
-
-    /// Polls the body and the connection: the connection reads the bytes that the body waits for.
-    fn poll_incoming(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) {
-            return Poll::Ready(next);
-        }
-        let Some(connection) = &mut self.connection else {
-            return Pin::new(&mut self.incoming).poll_frame(cx);
-        };
-        let ended = connection.poll_drive(cx).is_ready();
-        let was_interrupted = connection.allowance.was_interrupted();
-        if ended {
-            self.connection = None;
-        }
-        let next = Pin::new(&mut self.incoming).poll_frame(cx);
-        self.empty_polls = if next.is_pending() && was_interrupted {
-            self.empty_polls + 1
-        } else {
-            0
-        };
-        next
     }
 
     fn check_limit(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
@@ -460,28 +419,18 @@ impl ResponseDownload {
     }
 
     fn close(&mut self, error: BodyError) -> BodyError {
-        self.connection = None;
+        self.source.close();
         self.slot = None;
         error
     }
 
-    /// Releases the slot and the connection after the last byte; may be called more than once. One
-    /// more poll of the connection may be needed before it recognizes the end of the message.
+    /// Releases the slot and the connection after the last byte; may be called more than once.
     pub(crate) fn release(&mut self) {
+        match self.reuse {
+            ConnectionReuse::Allowed => self.source.release(&self.pool_handle),
+            ConnectionReuse::Forbidden => self.source.close(),
+        }
         self.slot = None;
-        let Some(mut connection) = self.connection.take() else {
-            return;
-        };
-        if self.reuse == ConnectionReuse::Forbidden {
-            return;
-        }
-        connection.allowance.expect_framing();
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        if connection.poll_drive(&mut cx).is_pending() && connection.sender.is_ready() {
-            self.pool_handle
-                .pool
-                .put(connection, self.pool_handle.clock.now());
-        }
     }
 }
 

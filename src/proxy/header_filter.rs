@@ -128,7 +128,7 @@ pub struct ViaName {
     pseudonym: Box<str>,
     request: HeaderValue,
     request_1_0: HeaderValue,
-    request_2: HeaderValue,
+    http_2: HeaderValue,
 }
 
 impl ViaName {
@@ -138,7 +138,7 @@ impl ViaName {
         Self {
             request: via_value("1.1", &pseudonym),
             request_1_0: via_value("1.0", &pseudonym),
-            request_2: via_value("2.0", &pseudonym),
+            http_2: via_value("2.0", &pseudonym),
             pseudonym: pseudonym.into(),
         }
     }
@@ -156,7 +156,7 @@ impl ViaName {
     fn append(&self, headers: &mut HeaderMap, version: Version) {
         let value = match version {
             Version::HTTP_10 => &self.request_1_0,
-            Version::HTTP_2 => &self.request_2,
+            Version::HTTP_2 => &self.http_2,
             _ => &self.request,
         };
         headers.append(VIA, value.clone());

@@ -469,6 +469,9 @@ impl<'a> Exchange<'a> {
         self.record.set_address(address);
         let first_byte = timing::record_first_byte(&mut self.record, &result, sent_at);
         let response = result.response;
+        if response.version() == http::Version::HTTP_2 {
+            self.record.set_used_http2();
+        }
         self.record.set_origin_response(
             response.status().as_u16(),
             response.headers().get(CONTENT_TYPE),

@@ -23,6 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
+use crate::model::http_versions::OriginHttpVersions;
 use crate::tls::provider::crypto_provider;
 use crate::urls::target::UrlTarget;
 
@@ -33,8 +34,9 @@ use verifier::{AcceptAnyVerifier, CachingVerifier};
 /// A connection to an origin, with or without TLS.
 pub type OriginStream = MaybeHttpsStream<TokioIo<OriginTcp>>;
 
-/// The ALPN protocols. HTTP/2 can be added once the pool can share a connection.
-const ALPN_PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// The ALPN protocols.
+const HTTP_1_1: &[u8] = b"http/1.1";
+const HTTP_2: &[u8] = b"h2";
 /// The number of session tickets per origin; rustls counts tickets.
 const TICKETS_PER_ORIGIN: usize = 8;
 /// The number of origins whose sessions are remembered.
@@ -66,6 +68,15 @@ pub enum ClientHelloKind {
     Classic,
 }
 
+/// The terms of a handshake.
+#[derive(Clone, Copy, Debug)]
+pub struct HandshakeTerms {
+    /// The verification of the origin's certificate.
+    pub verify: CertificateVerification,
+    /// The versions of HTTP that are offered.
+    pub versions: OriginHttpVersions,
+}
+
 /// Performs TLS handshakes with origins.
 #[derive(Debug)]
 pub struct OriginTls {
@@ -81,8 +92,28 @@ pub struct OriginTls {
 /// them, so a session with an unverified origin never replaces a verification.
 #[derive(Debug)]
 struct TlsClientConfigs {
-    hybrid: Arc<ClientConfig>,
-    classic: Arc<ClientConfig>,
+    hybrid: AlpnConfigs,
+    classic: AlpnConfigs,
+}
+
+/// One configuration per offer of versions. They share their sessions: the origin selects a version
+/// in each handshake.
+#[derive(Debug)]
+struct AlpnConfigs {
+    http1: Arc<ClientConfig>,
+    http1_and_2: Arc<ClientConfig>,
+}
+
+impl AlpnConfigs {
+    fn new(mut config: ClientConfig) -> Self {
+        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+        let http1 = Arc::new(config.clone());
+        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+        Self {
+            http1,
+            http1_and_2: Arc::new(config),
+        }
+    }
 }
 
 impl OriginTls {
@@ -145,11 +176,15 @@ impl OriginTls {
         &self,
         stream: TcpStream,
         target: &UrlTarget,
-        verify: CertificateVerification,
+        terms: HandshakeTerms,
         hello: ClientHelloKind,
     ) -> Result<OriginStream, TlsError> {
-        let verify = self.effective_verify(verify);
-        let config = Arc::clone(self.config(verify, hello));
+        let verify = self.effective_verify(terms.verify);
+        let configs = self.configs(verify, hello);
+        let config = Arc::clone(match terms.versions {
+            OriginHttpVersions::Http1 => &configs.http1,
+            OriginHttpVersions::Http1And2 => &configs.http1_and_2,
+        });
         let result =
             tokio::time::timeout(self.handshake_timeout, connect_tls(stream, target, config));
         let result = result.await.unwrap_or(Err(TlsError::timeout()));
@@ -165,11 +200,12 @@ impl OriginTls {
         self.metrics.record_origin_handshake(duration);
     }
 
-    fn config(
-        &self,
-        verify: CertificateVerification,
-        hello: ClientHelloKind,
-    ) -> &Arc<ClientConfig> {
+    /// Returns the metrics.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn configs(&self, verify: CertificateVerification, hello: ClientHelloKind) -> &AlpnConfigs {
         let configs = match (verify, &self.verified) {
             (CertificateVerification::On, Some(verified)) => verified,
             (CertificateVerification::On, None) | (CertificateVerification::Skip, _) => {
@@ -223,16 +259,23 @@ fn client_config(
     provider: CryptoProvider,
     verifier: Arc<dyn ServerCertVerifier>,
     sessions: usize,
-) -> Result<Arc<ClientConfig>, String> {
+) -> Result<AlpnConfigs, String> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).into();
     config.resumption = Resumption::in_memory_sessions(sessions * TICKETS_PER_ORIGIN);
-    Ok(Arc::new(config))
+    Ok(AlpnConfigs::new(config))
+}
+
+/// Returns `true` if the origin has selected HTTP/2.
+pub(super) fn has_selected_http2(stream: &OriginStream) -> bool {
+    match stream {
+        MaybeHttpsStream::Http(_) => false,
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().1.alpn_protocol() == Some(HTTP_2),
+    }
 }
 
 /// Performs the handshake. The requested name, which the certificate must contain, is the target's

@@ -1,9 +1,11 @@
-//! Idle connections to origins, kept for later requests with the same scheme, host, port and
-//! certificate verification.
+//! Connections to origins, kept for later requests with the same scheme, host, port and certificate
+//! verification.
 //!
-//! A connection is stored together with the future that drives it, and is polled by the task that
+//! An HTTP/1 connection is here while it is idle. It is stored together with the future that drives it, and is polled by the task that
 //! uses it: it needs no task of its own and wakes no other thread. An idle connection is not
 //! polled, so it is checked once before it is used again.
+//!
+//! An HTTP/2 connection is here as long as it takes requests, and has a task of its own.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -17,12 +19,13 @@ use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::model::certificate_verification::CertificateVerification;
+use crate::model::http_versions::OriginHttpVersions;
 
 use super::body::RequestUpload;
 use super::destination::VettedAddresses;
 use super::head::timer::LazyTimer;
 use super::read_allowance::ReadAllowance;
-use super::upstream::LimitedStream;
+use super::upstream::{LimitedStream, SharedConnection, StreamReservation};
 
 const SHARDS: usize = 16;
 /// The time for which a connection above `idle_per_host` is kept, in case the burst that opened it
@@ -34,8 +37,8 @@ const EVICTION_SAMPLE: usize = 8;
 /// Limits of the connection pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// The maximum number for one authority. It applies to connections that have been idle for a
-    /// second: a burst keeps the connections that it opened.
+    /// The maximum number of HTTP/1 connections for one authority. It applies to connections that
+    /// have been idle for a second: a burst keeps the connections that it opened.
     pub per_host: usize,
     /// The maximum number in total.
     pub total: usize,
@@ -86,13 +89,17 @@ pub struct PoolKey<'a> {
     pub verify: CertificateVerification,
 }
 
-/// A connection taken out of the pool.
+/// A connection of the pool that can take a request at once.
 #[derive(Debug)]
-pub struct PooledConnection {
-    /// The connection, which can take a request at once.
-    pub connection: Box<OriginConnection>,
-    /// The time that it was idle.
-    pub idle_for: Duration,
+pub enum PooledConnection {
+    /// An HTTP/1 connection, taken out of the pool.
+    Exclusive {
+        connection: Box<OriginConnection>,
+        /// The time that it was idle.
+        idle_for: Duration,
+    },
+    /// A stream of an HTTP/2 connection.
+    Shared(StreamReservation),
 }
 
 #[derive(Debug)]
@@ -107,8 +114,70 @@ impl IdleConnection {
     }
 }
 
-/// Idle connections by origin. The map is ordered, so that a sample can be examined.
-type PoolShard = IndexMap<Box<str>, Vec<IdleConnection>>;
+/// The connections to one origin.
+#[derive(Debug, Default)]
+struct OriginConnections {
+    /// Idle HTTP/1 connections.
+    idle: Vec<IdleConnection>,
+    /// HTTP/2 connections: usually one, more if each has as many streams as the origin allows.
+    shared: Vec<Arc<SharedConnection>>,
+}
+
+impl OriginConnections {
+    fn is_empty(&self) -> bool {
+        self.idle.is_empty() && self.shared.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.idle.len() + self.shared.len()
+    }
+
+    /// Reserves a stream of a connection to one of these addresses.
+    fn reserve(&self, vetted: &VettedAddresses, now: Instant) -> Option<StreamReservation> {
+        self.shared
+            .iter()
+            .filter(|shared| vetted.addresses().contains(&shared.address()))
+            .find_map(|shared| shared.reserve(now))
+    }
+
+    /// Removes HTTP/2 connections that take no more requests; returns their number. Their streams
+    /// go on.
+    fn remove_closing(&mut self) -> usize {
+        let before = self.shared.len();
+        self.shared.retain(|shared| !shared.is_closing());
+        before - self.shared.len()
+    }
+
+    /// Returns the start of the longest idle time.
+    fn oldest(&self, now: Instant) -> Option<Instant> {
+        let shared = self
+            .shared
+            .iter()
+            .filter_map(|shared| now.checked_sub(shared.idle_for(now)));
+        self.idle
+            .first()
+            .map(|idle| idle.since)
+            .into_iter()
+            .chain(shared)
+            .min()
+    }
+
+    /// Removes the connection that has been idle longest.
+    fn remove_oldest(&mut self, now: Instant) {
+        if self.idle.is_empty() {
+            let oldest = (0..self.shared.len())
+                .max_by_key(|at| self.shared.get(*at).map(|shared| shared.idle_for(now)));
+            if let Some(at) = oldest {
+                self.shared.swap_remove(at);
+            }
+        } else {
+            self.idle.remove(0);
+        }
+    }
+}
+
+/// The connections by origin. The map is ordered, so that a sample can be examined.
+type PoolShard = IndexMap<Box<str>, OriginConnections>;
 
 #[derive(Debug)]
 pub struct ConnectionPool {
@@ -132,29 +201,64 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes the connection that was used last, if its address is among those vetted for this
-    /// request.
+    /// Takes a stream of an HTTP/2 connection, if that may be used, or else the HTTP/1 connection
+    /// that was used last. Its address is among those vetted for this request.
     pub fn take(
         &self,
         key: PoolKey<'_>,
         vetted: &VettedAddresses,
+        versions: OriginHttpVersions,
         now: Instant,
     ) -> Option<PooledConnection> {
         let mut shard = self.shard(key);
-        let idle = shard.get_mut(key.base)?;
-        while let Some(mut last) = idle.pop() {
+        let connections = shard.get_mut(key.base)?;
+        if versions == OriginHttpVersions::Http1And2
+            && let Some(stream) = connections.reserve(vetted, now)
+        {
+            return Some(PooledConnection::Shared(stream));
+        }
+        while let Some(mut last) = connections.idle.pop() {
             self.count.fetch_sub(1, Ordering::Relaxed);
             let idle_for = now.saturating_duration_since(last.since);
             let fits = idle_for < self.limits.idle
                 && vetted.addresses().contains(&last.connection.address);
             if fits && last.connection.is_usable() {
-                return Some(PooledConnection {
+                return Some(PooledConnection::Exclusive {
                     connection: last.connection,
                     idle_for,
                 });
             }
         }
         None
+    }
+
+    /// Reserves a stream of an HTTP/2 connection.
+    pub fn take_stream(
+        &self,
+        key: PoolKey<'_>,
+        vetted: &VettedAddresses,
+        now: Instant,
+    ) -> Option<StreamReservation> {
+        self.shard(key).get(key.base)?.reserve(vetted, now)
+    }
+
+    /// Stores an HTTP/2 connection, which other requests can use at once.
+    pub fn share(&self, connection: &Arc<SharedConnection>, now: Instant) {
+        if self.limits.per_host == 0 {
+            return;
+        }
+        let mut shard = self.shard(PoolKey {
+            base: connection.base(),
+            verify: connection.verify(),
+        });
+        if self.is_full() && !self.evict(&mut shard, now) {
+            return;
+        }
+        let connections = entry(&mut shard, connection.base());
+        let closed = connections.remove_closing();
+        connections.shared.push(Arc::clone(connection));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_sub(closed, Ordering::Relaxed);
     }
 
     /// Stores a connection after its last response was read completely.
@@ -166,13 +270,10 @@ impl ConnectionPool {
             base: &connection.base,
             verify: connection.verify,
         });
-        if self.count.load(Ordering::Relaxed) >= self.limits.total && !self.evict(&mut shard) {
+        if self.is_full() && !self.evict(&mut shard, now) {
             return;
         }
-        let connections = match shard.get_mut(&*connection.base) {
-            Some(connections) => connections,
-            None => shard.entry(connection.base.clone()).or_default(),
-        };
+        let connections = &mut entry(&mut shard, &connection.base).idle;
         connections.push(IdleConnection {
             connection,
             since: now,
@@ -192,42 +293,52 @@ impl ConnectionPool {
     pub fn sweep(&self, now: Instant) {
         for shard in self.shards() {
             let mut shard = shard.lock();
-            shard.retain(|_, idle| {
-                let before = idle.len();
+            shard.retain(|_, connections| {
+                let before = connections.len();
+                connections
+                    .shared
+                    .retain(|s| !s.is_closing() && s.idle_for(now) < self.limits.idle);
+                let idle = &mut connections.idle;
                 let mut surplus = idle.len().saturating_sub(self.limits.per_host);
                 idle.retain(|i| {
                     let drop = surplus > 0 && i.is_surplus(now);
                     surplus -= usize::from(drop);
                     !drop && now.saturating_duration_since(i.since) < self.limits.idle
                 });
-                self.count.fetch_sub(before - idle.len(), Ordering::Relaxed);
-                !idle.is_empty()
+                self.count
+                    .fetch_sub(before - connections.len(), Ordering::Relaxed);
+                !connections.is_empty()
             });
         }
     }
 
-    /// Closes every idle connection: after a reload, their addresses may no longer be allowed.
+    /// Closes every idle connection, and those with streams at the end of their last one: after a
+    /// reload, their addresses may no longer be allowed.
     pub fn clear(&self) {
         for shard in self.shards() {
             let mut shard = shard.lock();
-            let dropped: usize = shard.drain(..).map(|(_, idle)| idle.len()).sum();
+            let dropped: usize = shard.drain(..).map(|(_, all)| all.len()).sum();
             self.count.fetch_sub(dropped, Ordering::Relaxed);
         }
     }
 
-    /// Returns the number of idle connections.
+    /// Returns the number of connections in the pool.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if no connection is idle.
+    fn is_full(&self) -> bool {
+        self.len() >= self.limits.total
+    }
+
+    /// Returns `true` if there is no connection in the pool.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Evicts the connection that has been idle longest among a sample of hosts in this shard.
     /// Examining all hosts would cost each new host a walk over the pool.
-    fn evict(&self, shard: &mut PoolShard) -> bool {
+    fn evict(&self, shard: &mut PoolShard, now: Instant) -> bool {
         let hosts = shard.len().max(1);
         let from = self
             .eviction_cursor
@@ -236,17 +347,17 @@ impl ConnectionPool {
         // Skips hosts whose connections are all in use.
         let oldest = (0..shard.len())
             .map(|step| (from + step) % hosts)
-            .filter_map(|at| Some((shard.get_index(at)?.1.first()?.since, at)))
+            .filter_map(|at| Some((shard.get_index(at)?.1.oldest(now)?, at)))
             .take(EVICTION_SAMPLE)
             .min();
         let Some((_, at)) = oldest else {
             return false;
         };
-        let Some((_, idle)) = shard.get_index_mut(at) else {
+        let Some((_, connections)) = shard.get_index_mut(at) else {
             return false;
         };
-        idle.remove(0);
-        if idle.is_empty() {
+        connections.remove_oldest(now);
+        if connections.is_empty() {
             shard.swap_remove_index(at);
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -271,5 +382,14 @@ impl ConnectionPool {
         // The modulus keeps the index in bounds; the first shard is an unreachable fallback.
         let shard = shards.get(number).unwrap_or(&shards[0]);
         shard.lock()
+    }
+}
+
+/// Returns the connections to an origin, in a new entry if it has none.
+fn entry<'s>(shard: &'s mut PoolShard, base: &str) -> &'s mut OriginConnections {
+    // Not `entry` alone: it would allocate the key for every connection that returns.
+    match shard.get_index_of(base) {
+        Some(at) => &mut shard[at],
+        None => shard.entry(base.into()).or_default(),
     }
 }

@@ -1,11 +1,14 @@
 //! The client for origins: sends one request and receives one response, on a pooled or a new
 //! connection.
 //!
-//! The task of the request drives the connection. Sending requires a permit, so only evaluated
+//! The task of the request drives an HTTP/1 connection; an HTTP/2 connection is shared and has a task
+//! of its own ([`http2`]). Sending requires a permit, so only evaluated
 //! requests can be sent, and the permit's target is what is written to the wire.
 
 mod error;
+mod http2;
 mod limited_stream;
+mod negotiation;
 mod upload_pace;
 
 use std::future::poll_fn;
@@ -24,24 +27,30 @@ use tokio::net::TcpStream;
 
 use crate::clock::{Clock, TimeSpan};
 use crate::model::certificate_verification::CertificateVerification;
+use crate::model::http_versions::OriginHttpVersions;
 use crate::pipeline::admission::{HostSlot, ResendDecision};
 use crate::pipeline::permit::{Permit, SendOptions};
 use crate::urls::target::{Scheme, UrlTarget};
 
 use super::body::{
-    BodyError, BodyTimeLimits, PoolHandle, RequestUpload, ResponseDownload, UploadProgress,
-    UploadWatch,
+    BodyError, BodySource, BodyTimeLimits, PoolHandle, RequestUpload, ResponseDownload,
+    UploadProgress, UploadWatch,
 };
 use super::destination::VettedAddresses;
 use super::dial::{DialLimits, dial};
 use super::head::timer::LazyTimer;
 use super::negative_cache::NegativeConnectCache;
-use super::origin_tls::{ClientHelloKind, OriginStream, OriginTcp, OriginTls};
+use super::origin_tls::{
+    self, ClientHelloKind, HandshakeTerms, OriginStream, OriginTcp, OriginTls,
+};
 use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledConnection};
 use super::read_allowance::{MAX_READ, ReadAllowance};
 
 pub use error::UpstreamError;
+use http2::{ExchangedStream, Repetition, SharedConnectionSettings, StreamCall};
+pub use http2::{SharedConnection, StreamDownload, StreamReservation};
 pub use limited_stream::LimitedStream;
+use negotiation::{KnownVersion, LeadingDial, VersionMemory};
 use upload_pace::UploadPace;
 
 /// Below this idle time, an origin hardly ever closes a connection just as it is used.
@@ -79,6 +88,7 @@ pub struct UpstreamClient {
     clock: Clock,
     builder: http1::Builder,
     negative_cache: Arc<NegativeConnectCache>,
+    versions: VersionMemory,
 }
 
 /// A request that is ready to be sent, except for its destination.
@@ -133,6 +143,7 @@ impl UpstreamClient {
             clock,
             builder,
             negative_cache,
+            versions: VersionMemory::new(),
         }
     }
 
@@ -144,7 +155,8 @@ impl UpstreamClient {
     /// Sends a request to the destination of its permit.
     ///
     /// If a pooled connection dies before the request is written, or before any response to an
-    /// idempotent request, the request is sent once more on a new connection, but never twice.
+    /// idempotent request, or if an origin refuses a stream unprocessed, the request is sent once
+    /// more on another connection, but never twice.
     ///
     /// # Errors
     /// Returns an error if no response head arrives.
@@ -162,21 +174,37 @@ impl UpstreamClient {
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
         // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
-        let reused = self.pool.take(dispatch.pool_key(), &dispatch.vetted, now);
+        let key = dispatch.pool_key();
+        let reused = self
+            .pool
+            .take(key, &dispatch.vetted, dispatch.versions, now);
         // For a second attempt, if the origin closes the connection before it responds, or left
         // surplus bytes on it.
-        let sendable = reused.as_ref().zip(request.as_ref().ok());
-        let copy = sendable.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
+        let copy = match (&reused, &request) {
+            (Some(PooledConnection::Exclusive { idle_for, .. }), Ok(request)) => {
+                repeatable_copy(request, *idle_for)
+            }
+            (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => None,
+        };
         async move {
             let Ok(request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
-            let Some(PooledConnection {
-                mut connection,
-                idle_for,
-            }) = reused
-            else {
-                return Box::pin(self.send_on_new_connection(dispatch, request, now)).await;
+            let (mut connection, idle_for) = match reused {
+                Some(PooledConnection::Exclusive {
+                    connection,
+                    idle_for,
+                }) => (connection, idle_for),
+                Some(PooledConnection::Shared(stream)) => {
+                    let sent =
+                        self.send_on_stream(dispatch, request, stream, now, SendAttempt::First);
+                    return Box::pin(sent).await;
+                }
+                None => {
+                    let sent =
+                        self.send_on_new_connection(dispatch, request, now, SendAttempt::First);
+                    return Box::pin(sent).await;
+                }
             };
             let wait = ResponseWait {
                 timeout: dispatch.response_head_timeout,
@@ -194,11 +222,11 @@ impl UpstreamClient {
             .await
             {
                 Ok((response, connection)) => {
-                    Ok(self.build_response(response, connection, dispatch.slot, now))
+                    Ok(self.build_exclusive_response(response, connection, dispatch.slot, now))
                 }
                 Err(ExchangeFailure { error, unsent }) => {
                     match unsent.or(copy.filter(|_| error.may_repeat())) {
-                        Some(request) => Box::pin(self.resend(dispatch, *request, error)).await,
+                        Some(request) => self.resend(dispatch, *request, error).await,
                         // An origin may close an idle connection at any time.
                         None if MAX_FRESH_IDLE <= idle_for
                             && matches!(error, UpstreamError::Closed) =>
@@ -217,33 +245,47 @@ impl UpstreamClient {
         permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
     ) -> RequestDispatch {
-        let SendOptions { verify, timeouts } = permit.options();
+        let SendOptions {
+            verify,
+            versions,
+            timeouts,
+        } = permit.options();
         let (target, vetted, mut slot) = permit.redeem();
         if let Some(watch) = watch {
             slot.set_upload_counter(watch.byte_counter());
         }
         let verify = self.effective_verify(&target, verify);
+        let versions = match target.scheme() {
+            Scheme::Http => OriginHttpVersions::Http1,
+            Scheme::Https => versions,
+        };
         let response_head_timeout = timeouts.response_head.unwrap_or(self.limits.response_head);
         RequestDispatch {
             target,
             vetted,
             slot,
             verify,
+            versions,
             response_head_timeout,
             dial: self.limits.dial.with_overrides(timeouts),
         }
     }
 
-    /// Sends a request again on a new connection, after an error.
-    async fn resend(
-        &self,
+    /// Sends a request again, on another connection or stream, after an error.
+    ///
+    /// Boxed, since a request that fails on a stream comes back here.
+    fn resend<'a>(
+        &'a self,
         dispatch: RequestDispatch,
         request: Request<RequestUpload>,
         error: UpstreamError,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        wait_to_retry(&dispatch.slot, error).await?;
-        self.send_on_new_connection(dispatch, request, self.clock.now())
-            .await
+    ) -> Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>> {
+        Box::pin(async move {
+            wait_to_retry(&dispatch.slot, error).await?;
+            let now = self.clock.now();
+            self.send_on_new_connection(dispatch, request, now, SendAttempt::Repeated)
+                .await
+        })
     }
 
     /// Sends a request on a new connection.
@@ -252,13 +294,26 @@ impl UpstreamClient {
         mut dispatch: RequestDispatch,
         request: Request<RequestUpload>,
         now: Instant,
+        attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let connected = self.connect(&dispatch, now).await;
         let NewConnection {
-            mut connection,
+            channel,
             connect,
             tls,
         } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
+        let mut connection = match channel {
+            OriginChannel::Exclusive(connection) => connection,
+            OriginChannel::Shared(stream) => {
+                let sent_at = self.clock.now();
+                let sent = self.send_on_stream(dispatch, request, stream, sent_at, attempt);
+                return Ok(UpstreamResponse {
+                    connect,
+                    tls,
+                    ..Box::pin(sent).await?
+                });
+            }
+        };
         let wait = ResponseWait {
             timeout: dispatch.response_head_timeout,
             since: self.clock.now(),
@@ -277,10 +332,65 @@ impl UpstreamClient {
         let (response, connection) =
             exchanged.map_err(|failed| record_failure(&mut dispatch.slot, failed.error))?;
         Ok(UpstreamResponse {
-            connect: Some(connect),
+            connect,
             tls,
-            ..self.build_response(response, connection, dispatch.slot, wait.since)
+            ..self.build_exclusive_response(response, connection, dispatch.slot, wait.since)
         })
+    }
+
+    /// Sends a request on a stream. If the origin has not processed it, it is sent once more.
+    async fn send_on_stream(
+        &self,
+        mut dispatch: RequestDispatch,
+        request: Request<RequestUpload>,
+        stream: StreamReservation,
+        now: Instant,
+        attempt: SendAttempt,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let (idle_for, address) = (stream.idle_for, stream.address());
+        let is_idempotent = request.method().is_idempotent();
+        let copy = (attempt == SendAttempt::First && request.body().is_empty())
+            .then(|| copy_request(&request));
+        let call = StreamCall {
+            request,
+            target: &dispatch.target,
+            slot: dispatch.slot,
+            wait: ResponseWait {
+                timeout: dispatch.response_head_timeout,
+                since: now,
+            },
+            fields: self.limits.fields,
+            clock: &self.clock,
+        };
+        let failed = match http2::exchange(stream, call).await {
+            Ok(ExchangedStream { response, slot }) => {
+                let (head, stream) = response.into_parts();
+                let source = BodySource::Stream(Some(stream));
+                let response = Response::from_parts(head, source);
+                return Ok(self.build_response(response, address, slot, now));
+            }
+            Err(failed) => failed,
+        };
+        let Some(slot) = failed.slot else {
+            return Err(failed.error);
+        };
+        dispatch.slot = slot;
+        if failed.repetition == Repetition::OverHttp1 {
+            self.versions.record_http1_required(dispatch.target.base());
+            dispatch.versions = OriginHttpVersions::Http1;
+        }
+        let was_idle = MAX_FRESH_IDLE <= idle_for;
+        let may_repeat = match failed.repetition {
+            Repetition::Never => false,
+            Repetition::IfIdempotent => is_idempotent && was_idle,
+            Repetition::Safe | Repetition::OverHttp1 => true,
+        };
+        match copy.filter(|_| may_repeat) {
+            Some(request) => self.resend(dispatch, *request, failed.error).await,
+            // An origin may close an idle connection at any time.
+            None if was_idle && matches!(failed.error, UpstreamError::Closed) => Err(failed.error),
+            None => Err(record_failure(&mut dispatch.slot, failed.error)),
+        }
     }
 
     /// Returns the verification that applies. Without TLS it is always the same, so that all
@@ -296,26 +406,76 @@ impl UpstreamClient {
         }
     }
 
+    /// Opens a connection, or waits for one that another request opens and that can be shared.
     async fn connect(
         &self,
         to: &RequestDispatch,
         began: Instant,
     ) -> Result<NewConnection, UpstreamError> {
+        let versions = self.offered_versions(to);
+        // Held until the connection is in the pool.
+        let _leading = match self.wait_for_shared(to, versions).await {
+            Ok(stream) => return Ok(NewConnection::shared(stream, None, None)),
+            Err(leading) => leading,
+        };
         let dialled = self.dial(to).await?;
         let connected = self.clock.now();
-        let (stream, address, tls) = match to.target.scheme() {
-            Scheme::Http => (
-                OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream))),
-                dialled.address,
-                None,
-            ),
-            Scheme::Https => {
-                let (stream, address) = self.handshake_tls(to, dialled).await?;
-                let handshake = TimeSpan::between(connected, self.clock.now());
-                self.tls.record_handshake(handshake.duration);
-                (stream, address, Some(handshake))
-            }
-        };
+        let connect = Some(TimeSpan::between(began, connected));
+        if to.target.scheme() == Scheme::Http {
+            let stream = OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream)));
+            let connection = self.start_exclusive(to, stream, dialled.address).await?;
+            return Ok(NewConnection::exclusive(connection, connect, None));
+        }
+        let (stream, address) = self.handshake_tls(to, dialled, versions).await?;
+        let handshake = TimeSpan::between(connected, self.clock.now());
+        self.tls.record_handshake(handshake.duration);
+        let tls = Some(handshake);
+        let is_http2 = origin_tls::has_selected_http2(&stream);
+        let base = to.target.base();
+        self.versions.record_selection(base, versions, is_http2);
+        if is_http2 {
+            let stream = self.start_shared(to, stream, address).await?;
+            return Ok(NewConnection::shared(stream, connect, tls));
+        }
+        let connection = self.start_exclusive(to, stream, address).await?;
+        Ok(NewConnection::exclusive(connection, connect, tls))
+    }
+
+    /// Returns the versions that a new connection offers to the origin.
+    fn offered_versions(&self, to: &RequestDispatch) -> OriginHttpVersions {
+        match self.versions.get(to.target.base()) {
+            Some(KnownVersion::Http1Required) => OriginHttpVersions::Http1,
+            Some(KnownVersion::Http2) | None => to.versions,
+        }
+    }
+
+    /// Returns a stream of a connection that another request has just opened. Otherwise this request
+    /// must dial: for others, too, if the origin is known to speak HTTP/2.
+    async fn wait_for_shared(
+        &self,
+        to: &RequestDispatch,
+        versions: OriginHttpVersions,
+    ) -> Result<StreamReservation, Option<LeadingDial>> {
+        let is_http2 = versions == OriginHttpVersions::Http1And2
+            && self.versions.get(to.target.base()) == Some(KnownVersion::Http2);
+        if !is_http2 {
+            return Err(None);
+        }
+        let leading = self.versions.lead_or_wait(to.pool_key()).await;
+        self.take_stream(to).ok_or(leading)
+    }
+
+    fn take_stream(&self, to: &RequestDispatch) -> Option<StreamReservation> {
+        self.pool
+            .take_stream(to.pool_key(), &to.vetted, self.clock.now())
+    }
+
+    async fn start_exclusive(
+        &self,
+        to: &RequestDispatch,
+        stream: OriginStream,
+        address: SocketAddr,
+    ) -> Result<Box<OriginConnection>, UpstreamError> {
         let allowance = Arc::new(ReadAllowance::for_origin());
         let stream = LimitedStream::new(stream, Arc::clone(&allowance));
         let (sender, driver) = self
@@ -323,7 +483,7 @@ impl UpstreamClient {
             .handshake(stream)
             .await
             .map_err(UpstreamError::Protocol)?;
-        let connection = OriginConnection {
+        Ok(Box::new(OriginConnection {
             sender,
             driver,
             allowance,
@@ -331,12 +491,35 @@ impl UpstreamClient {
             base: to.target.base().into(),
             verify: to.verify,
             response_timer: LazyTimer::new(self.limits.response_head),
+        }))
+    }
+
+    /// Starts HTTP/2 on a connection and shares it. If another request has just opened one, that is
+    /// used instead.
+    async fn start_shared(
+        &self,
+        to: &RequestDispatch,
+        stream: OriginStream,
+        address: SocketAddr,
+    ) -> Result<StreamReservation, UpstreamError> {
+        if let Some(stream) = self.take_stream(to) {
+            return Ok(stream);
+        }
+        let settings = SharedConnectionSettings {
+            address,
+            base: to.target.base().into(),
+            verify: to.verify,
+            head: self.limits.head,
+            write_stall: self.limits.body_idle,
+            clock: self.clock.clone(),
+            metrics: self.tls.metrics().clone(),
         };
-        Ok(NewConnection {
-            connection: Box::new(connection),
-            connect: TimeSpan::between(began, connected),
-            tls,
-        })
+        let started = SharedConnection::start(stream, settings).await;
+        let connection = started.map_err(|_| UpstreamError::Closed)?;
+        let now = self.clock.now();
+        let stream = connection.reserve(now).ok_or(UpstreamError::Closed)?;
+        self.pool.share(&connection, now);
+        Ok(stream)
     }
 
     async fn dial(&self, to: &RequestDispatch) -> Result<OriginSocket, UpstreamError> {
@@ -352,13 +535,17 @@ impl UpstreamClient {
         &self,
         to: &RequestDispatch,
         dialled: OriginSocket,
+        versions: OriginHttpVersions,
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
         let target = &to.target;
-        let verify = to.verify;
+        let terms = HandshakeTerms {
+            verify: to.verify,
+            versions,
+        };
         let hello = self.tls.hello_kind(target.base());
         let failed = match self
             .tls
-            .handshake(dialled.stream, target, verify, hello)
+            .handshake(dialled.stream, target, terms, hello)
             .await
         {
             Ok(stream) => return Ok((stream, dialled.address)),
@@ -372,22 +559,33 @@ impl UpstreamClient {
         };
         let stream = self
             .tls
-            .handshake(redialled.stream, target, verify, ClientHelloKind::Classic)
+            .handshake(redialled.stream, target, terms, ClientHelloKind::Classic)
             .await;
         Ok((stream.map_err(UpstreamError::Tls)?, redialled.address))
+    }
+
+    fn build_exclusive_response(
+        &self,
+        response: Response<Incoming>,
+        connection: Box<OriginConnection>,
+        slot: HostSlot,
+        sent: Instant,
+    ) -> UpstreamResponse {
+        let address = connection.address;
+        let response = response.map(|body| BodySource::exclusive(body, connection));
+        self.build_response(response, address, slot, sent)
     }
 
     /// Builds the response after its head has arrived. The slot records the outcome and moves into
     /// the body.
     fn build_response(
         &self,
-        response: Response<Incoming>,
-        connection: Box<OriginConnection>,
+        response: Response<BodySource>,
+        address: SocketAddr,
         mut slot: HostSlot,
         sent: Instant,
     ) -> UpstreamResponse {
         slot.record_response(response.status(), response.headers());
-        let address = connection.address;
         let pool_handle = PoolHandle {
             pool: Arc::clone(&self.pool),
             clock: self.clock.clone(),
@@ -396,15 +594,8 @@ impl UpstreamClient {
             idle: self.limits.body_idle,
             total: self.limits.body,
         };
-        let response = response.map(|body| {
-            Box::new(ResponseDownload::new(
-                body,
-                connection,
-                slot,
-                pool_handle,
-                times,
-            ))
-        });
+        let response = response
+            .map(|source| Box::new(ResponseDownload::new(source, slot, pool_handle, times)));
         UpstreamResponse {
             response,
             connect: None,
@@ -500,6 +691,8 @@ struct RequestDispatch {
     vetted: VettedAddresses,
     slot: HostSlot,
     verify: CertificateVerification,
+    /// The versions of HTTP that may be used.
+    versions: OriginHttpVersions,
     /// The time limit for the response head.
     response_head_timeout: Duration,
     dial: DialLimits,
@@ -516,9 +709,48 @@ impl RequestDispatch {
 
 /// A connection that was opened for a request, and its timing.
 struct NewConnection {
-    connection: Box<OriginConnection>,
-    connect: TimeSpan,
+    channel: OriginChannel,
+    /// `None` if another request opened it.
+    connect: Option<TimeSpan>,
     tls: Option<TimeSpan>,
+}
+
+/// A connection on which a request can be sent.
+enum OriginChannel {
+    /// An HTTP/1 connection.
+    Exclusive(Box<OriginConnection>),
+    /// A stream of an HTTP/2 connection.
+    Shared(StreamReservation),
+}
+
+impl NewConnection {
+    fn exclusive(
+        connection: Box<OriginConnection>,
+        connect: Option<TimeSpan>,
+        tls: Option<TimeSpan>,
+    ) -> Self {
+        Self {
+            channel: OriginChannel::Exclusive(connection),
+            connect,
+            tls,
+        }
+    }
+
+    fn shared(stream: StreamReservation, connect: Option<TimeSpan>, tls: Option<TimeSpan>) -> Self {
+        Self {
+            channel: OriginChannel::Shared(stream),
+            connect,
+            tls,
+        }
+    }
+}
+
+/// The number of times that a request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SendAttempt {
+    First,
+    /// It is not sent again.
+    Repeated,
 }
 
 /// A connection on which nothing has been sent.
@@ -576,11 +808,16 @@ fn repeatable_copy(
     if !repeatable || idle_for < MAX_FRESH_IDLE {
         return None;
     }
+    Some(copy_request(request))
+}
+
+/// Returns a copy of a request without a body.
+fn copy_request(request: &Request<RequestUpload>) -> Box<Request<RequestUpload>> {
     let mut copy = Request::new(RequestUpload::Empty);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
-    Some(Box::new(copy))
+    Box::new(copy)
 }
 
 /// The progress of sending a request.

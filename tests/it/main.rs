@@ -56,6 +56,7 @@ mod names;
 mod observed;
 mod operating;
 mod order;
+mod origin_http2;
 mod origin_tls;
 mod pace;
 mod pacing;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`proxy::TestProxy`] | the real binary with a configuration and a policy, its listeners, log and metrics |
 //! | [`origin::ScriptedOrigin`] | an origin that a test scripts, in the clear or over TLS; records what it receives |
+//! | [`http2_origin::Http2Origin`], [`http2_origin::FramePeer`] | origins that speak HTTP/2, by requests or frame by frame |
 //! | [`client::RawClient`], [`client::Response`] | a client that sends bytes and reads responses |
 //! | [`dns::DnsServer`] | a DNS server with scripted answers |
 //! | [`http2::Http2Client`], [`http2::RawHttp2`] | clients that speak HTTP/2: by a library, and frame by frame |
@@ -21,6 +22,7 @@ pub(crate) mod client;
 pub(crate) mod command;
 pub(crate) mod dns;
 pub(crate) mod http2;
+pub(crate) mod http2_origin;
 pub(crate) mod ledger;
 pub(crate) mod origin;
 pub(crate) mod pipeline;

@@ -6,6 +6,7 @@ pub mod crawl_status;
 pub mod crawler;
 pub mod disposition;
 pub mod glob;
+pub mod http_versions;
 pub mod intent;
 pub mod media_type;
 pub mod number;

@@ -17,6 +17,7 @@ use crate::config::settings::Settings;
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::crawler::Crawler;
+use crate::model::http_versions::OriginHttpVersions;
 use crate::model::units::format_duration;
 use crate::pacing::pace::HostPace;
 use crate::pacing::queue::WaitOrder;
@@ -80,6 +81,7 @@ fn fetch_robots(
         order: WaitOrder::Weighted,
         admission: Arc::new(admission),
         verify: CertificateVerification::On,
+        versions: OriginHttpVersions::Http1And2,
     };
     runtime.block_on(async {
         let fetcher = new_robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);

@@ -90,6 +90,7 @@ log_fields! {
     TtfbMs "ttfb_ms" ttfb: Option<u32> => write_millis;
     Address "address" address: Option<IpAddr> => write_address;
     Error "error" error: Option<&'r str> => write_name;
+    OriginHttp "origin_http" origin_http: Option<&'r str> => write_text_if_some;
     Source "source" source: Option<&'r str> => write_text_if_some;
     RobotsAgent "robots_agent" robots_agent: Option<&'r str> => write_text_if_some;
     Cause "cause" cause: Option<&'r str> => write_text_if_some;
@@ -486,6 +487,7 @@ mod tests {
             ttfb: Some(u32::MAX),
             address: Some([192, 0, 2, 7].into()),
             error: Some("client_left"),
+            origin_http: Some("2"),
             source: Some("sitemap \u{85}"),
             robots_agent: None,
             cause: None,

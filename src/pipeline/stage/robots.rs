@@ -576,6 +576,7 @@ fn fetch_request(
         order,
         admission: Arc::clone(admission),
         verify: evaluation.verify(),
+        versions: evaluation.origin_http_versions(),
     }
 }
 

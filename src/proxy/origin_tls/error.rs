@@ -166,7 +166,7 @@ fn other_alert_fault(received: AlertDescription) -> &'static UpstreamFault {
         }
         A::AccessDenied => const { &alert("the origin refuses TLS: access_denied") },
         A::NoApplicationProtocol => {
-            const { &alert("the origin does not support HTTP/1.1 inside TLS") }
+            const { &alert("the origin supports no offered version of HTTP inside TLS") }
         }
         A::CertificateRequired => const { &alert("the origin requires a client certificate") },
         _ => const { &alert("the origin aborted TLS with an alert") },

@@ -319,6 +319,7 @@ fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
             | UpstreamError::Closed
             | UpstreamError::Upload(_)
             | UpstreamError::Protocol(_)
+            | UpstreamError::Http2(_)
             | UpstreamError::HeadTooLarge
             | UpstreamError::TooManyInterim => RobotsFetchOutcome::Broken,
         },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::metrics::labels::OriginHttp2Failure;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::failure_class::FailureKind;
@@ -28,6 +29,8 @@ pub enum UpstreamError {
     Upload(BodyError),
     /// The response is not valid HTTP.
     Protocol(hyper::Error),
+    /// The origin violated HTTP/2, or exceeded one of its limits.
+    Http2(OriginHttp2Failure),
     /// The response head exceeds the limit.
     HeadTooLarge,
     /// The origin sent more interim responses (1xx) than allowed.
@@ -96,6 +99,7 @@ impl UpstreamError {
             | Self::Timeout
             | Self::Closed
             | Self::Protocol(_)
+            | Self::Http2(_)
             | Self::HeadTooLarge
             | Self::TooManyInterim => true,
         }
@@ -107,9 +111,11 @@ impl UpstreamError {
     fn failure_kind(&self) -> Option<FailureKind> {
         match self {
             Self::Dial(_) | Self::Timeout | Self::Closed => Some(FailureKind::Temporary),
-            Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge | Self::TooManyInterim => {
-                Some(FailureKind::Permanent)
-            }
+            Self::Tls(_)
+            | Self::Protocol(_)
+            | Self::Http2(_)
+            | Self::HeadTooLarge
+            | Self::TooManyInterim => Some(FailureKind::Permanent),
             Self::Upload(_) | Self::BackingOff(_) => None,
         }
     }
@@ -125,7 +131,7 @@ impl UpstreamError {
             Self::Timeout => "http_response_timeout",
             Self::Closed => "connection_terminated",
             Self::Upload(_) => "http_request_error",
-            Self::Protocol(_) | Self::TooManyInterim => "http_protocol_error",
+            Self::Protocol(_) | Self::Http2(_) | Self::TooManyInterim => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
             Self::BackingOff(_) => "destination_unavailable",
         }
@@ -156,7 +162,9 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::Protocol(error) => {
                 (Reason::UpstreamProtocol, None, Some(parse_code(error)))
             }
-            UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
+            UpstreamError::Http2(_) | UpstreamError::HeadTooLarge => {
+                (Reason::UpstreamProtocol, None, Some(710))
+            }
             UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
         };

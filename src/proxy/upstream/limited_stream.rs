@@ -14,7 +14,7 @@ use crate::proxy::origin_tls::OriginStream;
 use crate::proxy::read_allowance::ReadAllowance;
 
 /// The maximum number of interim responses to one request.
-const MAX_INTERIM: usize = 32;
+pub(super) const MAX_INTERIM: usize = 32;
 
 /// A connection to an origin, with limits.
 #[derive(Debug)]

@@ -23,7 +23,6 @@ fn columns(spec: &OptionSpec) -> [String; 3] {
     let default = format_default(spec.shape);
     let support = match spec.support {
         OptionSupport::Supported => "yes".to_owned(),
-        OptionSupport::Ignored => "no".to_owned(),
         OptionSupport::IgnoredExcept(counted) => refused("no", counted),
     };
     [default, acts_at(spec.deadline).to_owned(), support]

@@ -2,12 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::sync::Arc;
 
 use super::certs::Authority;
 use super::{Failure, check_failed, gate, try_get};
 use crate::origin_tls::origin::{text_response, text_response_with};
 use crate::support::client::get;
+use crate::support::http2_origin::with_protocols;
 use crate::support::origin::{ScriptedConnection, ScriptedOrigin};
 
 const CLOSED: Failure = Failure {
@@ -102,13 +102,12 @@ fn handshakes_with_unsupported_requirements_fail() {
             words,
         }
     }
-    let mut h2 = Arc::unwrap_or_clone(ours.server(&["a.test"]));
-    h2.alpn_protocols = vec![b"h2".to_vec()];
+    let h3 = with_protocols(&ours.server(&["a.test"]), &["h3"]);
     for (case, server, words) in [
         (
-            "HTTP/2 alone",
-            Arc::new(h2),
-            "the origin does not support HTTP/1.1 inside TLS",
+            "HTTP/3 alone",
+            h3,
+            "the origin supports no offered version of HTTP inside TLS",
         ),
         (
             "a client's certificate",

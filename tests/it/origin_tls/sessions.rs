@@ -45,13 +45,13 @@ fn the_second_connection_goes_on_with_the_session_of_the_first() {
     assert_eq!(seen[0].group, Some(NamedGroup::X25519MLKEM768));
 }
 
-/// HTTP/1.1 is negotiated inside TLS, since an origin may support more.
+/// HTTP/1.1 is negotiated inside TLS with an origin that does not select HTTP/2.
 #[test]
 fn http_1_is_agreed_on() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let mut server = Arc::unwrap_or_clone(ours.server(&["a.test"]));
-    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    server.alpn_protocols = vec![b"h3".to_vec(), b"http/1.1".to_vec()];
     let origin = ScriptedOrigin::tls(Arc::new(server), |_| last("page"));
     assert_eq!(
         get(gate.proxy, &origin.https_url("a.test", "/")).body,

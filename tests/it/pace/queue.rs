@@ -6,6 +6,7 @@ use std::time::Duration;
 use crawlgate::clock::Clock;
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::{Crawler, CrawlerHint};
+use crawlgate::model::http_versions::OriginHttpVersions;
 use crawlgate::model::profile::Conditional;
 use crawlgate::model::reason::Reason;
 use crawlgate::model::rule_id::Slug;
@@ -389,6 +390,7 @@ async fn a_fetch_of_robots_goes_before_all_others() {
         order: WaitOrder::Strict,
         admission: Arc::clone(&bench.admission),
         verify: CertificateVerification::On,
+        versions: OriginHttpVersions::Http1And2,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
     let resolver = StaticResolver::loopback();

@@ -9,6 +9,7 @@ use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::Crawler;
+use crawlgate::model::http_versions::OriginHttpVersions;
 use crawlgate::pacing::pace::HostPace;
 use crawlgate::pacing::queue::WaitOrder;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
@@ -119,6 +120,7 @@ impl TestFetcher {
             order: WaitOrder::Weighted,
             admission: Arc::clone(&self.admission),
             verify: CertificateVerification::On,
+            versions: OriginHttpVersions::Http1And2,
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::CrawlerHint;
+use crawlgate::model::http_versions::OriginHttpVersions;
 use crawlgate::model::reason::Reason;
 use crawlgate::pacing::pace::HostPace;
 use crawlgate::pacing::queue::WaitOrder;
@@ -353,6 +354,7 @@ async fn no_robots_txt_is_fetched_from_a_stopped_host() {
         order: WaitOrder::Weighted,
         admission: Arc::clone(&bench.admission),
         verify: CertificateVerification::On,
+        versions: OriginHttpVersions::Http1And2,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
     let resolver = StaticResolver::loopback();

@@ -230,7 +230,6 @@ fn compile_policy(
     spaces::check_global_rules(drafts, problems);
     let rules = rules::compile_rules(drafts, &placements, &classes, &mut options, problems);
     let spaces = spaces::compile_spaces(source, drafts, &mut options, problems);
-    options.report_ineffective(problems);
     // If the policy has errors, the missing use of a list may be a consequence.
     if !problems.has_errors() {
         lists.report_unused(problems);

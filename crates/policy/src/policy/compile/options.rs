@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::model::disposition::Disposition;
 use crate::policy::options::schema::{self, OpenMap, OptionDeadline, OptionSpec, OptionSupport};
@@ -24,19 +24,10 @@ pub(super) struct OptionCompiler {
     entries: Vec<OptionEntry>,
     /// The indexes of the keys of open maps.
     open_indexes: BTreeMap<Box<str>, OptionIndex>,
-    /// Options without effect, by the first part of their paths.
-    ineffective: BTreeMap<Box<str>, IneffectiveOption>,
 }
 
 const UNVERIFIED: &str = "`verify: skip`: certificates of origins are not verified, so responses may \
                           come from anyone";
-
-/// The assignments of an option without effect.
-struct IneffectiveOption {
-    first_place: SourceLocation,
-    set_count: usize,
-    keys: Vec<Box<str>>,
-}
 
 impl OptionCompiler {
     /// Creates the table from the defaults and the document's `options`.
@@ -49,7 +40,6 @@ impl OptionCompiler {
         let mut options = Self {
             entries: entries.collect(),
             open_indexes: BTreeMap::new(),
-            ineffective: BTreeMap::new(),
         };
         options.register_all_open_keys(source, problems);
         for option in source
@@ -149,30 +139,6 @@ impl OptionCompiler {
         all.into()
     }
 
-    /// Reports each option without effect once.
-    pub(super) fn report_ineffective(&mut self, problems: &mut Problems) {
-        for (head, option) in std::mem::take(&mut self.ineffective) {
-            let keys: Vec<&str> = option
-                .keys
-                .iter()
-                .filter_map(|key| key.strip_prefix(&*head)?.strip_prefix('.'))
-                .collect();
-            let keys = if keys.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", keys.join(", "))
-            };
-            let places = if option.set_count == 1 {
-                "once".into()
-            } else {
-                format!("{} times", option.set_count)
-            };
-            let message =
-                format!("`{head}`{keys} has no effect yet in this version; it is set {places}");
-            problems.push(Problem::warning(&option.first_place, message));
-        }
-    }
-
     pub(super) fn into_table(self, rules: &[Rule]) -> OptionTable {
         OptionTable::new(self.entries, rules)
     }
@@ -191,7 +157,7 @@ impl OptionCompiler {
             problems.push(problem.with_suggestion_from(schema::SPECS.iter().map(|spec| spec.path)));
             return None;
         };
-        self.check_effect(option, spec, problems);
+        Self::check_effect(option, spec, problems);
         replacements::check_replacements(option, problems);
         if index == schema::VERIFY && option.value == OptionValue::Word("skip") {
             problems.push(Problem::warning(&option.place, UNVERIFIED));
@@ -259,44 +225,17 @@ impl OptionCompiler {
             .map(|(_, index)| *index)
     }
 
-    fn check_effect(
-        &mut self,
-        option: &SourceOption,
-        spec: &'static OptionSpec,
-        problems: &mut Problems,
-    ) {
-        let essential = match spec.support {
-            OptionSupport::Supported => return,
-            OptionSupport::Ignored => None,
-            OptionSupport::IgnoredExcept(values) => Some(values),
+    fn check_effect(option: &SourceOption, spec: &'static OptionSpec, problems: &mut Problems) {
+        let OptionSupport::IgnoredExcept(values) = spec.support else {
+            return;
         };
-        let default = spec.shape.default_value();
-        if essential.is_some_and(|values| values.contains(&option.value, &default)) {
+        if values.contains(&option.value, &spec.shape.default_value()) {
             let message = format!(
                 "`{}` is not supported in this version, and ignoring it could allow what it is meant to stop",
                 spec.path
             );
             let problem = Problem::error(&option.place, message);
-            return problems
-                .push(problem.with_found(option.value.to_json().to_string().trim_matches('"')));
-        }
-        if essential.is_none() || option.value != default {
-            self.record_ineffective(option, spec.path.split('.').next().unwrap_or(spec.path));
-        }
-    }
-
-    fn record_ineffective(&mut self, option: &SourceOption, head: &str) {
-        let ineffective =
-            self.ineffective
-                .entry(head.into())
-                .or_insert_with(|| IneffectiveOption {
-                    first_place: option.place.clone(),
-                    set_count: 0,
-                    keys: Vec::new(),
-                });
-        ineffective.set_count += 1;
-        if !ineffective.keys.contains(&option.path) {
-            ineffective.keys.push(option.path.clone());
+            problems.push(problem.with_found(option.value.to_json().to_string().trim_matches('"')));
         }
     }
 }

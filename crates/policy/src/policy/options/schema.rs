@@ -43,6 +43,7 @@ pub const BUDGET_PER: OptionIndex = option_index("budget.per");
 pub const BUDGET_NEW_URLS: OptionIndex = option_index("budget.new_urls");
 pub const ROBOTS_USAGE: OptionIndex = option_index("robots.usage");
 pub const VERIFY: OptionIndex = option_index("verify");
+pub const HTTP2: OptionIndex = option_index("http2");
 pub const REMOVE_HEADERS: OptionIndex = option_index("request_headers.remove");
 pub const SOURCE: OptionIndex = option_index("source");
 pub const PRIORITY: OptionIndex = option_index("priority");
@@ -253,8 +254,6 @@ pub enum OptionDeadline {
 pub enum OptionSupport {
     /// It works as documented.
     Supported,
-    /// It has no effect, which allows nothing more: a warning.
-    Ignored,
     /// It has no effect, but these values would refuse or change something, so that a policy with
     /// one of them is rejected.
     IgnoredExcept(EssentialValues),

@@ -345,9 +345,8 @@ pub const SPECS: &[OptionSpec] = &[
         "http2",
         OptionShape::Word(&["both", "client", "origin", "none"], "both"),
         Until(Destination),
-        "The connections on which HTTP/2 may be used.",
-    )
-    .ignored(),
+        "Whether origins may be asked over HTTP/2 (both, origin) or not (client, none); for clients, see h2.clients.",
+    ),
     row(
         "strip_params",
         OptionShape::StripParams,
@@ -523,13 +522,6 @@ const fn row(
 }
 
 impl OptionSpec {
-    const fn ignored(self) -> Self {
-        Self {
-            support: OptionSupport::Ignored,
-            ..self
-        }
-    }
-
     const fn ignored_except(self, values: EssentialValues) -> Self {
         Self {
             support: OptionSupport::IgnoredExcept(values),
