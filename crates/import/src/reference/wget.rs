@@ -157,6 +157,8 @@ fn fnmatch(pattern: &[char], text: &[char]) -> bool {
                 Some('*') => (*c != '/', index),
                 Some('?') => (*c != '/', index + 1),
                 Some('[') => bracket(pattern, index, *c),
+                // A backslash makes the next one literal.
+                Some('\\') => (pattern.get(index + 1) == Some(c), index + 2),
                 Some(expected) => (expected == c, index + 1),
             };
             if fits && let Some(place) = next.get_mut(to) {
@@ -171,28 +173,58 @@ fn fnmatch(pattern: &[char], text: &[char]) -> bool {
 
 /// Compares a character with a bracket; returns the place after it.
 fn bracket(pattern: &[char], open: usize, c: char) -> (bool, usize) {
-    let rest = pattern.get(open + 1..).unwrap_or_default();
-    let close = rest.iter().position(|c| *c == ']').unwrap_or(rest.len());
-    let inner = rest.get(..close).unwrap_or_default();
-    let (negated, inner) = match inner {
-        ['!' | '^', inner @ ..] => (true, inner),
-        inner => (false, inner),
-    };
+    let mut at = open + 1;
+    let negated = matches!(pattern.get(at), Some('!' | '^'));
+    at += usize::from(negated);
+    let first = at;
     let mut fits = false;
-    let mut at = 0;
-    while let Some(first) = inner.get(at) {
-        match (inner.get(at + 1), inner.get(at + 2)) {
-            (Some('-'), Some(last)) => {
-                fits |= (*first..=*last).contains(&c);
-                at += 3;
-            }
-            _ => {
-                fits |= *first == c;
-                at += 1;
-            }
+    while let Some(item) = pattern.get(at) {
+        if *item == ']' && at > first {
+            break;
+        }
+        if *item == '[' && pattern.get(at + 1) == Some(&':') {
+            let rest = pattern.get(at + 2..).unwrap_or_default();
+            let length = rest.iter().position(|c| *c == ':').unwrap_or(rest.len());
+            let name: String = rest.iter().take(length).collect();
+            fits |= is_in_class(&name, c);
+            at += length + 4;
+            continue;
+        }
+        let (low, after) = literal(pattern, at);
+        at = after;
+        let is_range = pattern.get(at) == Some(&'-') && pattern.get(at + 1) != Some(&']');
+        if is_range && pattern.get(at + 1).is_some() {
+            let (high, after) = literal(pattern, at + 1);
+            at = after;
+            fits |= low <= Some(c) && Some(c) <= high;
+        } else {
+            fits |= low == Some(c);
         }
     }
-    (c != '/' && fits != negated, open + close + 2)
+    (c != '/' && fits != negated, at + 1)
+}
+
+/// Returns the character of a bracket at a place, without its backslash, and the place after it.
+fn literal(pattern: &[char], at: usize) -> (Option<char>, usize) {
+    match pattern.get(at) {
+        Some('\\') => (pattern.get(at + 1).copied(), at + 2),
+        other => (other.copied(), at + 1),
+    }
+}
+
+/// `isalpha` and its like.
+fn is_in_class(name: &str, c: char) -> bool {
+    match name {
+        "alnum" => c.is_ascii_alphanumeric(),
+        "alpha" => c.is_ascii_alphabetic(),
+        "digit" => c.is_ascii_digit(),
+        "lower" => c.is_ascii_lowercase(),
+        "upper" => c.is_ascii_uppercase(),
+        "punct" => c.is_ascii_punctuation(),
+        "xdigit" => c.is_ascii_hexdigit(),
+        "space" => c.is_ascii_whitespace(),
+        _ => false,
+    }
 }
 
 /// `sufmatch`: the name or one below it; with a leading dot, one below it.

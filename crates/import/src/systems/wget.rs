@@ -2,6 +2,7 @@
 
 mod convert;
 mod read;
+mod shell;
 
 use crate::conversion::Conversion;
 use crate::draft::{PolicyDraft, to_slug};

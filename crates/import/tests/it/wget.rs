@@ -117,6 +117,35 @@ fn hosts_and_depth_are_those_of_the_command() {
         ("-r -A '*.[!0-9]'", "http://a.test/d/x.1", false),
         ("-r --tries 3 --exclude-dir=x", "http://a.test/x/y", false),
         ("-r -A JPG --ignore-case", "http://a.test/x.jpg", true),
+        // In a pattern a backslash makes the next character literal; the query is no part of the name.
+        (r#"-r -R "*\?*""#, "http://a.test/x?y=1", true),
+        (r#"-r -R "*\?*""#, "http://a.test/x", true),
+        (r"-r -R '*\.j?g'", "http://a.test/x.jpg", false),
+        (r"-r -R '*\.j?g'", r"http://a.test/x_jpg", true),
+        (r"-r -A '[[:digit:]]*'", "http://a.test/7x.abc", true),
+        (r"-r -A '[[:digit:]]*'", "http://a.test/x7.abc", false),
+        (r"-r -A '*[]x]'", "http://a.test/abx", true),
+        // Between double quotes a backslash stays, and so does a `$` that names nothing.
+        (
+            r#"-r --accept-regex "\.html$""#,
+            "http://a.test/xhtml",
+            false,
+        ),
+        (
+            r#"-r --accept-regex "\.html$""#,
+            "http://a.test/x.html",
+            true,
+        ),
+        (
+            r#"-r --reject-regex "\.(gif|jpg)$""#,
+            "http://a.test/x.jpg",
+            false,
+        ),
+        (
+            r#"-r --reject-regex "\.(gif|jpg)$""#,
+            "http://a.test/x.jpg/y",
+            true,
+        ),
     ] {
         let text = format!("wget {options} http://a.test/\n");
         let imported = import_texts(System::Wget, &[("fetch.sh", &text)]);
@@ -139,6 +168,11 @@ fn what_is_not_converted_is_reported_and_secrets_are_not_written() {
         "--accept-regex '(a|b)*c\\1'",
         "--reject-regex '(a|b)*c\\1'",
         "$URL",
+        "-D \"$DOMAINS\"",
+        "--exclude-directories=$DIRECTORIES",
+        "-A{gif,jpg}",
+        "-l ${DEPTH}",
+        "-e robots=$ROBOTS",
         "--follow-tags=a",
         "-i /etc/passwd",
         "-i missing.txt",
@@ -180,4 +214,70 @@ fn each_option_is_in_one_list() {
     let lists = ReportList::ALL.iter();
     let listed: usize = lists.map(|list| imported.report.list(*list).count()).sum();
     assert_eq!(listed, 2 + 1 + 1 + 2 + 2 + 2 + 2 + 1);
+}
+
+/// Counts the parts of a script in a list.
+fn count(imported: &crawlgate_import::Import, list: ReportList) -> usize {
+    imported.report.list(list).count()
+}
+
+#[test]
+fn a_further_command_is_not_converted() {
+    let text = "wget -q http://a.test/x\nwget -r http://b.test/ > log 2>&1 && echo done\n";
+    let imported = import_texts(System::Wget, &[("fetch.sh", text)]);
+    let missing: Vec<_> = imported.report.list(ReportList::NotConverted).collect();
+    assert_eq!(missing.len(), 1);
+    assert_eq!(missing[0].place.line, 2);
+    assert_eq!(count(&imported, ReportList::Unrelated), 2);
+}
+
+/// The command is found after other commands, prefixes and assignments, with its path.
+#[test]
+fn wget_is_found_in_a_script() {
+    for command in [
+        "/usr/bin/wget",
+        "sudo wget",
+        "sudo -u www /usr/bin/wget",
+        "nice -n 10 wget",
+        "timeout 60 wget",
+        "LANG=C wget",
+        "env LANG=C nohup wget",
+        "for i in 1 2; do wget",
+        "if ! wget",
+        "(wget",
+        "cat <<EOF\nit's here\nEOF\nwget",
+    ] {
+        let text = format!("#!/bin/sh\nset -e\nURL=x\ncd /data\n{command} -r http://a.test/\n");
+        let imported = import_texts(System::Wget, &[("fetch.sh", &text)]);
+        assert!(imported.report.is_complete(), "{command}");
+        let request = [("http://a.test/x".to_owned(), Map::new())];
+        assert_eq!(compare_verdicts(&imported, request, |_, _| true), 0);
+    }
+    for text in [
+        "curl http://a.test/ | xargs wget -r\n",
+        "echo start\nX=$(wget -q -O - http://a.test/)\n",
+        "set -e\ncurl http://a.test/\n",
+        "recursive = on\nrecursiv = on\n",
+    ] {
+        let imported = import_texts(System::Wget, &[("fetch.sh", text)]);
+        assert!(!imported.report.is_complete(), "{text}");
+    }
+}
+
+/// Where a value goes tells which way a policy without it fails.
+#[test]
+fn computed_values_fail_by_their_option() {
+    for (option, fails) in [
+        ("-D $X", "lets_through"),
+        ("-i $X", "keeps_out"),
+        ("-w $X", "other"),
+    ] {
+        let text = format!("wget -r -H -P \"$HOME/x\" {option} http://a.test/\n");
+        let imported = import_texts(System::Wget, &[("fetch.sh", &text)]);
+        let report = imported.report.to_json();
+        let missing = report["lists"]["not_converted"].as_array().unwrap();
+        assert_eq!(missing.len(), 1, "{option}");
+        assert_eq!(missing[0]["fails"], fails, "{option}");
+        assert!(!imported.files["policy.yaml"].contains("domain: X"));
+    }
 }

@@ -240,7 +240,8 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', ']'])
 }
 
-/// Writes a pattern of `fnmatch` as an expression in which `*` and `?` do not cross slashes.
+/// Writes a pattern of `fnmatch` as an expression in which `*` and `?` do not cross slashes. A backslash makes the
+/// next character literal; one at the end fits nothing.
 fn pattern_to_regex(pattern: &str) -> String {
     let mut regex = String::new();
     let mut chars = pattern.chars().peekable();
@@ -248,27 +249,61 @@ fn pattern_to_regex(pattern: &str) -> String {
         match c {
             '*' => regex.push_str("[^/]*"),
             '?' => regex.push_str("[^/]"),
-            '[' => {
-                regex.push('[');
-                if chars.next_if(|c| matches!(c, '!' | '^')).is_some() {
-                    regex.push_str("^/");
-                }
-                for c in chars.by_ref() {
-                    match c {
-                        ']' => break,
-                        '-' => regex.push('-'),
-                        c if c.is_alphanumeric() => regex.push(c),
-                        c => regex.extend(['\\', c]),
-                    }
-                }
-                regex.push(']');
-            }
-            c if c.is_alphanumeric() || matches!(c, '/' | '_' | '-') => regex.push(c),
-            c if c.is_ascii_punctuation() => regex.extend(['\\', c]),
-            c => regex.push(c),
+            '[' => push_bracket(&mut regex, &mut chars),
+            '\\' => match chars.next() {
+                Some(literal) => push_literal(&mut regex, literal),
+                None => regex.push_str(r"[^\s\S]"),
+            },
+            c => push_literal(&mut regex, c),
         }
     }
     regex
+}
+
+fn push_literal(regex: &mut String, c: char) {
+    if c.is_ascii_punctuation() && !matches!(c, '/' | '_' | '-') {
+        regex.push('\\');
+    }
+    regex.push(c);
+}
+
+/// Writes a bracket from after its `[`. A `]` at its beginning is literal, and classes such as `[:digit:]` stay.
+fn push_bracket(regex: &mut String, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    regex.push('[');
+    if chars.next_if(|c| matches!(c, '!' | '^')).is_some() {
+        regex.push_str("^/");
+    }
+    let mut is_first = true;
+    while let Some(c) = chars.next() {
+        match c {
+            ']' if !is_first => break,
+            '-' => regex.push('-'),
+            '[' if chars.next_if_eq(&':').is_some() => {
+                regex.push_str("[:");
+                while let Some(c) = chars.next_if(char::is_ascii_lowercase) {
+                    regex.push(c);
+                }
+                while chars.next_if(|c| matches!(c, ':')).is_some() {}
+                chars.next_if_eq(&']');
+                regex.push_str(":]");
+            }
+            '\\' => {
+                if let Some(literal) = chars.next() {
+                    push_bracket_literal(regex, literal);
+                }
+            }
+            c => push_bracket_literal(regex, c),
+        }
+        is_first = false;
+    }
+    regex.push(']');
+}
+
+fn push_bracket_literal(regex: &mut String, c: char) {
+    if !c.is_alphanumeric() {
+        regex.push('\\');
+    }
+    regex.push(c);
 }
 
 fn expression(source: &WgetSource, name: &str, report: &mut Report) -> Option<ConditionDraft> {

@@ -1,17 +1,37 @@
 //! Reads a command line as a shell does, or the lines of a `.wgetrc`.
 
-use std::sync::Arc;
-
-use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, Place};
+use crate::input::{ImportError, ImportInput, MAX_RULE_FILE, Place, SourceText};
 use crate::report::{MissingPart, PartId, Report};
+use crate::systems::wget::shell::{
+    COMPUTED, CommandUse, ShellCommand, ShellWord, command_use, is_assignment, shell_commands,
+};
 use crate::systems::wget::{WgetCommand, WgetSource, WgetStart};
 
+/// Returns `true` for a script that starts wget, however far it was read.
 pub(crate) fn recognize(beginning: &[u8]) -> bool {
     let text = String::from_utf8_lossy(beginning);
-    let mut lines = text.lines().map(str::trim);
-    lines
-        .find(|line| !line.is_empty() && !line.starts_with('#'))
-        .is_some_and(|line| line.starts_with("wget "))
+    if text.trim_start().starts_with(['<', '{', '[']) {
+        return false;
+    }
+    text.lines().any(|line| {
+        let line = line.trim();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let start = words.iter().position(|word| is_command_word(word));
+        let Some(start) = start.filter(|_| !line.starts_with('#')) else {
+            return false;
+        };
+        let commands = shell_commands(
+            "",
+            words.get(..=start).unwrap_or_default().join(" ").as_str(),
+        );
+        let found = commands.ok().and_then(|mut commands| commands.pop());
+        words.len() > start + 1
+            && found.is_some_and(|command| matches!(command_use(&command), CommandUse::Wget(_)))
+    })
+}
+
+fn is_command_word(word: &str) -> bool {
+    word.rsplit('/').next() == Some("wget")
 }
 
 /// Options with a value: the letter, the long name, and the command of `.wgetrc`.
@@ -161,6 +181,57 @@ const SWITCHES: &[(&str, &str, &str)] = &[
     ("", "follow-ftp", "followftp"),
 ];
 
+/// Further commands of a `.wgetrc`, which have no option of the same name.
+const WGETRC_COMMANDS: &[&str] = &[
+    "addhostdir",
+    "alwaysrest",
+    "askpassword",
+    "binddnsaddress",
+    "cache",
+    "checkcertificate",
+    "chooseconfig",
+    "cookies",
+    "deleteafter",
+    "dirstruct",
+    "dnscache",
+    "dotbytes",
+    "dotsinline",
+    "dotspacing",
+    "dotstyle",
+    "ftppasswd",
+    "ftpproxy",
+    "ftpscleardataconnection",
+    "ftpsfallbacktoftp",
+    "ftpsresumessl",
+    "ftpstmlf",
+    "glob",
+    "hsts",
+    "htmlify",
+    "httpkeepalive",
+    "httppasswd",
+    "httpproxy",
+    "httpsproxy",
+    "ifmodifiedsince",
+    "iri",
+    "login",
+    "netrc",
+    "noclobber",
+    "noconfig",
+    "noproxy",
+    "numtries",
+    "passwd",
+    "proxypasswd",
+    "removelisting",
+    "robots",
+    "showalldnsentries",
+    "useproxy",
+    "warccdxdedup",
+    "warccompression",
+    "warcdigests",
+    "warckeeplog",
+    "wdebug",
+];
+
 pub(super) fn read(
     input: &ImportInput<'_>,
     report: &mut Report,
@@ -172,15 +243,16 @@ pub(super) fn read(
     };
     for path in &input.paths {
         let text = input.read_text(&path.path, MAX_RULE_FILE)?;
-        if recognize(text.text.as_bytes()) {
-            reader.command_line(&path.path, &text.text)?;
-        } else {
-            for (place, line) in text.lines() {
-                let line = line.trim();
-                if !line.is_empty() && !line.starts_with('#') {
-                    reader.wgetrc_line(place, line);
-                }
+        if is_wgetrc(&text.text) {
+            reader.wgetrc(&text);
+            continue;
+        }
+        match shell_commands(&path.path, &text.text) {
+            Ok(commands) => reader.script(&commands, &text),
+            Err(error) if recognize(text.text.as_bytes()) => {
+                return Err(ImportError::invalid(&error.place, error.message));
             }
+            Err(_) => reader.wgetrc(&text),
         }
     }
     for seed in input
@@ -199,30 +271,15 @@ pub(super) fn read(
     Ok(reader.source)
 }
 
-/// The maximum number of words of a command.
-const MAX_WORDS: usize = 20_000;
-
 struct WgetReader<'a, 'i> {
     input: &'a ImportInput<'i>,
     report: &'a mut Report,
     source: WgetSource,
 }
 
-/// A word of a shell, with its place.
-struct CommandWord {
-    text: String,
-    place: Place,
-    /// It has a variable or a command in it.
-    computed: bool,
-}
-
 impl WgetReader<'_, '_> {
     fn push(&mut self, part: PartId, name: &str, value: &str) {
-        let name: String = name
-            .chars()
-            .filter(|c| !matches!(c, '_' | '-'))
-            .map(|c| c.to_ascii_lowercase())
-            .collect();
+        let name = normalized(name);
         let value = value.trim().to_owned();
         if name == "input" {
             self.input_file(part, &value);
@@ -261,50 +318,149 @@ impl WgetReader<'_, '_> {
         });
     }
 
-    fn wgetrc_line(&mut self, place: Place, line: &str) {
-        let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        let part = self.report.add(place, shown(name.trim(), value.trim()));
-        self.push(part, name.trim(), value);
+    fn wgetrc(&mut self, text: &SourceText) {
+        for (place, line) in text.lines() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, value) = line.split_once('=').unwrap_or((line, ""));
+            let part = self.report.add(place, shown(name.trim(), value.trim()));
+            if is_wgetrc_line(line) {
+                self.push(part, name.trim(), value);
+            } else {
+                self.report.not_converted(
+                    part,
+                    "no command of a .wgetrc, and no command line of wget",
+                    MissingPart::OtherSetting,
+                    None,
+                );
+            }
+        }
     }
 
-    fn command_line(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
-        let mut words = shell_words(file, text)?.into_iter();
-        words.next();
+    /// Reads the first command of a script that starts wget. Each other command is a part.
+    fn script(&mut self, commands: &[ShellCommand], text: &SourceText) {
+        let starts = |command: &&ShellCommand| matches!(command_use(command), CommandUse::Wget(_));
+        let Some(first) = commands.iter().position(|command| starts(&command)) else {
+            self.wgetrc(text);
+            return;
+        };
+        for (index, command) in commands.iter().enumerate() {
+            let Some(word) = command.first() else {
+                continue;
+            };
+            let found = command_use(command);
+            match found {
+                CommandUse::Wget(at) if index == first => {
+                    self.command_line(command.get(at..).unwrap_or_default());
+                }
+                CommandUse::Wget(_) => {
+                    let part = self.report.add(word.place.clone(), "wget …");
+                    self.report.not_converted(
+                        part,
+                        "a further command of wget; a policy is made of the first",
+                        MissingPart::KeepsOut,
+                        Some("import each command into a policy of its own"),
+                    );
+                }
+                CommandUse::MentionsWget => {
+                    let part = self.report.add(word.place.clone(), named(word));
+                    self.report.not_converted(
+                        part,
+                        "wget is started by another command",
+                        MissingPart::KeepsOut,
+                        Some("write the command of wget as a line of its own"),
+                    );
+                }
+                CommandUse::Other => {
+                    let part = self.report.add(word.place.clone(), named(word));
+                    self.report.unrelated(part, "no command of wget");
+                }
+            }
+        }
+    }
+
+    fn command_line(&mut self, words: &[ShellWord]) {
+        let mut words = words.iter();
         while let Some(word) = words.next() {
-            if word.computed {
-                let part = self.report.add(word.place, "…");
+            if let Some(long) = word.text.strip_prefix("--") {
+                self.long(long, word, &mut words);
+            } else if word.text.len() > 1 && word.text.starts_with('-') {
+                self.short(word, &mut words);
+            } else if word.computed {
+                let text = without_password(&word.text);
+                let part = self.report.add(word.place.clone(), text);
                 let why = "a value of the shell is not known here";
                 self.report
                     .not_converted(part, why, MissingPart::KeepsOut, Some("write it out"));
-            } else if let Some(long) = word.text.strip_prefix("--") {
-                self.long(long, &word.place, &mut words);
-            } else if word.text.len() > 1 && word.text.starts_with('-') {
-                self.short(&word, &mut words);
             } else {
-                let part = self.report.add(word.place, without_password(&word.text));
+                let text = without_password(&word.text);
+                let part = self.report.add(word.place.clone(), text);
                 self.start(part, &word.text);
             }
         }
-        Ok(())
     }
 
-    fn long(&mut self, option: &str, place: &Place, words: &mut dyn Iterator<Item = CommandWord>) {
+    /// Adds an option whose value the shell computes. It is not converted if it is about what is fetched.
+    fn push_computed(&mut self, part: PartId, name: &str) {
+        let name = normalized(name);
+        let failure = match name.as_str() {
+            "domains" | "excludedomains" | "includedirectories" | "excludedirectories"
+            | "acceptregex" | "rejectregex" | "accept" | "reject" | "quota" | "followtags"
+            | "ignoretags" | "config" | "noparent" | "httpsonly" | "reclevel" => {
+                MissingPart::LetsThrough
+            }
+            "input" | "base" | "recursive" | "mirror" | "spanhosts" => MissingPart::KeepsOut,
+            "wait" | "randomwait" | "limitrate" | "robots" | "regextype" | "ignorecase"
+            | COMPUTED => MissingPart::OtherSetting,
+            _ => {
+                self.push(part, &name, "");
+                return;
+            }
+        };
+        if name == "reclevel" {
+            // Without it the policy would have wget's default depth.
+            self.push(part, &name, COMPUTED);
+        }
+        let why = "its value is computed by the shell, and not known here";
+        self.report
+            .not_converted(part, why, failure, Some("write it out"));
+    }
+
+    /// Adds an option with its value, which is in the same word or in the next.
+    fn push_value(&mut self, part: PartId, name: &str, value: &str, computed: bool) {
+        if computed {
+            self.push_computed(part, name);
+        } else {
+            self.push(part, name, value);
+        }
+    }
+
+    fn long(&mut self, option: &str, word: &ShellWord, words: &mut ShellWords<'_>) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (option, None),
         };
         let name = full_name(name);
+        let place = &word.place;
+        let mut computed = word.computed;
+        let mut value_of = |value: Option<String>| {
+            value.unwrap_or_else(|| {
+                let next = words.next();
+                computed |= next.is_some_and(|word| word.computed);
+                next.map(|word| word.text.clone()).unwrap_or_default()
+            })
+        };
         if name == "execute" {
-            let command = value.or_else(|| words.next().map(|word| word.text));
-            self.execute(place, &command.unwrap_or_default());
+            let command = value_of(value);
+            self.execute(place, &command, computed);
         } else if let Some((_, _, command)) = WITH_VALUE.iter().find(|(_, long, _)| *long == name) {
-            let value = value
-                .or_else(|| words.next().map(|word| word.text))
-                .unwrap_or_default();
+            let value = value_of(value);
             let part = self
                 .report
                 .add(place.clone(), shown(&format!("--{name}"), &value));
-            self.push(part, command, &value);
+            self.push_value(part, command, &value, computed);
         } else if let Some((_, _, command)) = SWITCHES.iter().find(|(_, long, _)| *long == name) {
             let part = self.report.add(place.clone(), format!("--{name}"));
             self.push(part, command, "on");
@@ -327,7 +483,7 @@ impl WgetReader<'_, '_> {
     }
 
     /// Reads letters that may be joined, of which the last may have a value: `-rl 3`, `-np`.
-    fn short(&mut self, word: &CommandWord, words: &mut dyn Iterator<Item = CommandWord>) {
+    fn short(&mut self, word: &ShellWord, words: &mut ShellWords<'_>) {
         let mut rest = word.text.get(1..).unwrap_or_default();
         while let Some(letter) = rest.get(..1) {
             let after = rest.get(1..).unwrap_or_default();
@@ -347,8 +503,11 @@ impl WgetReader<'_, '_> {
             }
             let with_value = WITH_VALUE.iter().find(|(short, _, _)| *short == letter);
             if letter == "e" || with_value.is_some() {
+                let mut computed = word.computed;
                 let value = if after.is_empty() {
-                    words.next().map(|word| word.text).unwrap_or_default()
+                    let next = words.next();
+                    computed |= next.is_some_and(|word| word.computed);
+                    next.map(|word| word.text.clone()).unwrap_or_default()
                 } else {
                     after.trim_start_matches('=').to_owned()
                 };
@@ -357,9 +516,9 @@ impl WgetReader<'_, '_> {
                         let part = self
                             .report
                             .add(word.place.clone(), shown(&format!("-{letter}"), &value));
-                        self.push(part, command, &value);
+                        self.push_value(part, command, &value, computed);
                     }
-                    None => self.execute(&word.place, &value),
+                    None => self.execute(&word.place, &value, computed),
                 }
                 return;
             }
@@ -372,14 +531,54 @@ impl WgetReader<'_, '_> {
         }
     }
 
-    fn execute(&mut self, place: &Place, command: &str) {
+    fn execute(&mut self, place: &Place, command: &str, computed: bool) {
         let (name, value) = command.split_once('=').unwrap_or((command, ""));
         let part = self.report.add(
             place.clone(),
             shown(&format!("-e {}", name.trim()), value.trim()),
         );
-        self.push(part, name.trim(), value);
+        self.push_value(part, name.trim(), value, computed);
     }
+}
+
+/// The words of a command that are not read yet.
+type ShellWords<'a> = std::slice::Iter<'a, ShellWord>;
+
+/// Returns the name of a command of a `.wgetrc` in lower case without `_` and `-`.
+fn normalized(name: &str) -> String {
+    name.chars()
+        .filter(|c| !matches!(c, '_' | '-'))
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+/// Shows a command by its first word, as the others may hold secrets.
+fn named(word: &ShellWord) -> String {
+    match word.text.split_once('=') {
+        Some((name, _)) if is_assignment(&word.text) => format!("{name}=…"),
+        _ => format!("{} …", without_password(&word.text)),
+    }
+}
+
+/// Returns `true` if each line of a file is a command of a `.wgetrc`.
+fn is_wgetrc(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    lines.all(|line| line.is_empty() || line.starts_with('#') || is_wgetrc_line(line))
+}
+
+fn is_wgetrc_line(line: &str) -> bool {
+    line.split_once('=').is_some_and(|(name, _)| {
+        let name = normalized(name.trim());
+        let is_option = WITH_VALUE
+            .iter()
+            .chain(SWITCHES)
+            .any(|(_, _, command)| *command == name);
+        is_option
+            || WGETRC_COMMANDS.contains(&name.as_str())
+            || OTHER_SWITCHES
+                .iter()
+                .any(|switch| normalized(switch) == name)
+    })
 }
 
 /// Completes a name that is shortened, as wget does if only one begins with it.
@@ -424,69 +623,4 @@ fn without_password(url: &str) -> String {
         },
         None => url.to_owned(),
     }
-}
-
-/// Splits a command into words, with quotes and backslashes. It ends at `;`, `|`, `&`, `>` or a new line.
-fn shell_words(file: &str, text: &str) -> Result<Vec<CommandWord>, ImportError> {
-    let mut words: Vec<CommandWord> = Vec::new();
-    let mut current: Option<CommandWord> = None;
-    let mut quote = None;
-    let (mut line, mut column) = (1, 0);
-    let mut chars = text.chars().peekable();
-    let mut started = false;
-    let file: Arc<str> = file.into();
-    while let Some(c) = chars.next() {
-        column += 1;
-        let place = Place {
-            file: Arc::clone(&file),
-            line,
-            column,
-        };
-        if words.len() > MAX_WORDS {
-            let message = format!("more than {MAX_WORDS} words");
-            return Err(ImportError::invalid(&place, message));
-        }
-        if c == '\n' {
-            (line, column) = (line + 1, 0);
-        }
-        if current.is_none() && quote.is_none() && c == '#' {
-            while chars.next_if(|c| *c != '\n').is_some() {}
-            continue;
-        }
-        let is_end = matches!(c, '\n' | ';' | '|' | '&' | '>' | '<');
-        if quote.is_none() && (c.is_whitespace() || is_end) {
-            words.extend(current.take());
-            if is_end && started {
-                break;
-            }
-            continue;
-        }
-        started = true;
-        if quote.is_none() && c == '\\' && chars.next_if_eq(&'\n').is_some() {
-            (line, column) = (line + 1, 0);
-            continue;
-        }
-        let word = current.get_or_insert_with(|| CommandWord {
-            text: String::new(),
-            place: place.clone(),
-            computed: false,
-        });
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '\'' | '"') => quote = Some(c),
-            (None | Some('"'), '\\') => word.text.extend(chars.next()),
-            (None | Some('"'), '$' | '`') => word.computed = true,
-            (_, c) => word.text.push(c),
-        }
-    }
-    words.extend(current);
-    if quote.is_some() {
-        let place = Place {
-            line,
-            column: 1,
-            file,
-        };
-        return Err(ImportError::invalid(&place, "a quote is not closed"));
-    }
-    Ok(words)
 }
