@@ -40,7 +40,8 @@ fn field(value: &[u8]) -> Vec<u8> {
 #[test]
 fn floods_end_with_a_counted_reason() {
     let ours = Authority::new();
-    let cases: Vec<(&str, fn() -> Vec<u8>)> = vec![
+    type Flood = (&'static str, fn() -> Vec<u8>);
+    let cases: [Flood; 6] = [
         ("settings_flood", || frame(kind::SETTINGS, 0, 0, &[])),
         ("ping_flood", || frame(kind::PING, 0, 0, &[7; 8])),
         ("rst_stream_flood", || {
@@ -89,7 +90,9 @@ fn floods_on_a_stream_end_with_a_counted_reason() {
     let continuation = frame(kind::CONTINUATION, 0, 1, &[]);
     let head = frame(kind::HEADERS, END_HEADERS, 1, STATUS_200);
     let open_head = frame(kind::HEADERS, 0, 1, STATUS_200);
-    let cases: [(&str, Vec<u8>, Vec<u8>, &[&str]); 4] = [
+    // Name, the beginning of the response, the flood, reasons.
+    type Case = (&'static str, Vec<u8>, Vec<u8>, &'static [&'static str]);
+    let cases: [Case; 4] = [
         (
             "interim responses",
             vec![],
