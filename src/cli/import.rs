@@ -5,7 +5,7 @@ mod source_files;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crawlgate_import::{Import, ImportError, ImportInput, System, import};
 
@@ -17,6 +17,9 @@ use source_files::SourceFiles;
 
 /// Runs the command. Exits with 1 if parts of the source are not converted, or the policy differs from the source.
 pub(super) fn run(args: &ImportArgs) -> Exit {
+    if let Err(exit) = refuse_outputs_that_are_inputs(args) {
+        return exit;
+    }
     with_input(args, |system, input| {
         if args.dump {
             return dump(system, input);
@@ -27,6 +30,34 @@ pub(super) fn run(args: &ImportArgs) -> Exit {
         }
     })
     .unwrap_or_else(|exit| exit)
+}
+
+/// Refuses to write over a file that is read, even with `--force`.
+fn refuse_outputs_that_are_inputs(args: &ImportArgs) -> Result<(), Exit> {
+    let words = args.words.iter().map(|word| source_files::file_of(word));
+    let options = [&args.global, &args.seeds, &args.check];
+    let inputs: Vec<PathBuf> = words
+        .map(Path::new)
+        .chain(options.into_iter().flatten().map(PathBuf::as_path))
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    let is_input = |path: &Path| path.canonicalize().is_ok_and(|path| inputs.contains(&path));
+    let written = args.output.iter().flat_map(|directory| {
+        // The lists of a policy are in this directory.
+        let lists = fs::read_dir(directory.join("lists")).into_iter().flatten();
+        let lists = lists.flatten().map(|entry| entry.path());
+        let files = ["policy.yaml", "report.json", "configuration.yaml"];
+        let files = files.map(|name| directory.join(name));
+        files.into_iter().chain(lists)
+    });
+    let mut written = written.chain(args.report.clone());
+    match written.find(|path| is_input(path)) {
+        Some(path) => {
+            let message = format!("{} is read, and is not written over", path.display());
+            Err(report_invalid(&message))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Calls a function with the source and its system.
@@ -164,7 +195,11 @@ fn write_report(args: &ImportArgs, imported: &Import) -> Result<(), Exit> {
         OutputFormat::Json => format!("{:#}\n", imported.report.to_json()),
     };
     match &args.report {
-        Some(path) => write_file(path, &text, true),
+        Some(path) if path.exists() && !args.force => {
+            let message = format!("{} exists; --force replaces it", path.display());
+            Err(report_invalid(&message))
+        }
+        Some(path) => write_file(path, &text, args.force),
         None => {
             eprint!("{text}");
             Ok(())

@@ -103,6 +103,34 @@ fn nothing_is_written_if_something_is_not_converted() {
     assert_eq!(report["lists"]["not_converted"][0]["fails"], "lets_through");
 }
 
+#[test]
+fn a_report_replaces_no_file_without_force_and_never_the_source() {
+    let folder = TempDir::new();
+    folder.write("squid.conf", SQUID);
+    folder.write("report.txt", "kept\n");
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    for (command, code) in [
+        ("import squid squid.conf --report report.txt", 2),
+        ("import squid squid.conf --report ./squid.conf --force", 2),
+        (
+            "import squid squid.conf -o p --report squid.conf --force",
+            2,
+        ),
+    ] {
+        let output = crawlgate(folder.path(), command, "");
+        assert_eq!(output.code, code, "{command}: {}", output.stderr);
+        assert_eq!(read("report.txt"), "kept\n");
+        assert_eq!(read("squid.conf"), SQUID);
+    }
+    let command = "import squid squid.conf --report report.txt --force";
+    assert_eq!(crawlgate(folder.path(), command, "").code, 0);
+    assert!(read("report.txt").contains("converted"));
+    folder.write("policy.yaml", SQUID);
+    let output = crawlgate(folder.path(), "import squid policy.yaml -o . --force", "");
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert_eq!(read("policy.yaml"), SQUID);
+}
+
 /// Runs the command of each source in `tests/import`. An exclusion that is missing never goes unnoticed.
 #[test]
 fn what_is_not_converted_ends_with_exit_code_1_and_says_which_way_it_fails() {

@@ -40,6 +40,9 @@ pub(crate) fn remove_dead_rules(
                 requests: found.requests,
             });
         }
+        for rules in rule_lists(draft) {
+            omit_included_rules(rules, &dead, report);
+        }
         for (id, why) in &dead {
             report.set_dead(id, why);
         }
@@ -159,6 +162,26 @@ fn collect_deciding_rules<'d>(items: &'d [RuleItem], found: &mut Vec<&'d str>) {
             }
         }
     }
+}
+
+/// Removes the dead rules that another rule includes. Their parts became that one.
+fn omit_included_rules(
+    rules: &mut Vec<RuleItem>,
+    dead: &BTreeMap<String, String>,
+    report: &mut Report,
+) {
+    rules.retain(|item| {
+        let RuleItem::Rule(rule) = item else {
+            return true;
+        };
+        match rule.included_in.filter(|_| dead.contains_key(&rule.id)) {
+            Some(other) => {
+                report.rename_target(&rule.id, other);
+                false
+            }
+            None => true,
+        }
+    });
 }
 
 /// Replaces rules by comments with the reasons. Returns these rules.

@@ -89,6 +89,8 @@ pub struct RuleDraft {
     /// `request`, `destination`, `response`, `document`.
     pub stage: Option<&'static str>,
     pub body: RuleDraftBody,
+    /// The rule that does the same if this one can never decide; then this one is not written at all.
+    pub included_in: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -364,6 +366,7 @@ impl RuleDraft {
             notes: Vec::new(),
             stage: None,
             body,
+            included_in: None,
         }
     }
 

@@ -188,6 +188,17 @@ impl Report {
         self.set(part, PartOutcome::Dead { why: why.into() });
     }
 
+    /// Lists the parts that became a rule as converted to another one.
+    pub(crate) fn rename_target(&mut self, rule: &str, other: &str) {
+        for part in &mut self.parts {
+            if let Some(PartOutcome::Converted(target)) = &mut part.outcome
+                && target.name == rule
+            {
+                other.clone_into(&mut target.name);
+            }
+        }
+    }
+
     /// Lists the parts that became a rule as dead.
     pub(crate) fn set_dead(&mut self, rule: &str, why: &str) {
         for part in &mut self.parts {

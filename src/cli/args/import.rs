@@ -18,7 +18,7 @@ pub(crate) struct ImportArgs {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Replace files that exist
-    #[arg(long, requires = "output")]
+    #[arg(long)]
     pub force: bool,
     /// Write a policy even if parts of the source are not converted; each rule that is missing is a comment in its place
     #[arg(long)]

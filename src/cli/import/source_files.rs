@@ -76,6 +76,11 @@ impl SourceFiles {
     }
 }
 
+/// Returns the file of a word: `FILE` or `CRAWLER=FILE`.
+pub(super) fn file_of(word: &str) -> &str {
+    split_crawler(word).1
+}
+
 /// Splits `CRAWLER=FILE`. A file whose name contains `=` is written with a path: `./a=b`.
 fn split_crawler(word: &str) -> (Option<&str>, &str) {
     match word.split_once('=') {

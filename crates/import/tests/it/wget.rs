@@ -281,3 +281,13 @@ fn computed_values_fail_by_their_option() {
         assert!(!imported.files["policy.yaml"].contains("domain: X"));
     }
 }
+
+/// A start page that the links include needs no rule, and no remark.
+#[test]
+fn a_start_that_the_links_include_is_not_written() {
+    let imported = import_texts(System::Wget, &[("fetch.sh", "wget -r http://a.test/\n")]);
+    let policy = &imported.files["policy.yaml"];
+    assert!(!policy.contains("start"), "{policy}");
+    assert_eq!(count(&imported, ReportList::Dead), 0);
+    assert_eq!(count(&imported, ReportList::Converted), 2);
+}

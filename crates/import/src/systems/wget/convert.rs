@@ -43,7 +43,9 @@ pub(super) fn convert(source: &WgetSource, policy: &mut PolicyDraft, report: &mu
         }
     }
     if !starts.is_empty() {
-        let start = RuleDraft::when("start", ConditionDraft::is("url", starts.clone()), "allow");
+        let mut start =
+            RuleDraft::when("start", ConditionDraft::is("url", starts.clone()), "allow");
+        start.included_in = source.is_recursive().then_some("links");
         policy.rules.push(start.into());
     }
     if !source.is_recursive() {
