@@ -48,7 +48,7 @@ struct NutchSource {
     root: Option<PartId>,
     filters: Vec<FilterFile>,
     normalizers: Vec<SourceText>,
-    /// What is in use and was not read.
+    /// Plugins and files that are in use and were not read.
     missing: Vec<MissingFilter>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct ShellWord {
     pub place: Place,
     /// It has a variable or a command in it, which stand in the text as `…`.
     pub computed: bool,
-    /// What the shell computes for it mentions wget.
+    /// A value that the shell computes for it mentions wget.
     runs_wget: bool,
 }
 
@@ -64,7 +64,7 @@ const HARMLESS: &[&str] = &[
     "pacman", "export", "pkill", "killall", "pgrep", "for",
 ];
 
-/// What a simple command is for wget.
+/// The role of wget in a simple command.
 pub(super) enum CommandUse {
     /// It starts wget; the index of the first word after the command word.
     Wget(usize),
