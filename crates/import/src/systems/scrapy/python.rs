@@ -1,4 +1,4 @@
-//! Statements and literals of Python. Nothing is run: what is not a literal is [`Value::Computed`].
+//! Statements and literals of Python. Nothing is run: what is not a literal is [`PythonValue::Computed`].
 
 #![expect(
     clippy::wildcard_enum_match_arm,
