@@ -660,12 +660,13 @@ ROWS = [
     flood_row(floods.padded_data),
     flood_row(floods.one_byte_data),
     flood_row(floods.hpack_bombs),
-    # 400 heads of 30 kB are held, and as many requests to the origin.
-    flood_row(floods.large_heads, peak=80),
+    # 400 heads of 30 kB are held, and as many requests to the origin. About half of the memory of such streams stays with
+    # the process after these three rows.
+    flood_row(floods.large_heads, peak=80, after=40),
     flood_row(floods.unread),
     # 400 streams wait with a part of their page each.
-    flood_row(floods.stalled_windows, REQUEST_BOUND + 1, peak=100),
-    flood_row(floods.tiny_windows, REQUEST_BOUND + 1, peak=100),
+    flood_row(floods.stalled_windows, REQUEST_BOUND + 1, peak=100, after=40),
+    flood_row(floods.tiny_windows, REQUEST_BOUND + 1, peak=100, after=40),
     flood_row(floods.held_resets, host=QUEUE),
     flood_row(floods.idle_streams, REQUEST_BOUND + 1, peak=60),
     flood_row(floods.idle_connections, IDLE_BOUND + 2, peak=60),

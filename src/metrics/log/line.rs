@@ -487,7 +487,7 @@ mod tests {
             ttfb: Some(u32::MAX),
             address: Some([192, 0, 2, 7].into()),
             error: Some("client_left"),
-            origin_http: Some("2"),
+            origin_http: None,
             source: Some("sitemap \u{85}"),
             robots_agent: None,
             cause: None,
