@@ -2,7 +2,7 @@
 //! connection.
 //!
 //! The task of the request drives an HTTP/1 connection; an HTTP/2 connection is shared and has a task
-//! of its own ([`http2`]). Sending requires a permit, so only evaluated
+//! of its own (`http2`). Sending requires a permit, so only evaluated
 //! requests can be sent, and the permit's target is what is written to the wire.
 
 mod error;
