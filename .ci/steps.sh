@@ -56,6 +56,7 @@ install() {
   command -v java >/dev/null && command -v keytool >/dev/null || packages+=(openjdk-17-jdk-headless)
   command -v chromium >/dev/null || packages+=(chromium)
   command -v certutil >/dev/null || packages+=(libnss3-tools)
+  command -v go >/dev/null || packages+=(golang-go)
   command -v faketime >/dev/null || packages+=(faketime)
   command -v nginx >/dev/null || packages+=(nginx-light)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
