@@ -217,6 +217,11 @@ paces() {
   python3 -B tests/acceptance/paces.py --seconds "${1:-60}" --binary "$binary" | tee "$scratch/acceptance-paces.log"
 }
 
+paces_over_http2() {
+  python3 -B tests/acceptance/paces.py --http2 --seconds "${1:-20}" --binary "$binary" |
+    tee "$scratch/acceptance-paces-http2.log"
+}
+
 memory() {
   python3 -B tests/acceptance/memory.py --binary "$binary" | tee "$scratch/acceptance-memory.log"
 }

@@ -90,7 +90,7 @@ class _Server(socketserver.ThreadingTCPServer):
         with self.context.wrap_socket(request, server_side=True) as secure:
             if secure.selected_alpn_protocol() == "h2":
                 secure.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                origin_http2.Connection(secure, self._find).serve()
+                origin_http2.Pages(secure, self._find).serve()
                 return
             super().finish_request(secure, client_address)
             # A body that ends with its connection is whole only if TLS says so.

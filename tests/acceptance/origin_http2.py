@@ -1,8 +1,9 @@
-"""The test site over HTTP/2: one connection, whose streams are answered one after the other from `pages.py`."""
+"""The server's side of HTTP/2: connections that collect requests, and those of the test site, which answer from `pages.py`."""
 
 from __future__ import annotations
 
 import pathlib
+import socket
 import ssl
 import sys
 import time
@@ -23,20 +24,18 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "trailer")
 class Connection(frames.Wire):
     """The server's side of a connection: requests arrive where a client has responses."""
 
-    def __init__(self, connection: ssl.SSLSocket, answer: Callable[[str, str, list[list[str]], int], Page]) -> None:
-        """`answer` takes method, path, fields and length of the body, and returns the page."""
+    def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection)
-        self._answer_of = answer
-        self._waiting: list[int] = []
+        # Streams whose requests are whole, and not answered yet.
+        self.waiting: list[int] = []
         self._preface = frames.PREFACE
 
-    def serve(self) -> None:
-        """Answers requests until the client leaves."""
+    def begin(self, pairs: list[tuple[int, int]] | None = None) -> None:
+        """SETTINGS, and windows that no body fills."""
         initial = frames.SETTING_NAMES["INITIAL_WINDOW_SIZE"]
         increment = (WINDOW - frames.WINDOW).to_bytes(4, "big")
-        self.send(frames.settings([(initial, WINDOW)]) + frames.frame(frames.WINDOW_UPDATE, 0, 0, increment))
-        while self.until(lambda: self._waiting or self.ended, 60) and self._waiting:
-            self._answer(self._waiting.pop(0))
+        more = frames.frame(frames.WINDOW_UPDATE, 0, 0, increment)
+        self.send(frames.settings([(initial, WINDOW), *(pairs or [])]) + more)
 
     def feed(self, data: bytes) -> None:
         expected = self._preface[: len(data)]
@@ -62,7 +61,22 @@ class Connection(frames.Wire):
 
     def _end(self, number: int) -> None:
         if self.stream(number).ended:
-            self._waiting.append(number)
+            self.waiting.append(number)
+
+
+class Pages(Connection):
+    """A connection that answers with pages of the site."""
+
+    def __init__(self, connection: ssl.SSLSocket, answer: Callable[[str, str, list[list[str]], int], Page]) -> None:
+        """`answer` takes method, path, fields and length of the body, and returns the page."""
+        super().__init__(connection)
+        self._answer_of = answer
+
+    def serve(self) -> None:
+        """Answers requests until the client leaves."""
+        self.begin()
+        while self.until(lambda: self.waiting or self.ended, 60) and self.waiting:
+            self._answer(self.waiting.pop(0))
 
     def _answer(self, number: int) -> None:
         stream = self.streams[number]
