@@ -57,6 +57,8 @@ install() {
   command -v chromium >/dev/null || packages+=(chromium)
   command -v certutil >/dev/null || packages+=(libnss3-tools)
   command -v go >/dev/null || packages+=(golang-go)
+  command -v caddy >/dev/null || packages+=(caddy)
+  command -v nghttpd >/dev/null || packages+=(nghttp2-server)
   command -v faketime >/dev/null || packages+=(faketime)
   command -v nginx >/dev/null || packages+=(nginx-light)
   command -v apache2 >/dev/null || packages+=(apache2-bin)

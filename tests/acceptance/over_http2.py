@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 import clients
 import crawlers
+import http2_servers
 import table as tables
 from authority import Authority
 from clients import Answer, clean_environment
@@ -224,6 +225,7 @@ def main() -> int:
                 origin.stop()
             report.equal("SIGTERM ends it, with exit code 0", code, 0)
             report.check("its standard error has no panic", [line for line in gate.lines if "panicked" in line])
+        http2_servers.run(report, binary, folder / "servers")
     return report.close()
 
 
