@@ -56,6 +56,9 @@ install() {
   command -v java >/dev/null && command -v keytool >/dev/null || packages+=(openjdk-17-jdk-headless)
   command -v chromium >/dev/null || packages+=(chromium)
   command -v certutil >/dev/null || packages+=(libnss3-tools)
+  command -v go >/dev/null || packages+=(golang-go)
+  command -v caddy >/dev/null || packages+=(caddy)
+  command -v nghttpd >/dev/null || packages+=(nghttp2-server)
   command -v faketime >/dev/null || packages+=(faketime)
   command -v nginx >/dev/null || packages+=(nginx-light)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
@@ -214,6 +217,11 @@ reloads() {
 
 paces() {
   python3 -B tests/acceptance/paces.py --seconds "${1:-60}" --binary "$binary" | tee "$scratch/acceptance-paces.log"
+}
+
+paces_over_http2() {
+  python3 -B tests/acceptance/paces.py --http2 --seconds "${1:-20}" --binary "$binary" |
+    tee "$scratch/acceptance-paces-http2.log"
 }
 
 memory() {

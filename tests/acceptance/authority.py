@@ -35,10 +35,14 @@ class Authority:
         own = ["-keyout", self._key, "-out", self.cert, "-subj", f"/CN={name}"]
         _openssl("req", "-x509", *_NEW_KEY, "-days", "2", *own, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
+    def files(self, hosts: Iterable[str], name: str = "site") -> tuple[pathlib.Path, pathlib.Path]:
+        """A certificate for these hosts, and its key."""
+        signed = ["-CA", self.cert, "-CAkey", self._key]
+        return self._made(name, hosts, "req", "-x509", "-days", "2", *signed)
+
     def context(self, hosts: Iterable[str], name: str = "site") -> ssl.SSLContext:
         """A server's context, with a certificate for these hosts."""
-        signed = ["-CA", self.cert, "-CAkey", self._key]
-        return _context(self._made(name, hosts, "req", "-x509", "-days", "2", *signed))
+        return _context(self.files(hosts, name))
 
     def self_signed(self, host: str) -> ssl.SSLContext:
         """A server's context with a self-signed certificate."""

@@ -304,6 +304,16 @@ def node_http2_all(proxy: str, urls: list[str], trust: pathlib.Path) -> list[Ans
     return _asked("node", ["node", str(HERE / "http2_client.mjs"), proxy, str(trust)], urls)
 
 
+def go_all(proxy: str, urls: list[str], trust: pathlib.Path, folder: pathlib.Path) -> list[Answer]:
+    """Go's net/http, which offers HTTP/2; compiled once into `folder`. Omits URLs that it would rewrite."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "http2_client"
+    environment = clean_environment(GOCACHE=str(folder / "cache"), GO111MODULE="off")
+    build = ["go", "build", "-o", program, HERE / "http2_client.go"]
+    subprocess.run(build, env=environment, capture_output=True, timeout=300, check=True)
+    return _asked("Go", [str(program), proxy, str(trust)], urls)
+
+
 def java_all(address: tuple[str, int], store: pathlib.Path, password: str, urls: list[str]) -> list[Answer]:
     """Java's HttpClient, which trusts the key store; omits URLs that it cannot send."""
     trust = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]

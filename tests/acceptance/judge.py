@@ -151,7 +151,7 @@ def request_as_it_arrived(entry: dict, port: int) -> list[str]:
     host = re.fullmatch(rf"([a-z0-9.-]*[a-z0-9]):{port}", (entry["hosts"] or [""])[0])
     if len(entry["hosts"]) != 1 or not host:
         problems.append(f"Host is {entry['hosts']}")
-    if not re.fullmatch(r"[A-Z]+ /[!-~]* HTTP/1\.1", entry["line"]):
+    if not re.fullmatch(r"[A-Z]+ /[!-~]* HTTP/(1\.1|2)", entry["line"]):
         problems.append("the request line is not in origin form")
     names = [name.lower() for name, _ in entry["headers"]]
     problems += [f"{name} arrived" for name in names if name.startswith(("proxy-", "crawl-")) or name == "forwarded"]

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 
+import origin_http2
 from pages import HOSTS, Page, Site
 
 CHUNK = 16 * 1024
@@ -47,7 +48,10 @@ class Log:
 
 
 class Origin:
-    """The site, serving from the moment it is made, over TLS if there is a context; `port` is chosen by the system."""
+    """The site, serving from the moment it is made, over TLS if there is a context; `port` is chosen by the system.
+
+    A client that selects `h2` in its handshake, if the context offers it, gets HTTP/2.
+    """
 
     def __init__(self, log_path: pathlib.Path | None = None, context: ssl.SSLContext | None = None) -> None:
         self.log = Log(log_path)
@@ -84,11 +88,35 @@ class _Server(socketserver.ThreadingTCPServer):
             return
         request.settimeout(60)
         with self.context.wrap_socket(request, server_side=True) as secure:
+            if secure.selected_alpn_protocol() == "h2":
+                secure.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                origin_http2.Pages(secure, self._find).serve()
+                return
             super().finish_request(secure, client_address)
             # A body that ends with its connection is whole only if TLS says so.
             secure.settimeout(2)
             with contextlib.suppress(OSError, ValueError):
                 secure.unwrap()
+
+    def _find(self, method: str, path: str, headers: list[list[str]], size: int) -> Page:
+        """The page of a request over HTTP/2, which is logged."""
+        return self.find(f"{method} {path} HTTP/2", headers, size, time.time())
+
+    def find(self, line: str, headers: list[list[str]], size: int, arrived: float) -> Page:
+        """The page of a request, which is logged."""
+        hosts = [value for name, value in headers if name.lower() == "host"]
+        self.origin.log.add(
+            {
+                "line": line,
+                "hosts": hosts,
+                "headers": headers,
+                "body": size,
+                "address": self.server_address[0],
+                "time": arrived,
+            }
+        )
+        host = (hosts or [""])[0].rsplit(":", 1)[0].lower()
+        return self.origin.site.find(host, (line.split(" ") + [""])[1])
 
     def handle_error(self, request, client_address) -> None:
         """A client that left is no news; anything else is a fault of the site."""
@@ -134,21 +162,9 @@ class _Connection(socketserver.StreamRequestHandler):
             return False
         headers = self._read_headers()
         body = self._read_body(headers)
-        hosts = [value for name, value in headers if name.lower() == "host"]
         line_text = line.decode("latin-1").rstrip("\r\n")
-        self.server.origin.log.add(
-            {
-                "line": line_text,
-                "hosts": hosts,
-                "headers": headers,
-                "body": len(body),
-                "address": self.server.server_address[0],
-                "time": arrived,
-            }
-        )
-        method, target = (line_text.split(" ") + ["", ""])[:2]
-        host = (hosts or [""])[0].rsplit(":", 1)[0].lower()
-        page = self.server.origin.site.find(host, target)
+        page = self.server.find(line_text, headers, len(body), arrived)
+        method = line_text.split(" ")[0]
         return self._answer(method, page) and "close" not in self._connection_words(headers)
 
     def _read_headers(self) -> list[list[str]]:

@@ -3,9 +3,9 @@
     python3 tests/acceptance/over_http2.py [--binary target/release/crawlgate] [--python PYTHON_WITH_HTTPX]
                                            [--node-modules FOLDER] [--keep FOLDER]
 
-curl over both versions, Node's http2, httpx and Chromium crawl; answers, the site's log, metrics and the decision log
-must all be those of `expected.tsv`. Exit code 1 if a check failed. A client that is not installed is skipped loudly;
-with CI set in the environment it is a failure.
+curl over both versions crawls a site that speaks HTTP/1.1; then curl, Node's http2, httpx, Go and Chromium crawl the same
+site over HTTP/2. Answers, the site's log, metrics and the decision log must all be those of `expected.tsv`. Exit code 1 if
+a check failed. A client that is not installed is skipped loudly; with CI set in the environment it is a failure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 import clients
 import crawlers
+import http2_servers
 import table as tables
 from authority import Authority
 from clients import Answer, clean_environment
@@ -33,7 +34,7 @@ from table import Row, Table
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Names of the versions in the clients' reports.
-VERSION_2 = {"2", "HTTP/2", "h2"}
+VERSION_2 = {"2", "HTTP/2", "HTTP/2.0", "h2"}
 # Bytes of a URL that a client should escape, and curl does not.
 NOT_IN_PATHS = ("\\x", "<", ">", '"', "`")
 VERSION_1 = {"1.1", "HTTP/1.1", "http/1.1"}
@@ -47,12 +48,25 @@ class OverHttp2:
         self._crawl = Crawl(report, origin, gate, table)
         self._rows = list(table.get.values())
 
-    def run(self, python: str, modules: pathlib.Path | None) -> None:
+    def run_curl(self) -> None:
+        self._curl()
+        self._crawl.totals()
+        self._origin_versions({"1.1"})
+
+    def run_all(self, python: str, modules: pathlib.Path | None) -> None:
         self._curl()
         self._node()
         self._httpx(python)
+        self._go()
         self._crawl.totals()
         self._chromium(modules)
+        self._origin_versions({"2"})
+
+    def _origin_versions(self, wanted: set[str]) -> None:
+        """The versions of HTTP in which requests reached the site."""
+        entries = self._origin.log.entries
+        found = {entry["line"].rsplit("/", 1)[-1] for entry in entries}
+        self._report.equal(f"every request reached the site over HTTP/{', '.join(wanted)}", found, wanted)
 
     def _curl(self) -> None:
         """Every URL over both versions, and by HEAD; the connections are kept."""
@@ -95,6 +109,13 @@ class OverHttp2:
         proxy = crawlers.proxy(self._gate, "requests")
         self._asked("httpx", "requests", lambda urls: clients.httpx_all(proxy, python, urls, self._gate.ca))
 
+    def _go(self) -> None:
+        if not shutil.which("go"):
+            self._report.missing("Go over HTTP/2", "go")
+            return
+        proxy = crawlers.proxy(self._gate, "undici")
+        self._asked("Go", "undici", lambda urls: clients.go_all(proxy, urls, self._gate.ca, self._folder / "go"))
+
     def _asked(self, name: str, crawler: str, client: Callable[[list[str]], list[Answer]]) -> None:
         """A client that requests every plain URL, and omits those that it would rewrite."""
         # Some would put this address into the ClientHello unchanged, and no TLS library accepts it as a name.
@@ -116,7 +137,7 @@ class OverHttp2:
         wrong = [
             f"{answer.url}: {answer.version!r} {answer.error}" for answer in answers if answer.version not in versions
         ]
-        self._report.check(f"{name}: every answer came over HTTP {max(versions, key=len)}", wrong, len(answers))
+        self._report.check(f"{name}: every answer came over {max(versions, key=len)}", wrong, len(answers))
 
     def _chromium(self, modules: pathlib.Path | None) -> None:
         """A browser shows pages, and why one is refused."""
@@ -182,19 +203,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="crawlgate-http2-") as name:
         folder = arguments.keep or pathlib.Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        hashes = crawlers.hashes(binary)
-        authority = Authority(folder / "site")
-        origin = Origin(folder / "origin.jsonl", authority.context(HOSTS))
-        registered = crawlers.registrations(hashes)
-        gate = InsideGate(binary, secure_policy(folder), folder, origin.port, authority.cert, registered)
-        try:
-            table = secure_table(tables.load(HERE / "expected.tsv"))
-            OverHttp2(report, origin, gate, table, folder).run(arguments.python, arguments.node_modules)
-        finally:
-            code = gate.stop()
-            origin.stop()
-        report.equal("SIGTERM ends it, with exit code 0", code, 0)
-        report.check("its standard error has no panic", [line for line in gate.lines if "panicked" in line])
+        hashes, authority = crawlers.hashes(binary), Authority(folder / "site")
+        for version in ("http/1.1", "h2"):
+            report.section(f"A site over {version}")
+            context = authority.context(HOSTS)
+            context.set_alpn_protocols([version])
+            place = folder / version.replace("/", "-")
+            place.mkdir()
+            origin = Origin(place / "origin.jsonl", context)
+            registered = crawlers.registrations(hashes)
+            gate = InsideGate(binary, secure_policy(place), place, origin.port, authority.cert, registered)
+            try:
+                table = secure_table(tables.load(HERE / "expected.tsv"))
+                crawls = OverHttp2(report, origin, gate, table, place)
+                if version == "h2":
+                    crawls.run_all(arguments.python, arguments.node_modules)
+                else:
+                    crawls.run_curl()
+            finally:
+                code = gate.stop()
+                origin.stop()
+            report.equal("SIGTERM ends it, with exit code 0", code, 0)
+            report.check("its standard error has no panic", [line for line in gate.lines if "panicked" in line])
+        http2_servers.run(report, binary, folder / "servers")
     return report.close()
 
 

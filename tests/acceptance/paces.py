@@ -1,15 +1,19 @@
 """The laws of pace on real sockets: three crawlers over 200 hosts for two minutes, each host at a delay of 50 ms.
 
-    python3 tests/acceptance/paces.py [--binary target/release/crawlgate] [--seconds 120]
+    python3 tests/acceptance/paces.py [--binary target/release/crawlgate] [--seconds 120] [--http2]
 
 The crawlers ask each host for one page after the other, as fast as they are let, and ignore Retry-After; now and then
 one closes its connection while it is held. Every tenth host fails now and then: 500, 503 that asks for a second of rest,
 a connection that is closed without an answer. Every five seconds the policy is reloaded.
 
 What must hold at the origin, by the kernel's time of arrival: two requests to a host, the proxy's own fetch of robots.txt
-included, are at least 45 ms apart (5 ms allowed), and a host that has asked for rest gets it. What must hold at the
-crawlers: every answer is a page, the origin's own failure, or a refusal with its reason and Retry-After; and all three
-crawlers get the same. At the end no slot is left.
+included, are at least 45 ms apart (5 ms allowed), at most two are under way at once, and a host that has asked for rest
+gets it. What must hold at the crawlers: every answer is a page, the origin's own failure, or a refusal with its reason
+and Retry-After; and all three crawlers get the same. At the end no slot is left.
+
+With `--http2` the origins speak HTTP/2 inside TLS, and a failure without an answer resets its stream. These are 40 hosts,
+since the origin is written in Python. Then a crawler that speaks HTTP/2 holds 100 streams on one connection, and resets
+half of them: no request of these may reach the origin.
 """
 
 from __future__ import annotations
@@ -29,14 +33,21 @@ import tempfile
 import time
 
 from arrivals import DOMAIN, FAILING, Log, Origin, too_close, woken
+from authority import Authority
+from origin_http2 import frames
 from report import Report
 from services import Gate, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 SECONDS = 120
-HOSTS, CRAWLERS = 200, 3
+CRAWLERS = 3
+# The number of hosts by the scheme of their URLs.
+HOSTS = {"http": 200, "https": 40}
 DELAY, ALLOWED = 0.050, 0.005
+CONCURRENCY = 2
+# Streams that one connection holds.
+STREAMS = 100
 # The mean of jitter 1.0..1.2, for the most requests that a host could receive.
 JITTER = 1.1
 RELOAD = 5.0
@@ -50,7 +61,7 @@ def policy(version: int) -> str:
     """Another revision that says the same."""
     return (
         f"policy: 1\nname: paces\noptions:\n  disposition: allow\n"
-        f"  politeness: {{ delay: {round(DELAY * 1000)}ms, jitter: 1.0..1.2, concurrency: 2 }}\n"
+        f"  politeness: {{ delay: {round(DELAY * 1000)}ms, jitter: 1.0..1.2, concurrency: {CONCURRENCY} }}\n"
         f"rules:\n  - {{ id: version-{version}, forbid: {{ path: /no }} }}\n"
     )
 
@@ -68,13 +79,13 @@ class Seen:
 class _Crawler:
     """One connection for each host, one request at a time on each."""
 
-    def __init__(self, number: int, proxy: int, origin: int, seconds: float) -> None:
-        self._proxy, self._origin = proxy, origin
+    def __init__(self, number: int, proxy: int, scheme: str, origin: int, seconds: float) -> None:
+        self._proxy, self._scheme, self._origin = proxy, scheme, origin
         self._number, self._random = number, random.Random(number)
         self._selector = selectors.EpollSelector()
         self._due: list[tuple[float, int, int]] = []
         self._end = time.monotonic() + seconds
-        self._visits = [_Visit(host) for host in range(HOSTS)]
+        self._visits = [_Visit(host) for host in range(HOSTS[scheme])]
         self.seen = Seen(collections.Counter(), [], 0, 0.0)
 
     def run(self) -> Seen:
@@ -99,7 +110,7 @@ class _Crawler:
             self._selector.register(visit.socket, selectors.EVENT_READ, visit)
         visit.turn, visit.asked = visit.turn + 1, time.monotonic()
         authority = f"h{visit.host}.{DOMAIN}:{self._origin}"
-        url = f"http://{authority}/{self._number}/{visit.turn}"
+        url = f"{self._scheme}://{authority}/{self._number}/{visit.turn}"
         visit.socket.send(f"GET {url} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: crawler{self._number}\r\n\r\n".encode())
         if self._random.random() < LEAVES:
             self._later(visit, self._random.random() * 2 * DELAY)
@@ -182,38 +193,54 @@ class _Visit:
         self.data.clear()
 
 
-def _crawl(number: int, proxy: int, origin: int, seconds: float, results: multiprocessing.Queue) -> None:
-    results.put((number, _Crawler(number, proxy, origin, seconds).run()))
+def _crawl(
+    number: int, proxy: int, scheme: str, origin: int, seconds: float, results: multiprocessing.Queue
+) -> None:
+    results.put((number, _Crawler(number, proxy, scheme, origin, seconds).run()))
 
 
-def run(report: Report, binary: pathlib.Path, folder: pathlib.Path, seconds: int = SECONDS) -> None:
-    """The whole check, in an empty folder."""
-    report.section(f"Three crawlers over {HOSTS} hosts for {seconds} s, 50 ms apart")
-    origin = Origin(folder / "arrivals.bin", seed=seconds, failures=0.06)
-    (folder / "policy.yaml").write_text(policy(0), encoding="utf-8")
-    hosts = {f"h{number}.{DOMAIN}": "127.0.0.1" for number in range(HOSTS)}
-    settings = {
-        "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts},
-        "logs": {"decisions": "none"},
-    }
-    gate = Gate(binary, folder / "policy.yaml", folder, settings)
+def run(report: Report, binary: pathlib.Path, folder: pathlib.Path, seconds: int = SECONDS, scheme: str = "http") -> None:
+    """The whole check, in an empty folder; origins of `https` speak HTTP/2."""
+    hosts = HOSTS[scheme]
+    report.section(f"Three crawlers over {hosts} hosts of {scheme} for {seconds} s, 50 ms apart")
+    gate, origin = _start(binary, folder, seconds, scheme, policy(0))
     try:
-        seen = _crawls(gate, origin, folder, seconds)
+        seen = _crawls(gate, origin, folder, seconds, scheme)
         quiet = wait_for(lambda: _left(gate) == (0, 0), 10)
         report.check("no slot and no place in a queue is left", [] if quiet else [f"{_left(gate)}"])
         reloads = gate.samples()["crawlgate_policy_reloads_total", frozenset({("result", "success")})]
     finally:
         code = gate.stop()
         log = origin.stop()
-    _judge(report, log, seen, seconds)
+    _judge(report, log, seen, seconds, hosts)
     report.check("the policy was reloaded on the way", [] if reloads > seconds / RELOAD / 2 else [f"{reloads} times"])
     report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)
 
 
-def _crawls(gate: Gate, origin: Origin, folder: pathlib.Path, seconds: int) -> dict[int, Seen]:
+def _start(
+    binary: pathlib.Path, folder: pathlib.Path, seed: int, scheme: str, text: str, more: dict | None = None
+) -> tuple[Gate, Origin]:
+    names = {f"h{number}.{DOMAIN}": "127.0.0.1" for number in range(HOSTS[scheme])}
+    context, tls = None, {"intercept": False}
+    if scheme == "https":
+        authority = Authority(folder / "site")
+        context = authority.context(names)
+        context.set_alpn_protocols(["h2"])
+        tls["extra_roots"] = [str(authority.cert)]
+    origin = Origin(folder / "arrivals.bin", seed=seed, failures=0.06, context=context)
+    (folder / "policy.yaml").write_text(text, encoding="utf-8")
+    settings = {
+        "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": names},
+        "tls": tls,
+        "logs": {"decisions": "none"},
+    }
+    return Gate(binary, folder / "policy.yaml", folder, settings | (more or {})), origin
+
+
+def _crawls(gate: Gate, origin: Origin, folder: pathlib.Path, seconds: int, scheme: str) -> dict[int, Seen]:
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    arguments = (gate.port, origin.port, seconds, results)
+    arguments = (gate.port, scheme, origin.port, seconds, results)
     crawlers = [context.Process(target=_crawl, args=(number, *arguments), daemon=True) for number in range(CRAWLERS)]
     for crawler in crawlers:
         crawler.start()
@@ -235,10 +262,16 @@ def _left(gate: Gate) -> tuple[float, float]:
     return samples["crawlgate_leases", frozenset()], samples["crawlgate_held_requests", frozenset()]
 
 
-def _judge(report: Report, log: Log, seen: dict[int, Seen], seconds: int) -> None:
+def _judge(report: Report, log: Log, seen: dict[int, Seen], seconds: int, hosts: int) -> None:
     close, gaps = too_close(log, DELAY - ALLOWED)
     shortest = 1000 * gaps[0] if gaps else 0
     report.check(f"no two requests to a host less than 45 ms apart, the shortest {shortest:.3f}", close, len(gaps))
+    untimed = [f"{log.untimed} of {log.pages}"] if log.untimed > log.pages / 100 else []
+    report.check(f"the time of nearly every arrival is known; {log.untimed} were read with a later one", untimed)
+    crowded = [f"h{host}: {most}" for host, most in log.most.items() if most > CONCURRENCY]
+    report.check("no host has more than two requests under way", crowded, len(log.most))
+    full = [host for host, most in log.most.items() if most == CONCURRENCY]
+    report.check("slow hosts have two", [] if len(full) >= hosts // FAILING else [f"{len(full)} of {hosts}"])
     complaints = sum(map(len, log.complaints.values()))
     report.check("a host that asks for rest gets it", woken(log, ALLOWED), complaints)
     problems = [f"crawler {number}: {problem}" for number, one in seen.items() for problem in one.problems]
@@ -247,7 +280,7 @@ def _judge(report: Report, log: Log, seen: dict[int, Seen], seconds: int) -> Non
     pages = [one.answers[200, ""] for one in seen.values()]
     uneven = [f"{pages}"] if min(pages) < 0.97 * max(pages) else []
     report.check("the three crawlers get the same", uneven, sum(pages))
-    most = HOSTS * seconds / (DELAY * JITTER)
+    most = hosts * seconds / (DELAY * JITTER)
     got = 100 * log.pages / most
     report.check(f"the hosts receive what they allow: {got:.1f} %", [] if got > 70 else ["less than 70 %"])
     left, longest = sum(one.left for one in seen.values()), max(one.longest for one in seen.values())
@@ -255,14 +288,59 @@ def _judge(report: Report, log: Log, seen: dict[int, Seen], seconds: int) -> Non
     report.check(f"{left} gave up while they were held, the longest wait {longest:.2f} s; {names}", [], left)
 
 
+def run_streams(report: Report, binary: pathlib.Path, folder: pathlib.Path) -> None:
+    """A connection of a crawler holds streams, and resets half of them before their turn."""
+    report.section(f"{STREAMS} streams of one connection are held, {STREAMS // 2} are reset")
+    gate, origin = _start(binary, folder, 1, "https", policy(0), {"h2": {"prior_knowledge": True}})
+    try:
+        held, kept = _reset_half(gate, origin)
+    finally:
+        code = gate.stop()
+        log = origin.stop()
+    unanswered = [f"stream {number}: {stream.status}" for number, stream in kept.items() if stream.status != 200]
+    report.check("each stream that was not reset has its page", unanswered, len(kept))
+    report.check("more than half were held when the others were reset", [] if held > STREAMS / 2 else [f"{held}"])
+    report.equal("the origin received no page of the others", log.pages, len(kept))
+    report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)
+
+
+def _reset_half(gate: Gate, origin: Origin) -> tuple[float, dict[int, frames.Stream]]:
+    """The number of requests that were held before, and the streams that are not reset: those whose turn comes first."""
+    wire = frames.Wire(socket.create_connection(("127.0.0.1", gate.port)))
+    wire.begin()
+    numbers = range(1, 2 * STREAMS, 2)
+    for number in numbers:
+        wire.stream(number)
+        wire.send(frames.head(number, frames.get(f"h2.{DOMAIN}:{origin.port}", f"/{number}")))
+    wire.until(lambda: _left(gate)[1] > STREAMS / 2, 10)
+    held = _left(gate)[1]
+    cancel = frames.CODES.index("CANCEL").to_bytes(4, "big")
+    for number in numbers[STREAMS // 2 :]:
+        wire.send(frames.frame(frames.RST_STREAM, 0, number, cancel))
+    kept = {number: wire.stream(number) for number in numbers[: STREAMS // 2]}
+    wire.until(lambda: all(stream.ended for stream in kept.values()), 60)
+    # Time for a page that should not be asked for.
+    wire.rest(10 * DELAY)
+    wire.close()
+    return held, kept
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
     parser.add_argument("--seconds", type=int, default=SECONDS)
+    parser.add_argument("--http2", action="store_true", help="origins that speak HTTP/2")
     arguments = parser.parse_args()
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="crawlgate-paces-") as folder:
-        run(report, arguments.binary.resolve(), pathlib.Path(folder), arguments.seconds)
+    report, binary = Report(), arguments.binary.resolve()
+    with tempfile.TemporaryDirectory(prefix="crawlgate-paces-") as name:
+        folder = pathlib.Path(name)
+        if not arguments.http2:
+            run(report, binary, folder, arguments.seconds)
+            return report.close()
+        for part in ("crawls", "streams"):
+            (folder / part).mkdir()
+        run(report, binary, folder / "crawls", arguments.seconds, "https")
+        run_streams(report, binary, folder / "streams")
     return report.close()
 
 
