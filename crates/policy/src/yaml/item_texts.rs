@@ -123,7 +123,7 @@ impl<'t> ItemTexts<'t> {
     }
 
     /// The number of items.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
@@ -270,4 +270,160 @@ fn is_key(line: &str, key: &str) -> bool {
         let value = rest.trim_start_matches(' ');
         value.is_empty() || value.starts_with('#') && value.len() < rest.len()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics::problems::Problems;
+
+    const KEY: &str = "rules";
+
+    /// Parses a text in parts of this many items: the rest, and the items.
+    fn parse_in_parts(text: &str, items_in_part: usize) -> Option<(Node, Vec<Node>)> {
+        let file: Arc<str> = "p".into();
+        let items = ItemTexts::find(text, KEY)?;
+        let rest = items.parse_rest(&file)?;
+        let texts: Vec<ItemText<'_>> = items.iter().collect();
+        assert_eq!(texts.len(), items.count());
+        let mut nodes = Vec::new();
+        for part in texts.chunks(items_in_part) {
+            let parsed = items.parse_items(&file, part)?;
+            nodes.extend(parsed.into_iter().map(|item| item.node));
+        }
+        Some((rest.node, nodes))
+    }
+
+    fn parse_whole(text: &str) -> Option<Node> {
+        let mut problems = Problems::new();
+        let node = parse::parse(&"p".into(), text, &mut problems);
+        node.filter(|_| problems.is_empty())
+    }
+
+    /// Returns `true` if the text can be parsed in parts, with the same result.
+    fn is_parsed_in_parts(text: &str, items_in_part: usize) -> bool {
+        let Some((mut rest, items)) = parse_in_parts(text, items_in_part) else {
+            return false;
+        };
+        let YamlValue::Mapping(entries) = &mut rest.value else {
+            panic!("{text}");
+        };
+        let entry = entries.iter_mut().find(|entry| *entry.key.text == *KEY);
+        entry.unwrap().value.value = YamlValue::Sequence(items);
+        assert_eq!(Some(rest), parse_whole(text), "{text:?}");
+        true
+    }
+
+    #[test]
+    fn items_are_parsed_as_in_the_whole_text() {
+        for text in [
+            "rules:\n  - a\n  - b\n",
+            "rules:\n- a\n- b",
+            "x: 1\nrules: # these\n\n  # first\n  - { a: 1.10 }\n\n  - b: [c,\n  d]\n    e: 'f\n\n      g'\ny: 2\n",
+            "rules:\n    -   a: é\n        b: |\n          - c\n         # d\n    # e\n    -\n      f\n# g\n",
+            "rules:\n - a: |+\n    b\n\n\n - c\nz:\n - d\n",
+            "rules:\n- - a\n  - b\n- !!str 1\n",
+            "x: &a 1\ny: *a\nrules:\n- a\n",
+        ] {
+            for items_in_part in [1, 2, 9] {
+                assert!(is_parsed_in_parts(text, items_in_part), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn doubtful_texts_are_not_parsed_in_parts() {
+        for text in [
+            "rules: []\n",
+            "rules:\n",
+            "rules: x\n",
+            "rules:\n  a: 1\n",
+            "rules:\n  - a\n - b\n",
+            "rules:\n  - a\n  b: c\n",
+            "rules:\n  - 'a\n  - b'\n",
+            "rules:\n  - [a,\n  - b]\n",
+            "rules:\n  - &a 1\n  - *a\n",
+            "rules:\n  - &a 1\n",
+            "x: &a 1\nrules:\n  - *a\n",
+            "rules:\n  - { <<: { a: 1 } }\n",
+            "rules:\n  - { a: 1, a: 2 }\n",
+            "rules:\n  - !x a\n",
+            "%TAG !! tag:x,2000:\n---\nrules:\n  - !!str a\n",
+            "rules:\n  - a\n---\nb: 1\n",
+            "rules:\n  - a\nrules:\n  - b\n",
+            "rules:\r\n  - a\r\n",
+            "x: |\n rules:\n  - a\n",
+            "--- |\nrules:\n  - a\n",
+            "x: 'a\n\nrules:\n\n  - a'\n",
+            "rules:\n  - a\n\t- b\n",
+        ] {
+            assert!(!is_parsed_in_parts(text, 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn random_texts_are_parsed_in_parts_as_a_whole_or_not_at_all() {
+        const LINES: [&str; 44] = [
+            "rules:\n",
+            "rules:\n",
+            "x: 1\n",
+            "y:\n",
+            "z: |\n",
+            "  - a\n",
+            "  - a\n",
+            "  - b: 1\n",
+            "    c: 2\n",
+            "    - d\n",
+            "  - { e: f }\n",
+            "- g\n",
+            "- h: 1\n",
+            "  i: 2\n",
+            " - j\n",
+            "  - 'k\n",
+            "  l'\n",
+            "    l'\n",
+            "  - \"m\n",
+            "    n\"\n",
+            "  - [o,\n",
+            "  p]\n",
+            "    p]\n",
+            "  - |\n",
+            "  - >-\n",
+            "  - |+\n",
+            "    q\n",
+            "      r\n",
+            "\n",
+            "\n",
+            "# s\n",
+            "  # t\n",
+            "      # u\n",
+            "  -\n",
+            "-\n",
+            "---\n",
+            "...\n",
+            "  - ? v\n",
+            "    : w\n",
+            "  - &a x\n",
+            "  - *a\n",
+            "  - - y\n",
+            "  - !!str 1.0\n",
+            "\t- z\n",
+        ];
+        let mut random = fastrand::Rng::with_seed(21);
+        let mut in_parts = 0;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            if random.bool() {
+                text.push_str("rules:\n");
+            }
+            for _ in 0..random.usize(1..10) {
+                text.push_str(LINES[random.usize(..LINES.len())]);
+            }
+            if random.u8(..8) == 0 {
+                text.pop();
+            }
+            in_parts += usize::from(is_parsed_in_parts(&text, random.usize(1..4)));
+        }
+        assert!(in_parts > 500, "{in_parts}");
+    }
 }

@@ -12,6 +12,7 @@ use crate::diagnostics::problems::Problems;
 use crate::model::number::saturating_u32;
 use crate::model::rule_id::RuleId;
 use crate::policy::Policy;
+use crate::policy::list::texts::PackedTexts;
 use crate::policy::rule::{GroupGuard, Rule, RuleBody, RuleIndex};
 use crate::yaml::{self, ItemText, ItemTexts, Node};
 
@@ -23,7 +24,7 @@ use super::tree::{
 };
 
 /// The texts that are parsed at a time, in bytes.
-const PART_BYTES: usize = 128 << 10;
+const PART_BYTES: usize = 256 << 10;
 /// The rules that are read at a time, parsed or taken over.
 const PART_RULES: usize = 4_096;
 
@@ -50,21 +51,18 @@ struct SourceRuleText {
 
 /// The rules of a policy that the next one takes over if their texts are unchanged.
 #[derive(Debug, Default)]
-pub(crate) struct ReusableRules(Box<[FileRules]>);
-
-#[derive(Debug)]
-struct FileRules {
-    text: Arc<str>,
+pub(crate) struct ReusableRules {
+    texts: PackedTexts,
+    /// The rules in the order of their texts.
     rules: Box<[ReusableRule]>,
 }
 
-/// A rule with its text.
+/// A rule that may be taken over.
 #[derive(Debug)]
 struct ReusableRule {
-    from: u32,
-    to: u32,
-    nodes: u32,
     rule: RuleIndex,
+    /// The number of keys and values in its text.
+    nodes: u32,
     place: RelativePlace,
     id_place: Option<RelativePlace>,
     then: Option<(ThenAction, RelativePlace)>,
@@ -112,25 +110,34 @@ impl ReusableRules {
         find: impl Fn(usize) -> Option<(RuleIndex, &'s SourceRule)>,
         problems: &[&SourceLocation],
     ) -> Self {
-        let files = files.iter().map(|file| {
+        let mut selected: Vec<(&str, ReusableRule)> = Vec::new();
+        for file in files {
             let mut faulty: Vec<u32> = problems
                 .iter()
                 .filter(|place| place.file == file.file)
                 .map(|place| place.line)
                 .collect();
             faulty.sort_unstable();
-            let rules = file.lines().filter_map(|(number, text, last)| {
+            selected.extend(file.lines().filter_map(|(number, text, last)| {
                 let next = faulty.partition_point(|line| *line < text.line);
                 let is_faulty = faulty.get(next).is_some_and(|line| *line <= last);
                 let (index, source) = find(number).filter(|_| !is_faulty)?;
-                ReusableRule::new(*text, index, source)
-            });
-            FileRules {
-                text: Arc::clone(&file.text),
-                rules: rules.collect(),
-            }
-        });
-        Self(files.collect())
+                let rule = ReusableRule::new(*text, index, source)?;
+                Some((file.text.get(text.from as usize..text.to as usize)?, rule))
+            }));
+        }
+        let bytes = selected.iter().map(|(text, _)| text.len()).sum();
+        let mut texts = PackedTexts::with_capacity(selected.len(), bytes);
+        let rules = selected
+            .into_iter()
+            .map_while(|(text, rule)| texts.push(text).then_some(rule));
+        let rules = rules.collect();
+        Self { texts, rules }
+    }
+
+    /// The rules with their texts.
+    fn iter(&self) -> impl Iterator<Item = (&str, &ReusableRule)> {
+        self.texts.iter().zip(&self.rules)
     }
 }
 
@@ -150,10 +157,8 @@ impl ReusableRule {
             None => None,
         };
         Some(Self {
-            from: text.from,
-            to: text.to,
-            nodes: text.nodes,
             rule,
+            nodes: text.nodes,
             place: relative(&source.place)?,
             id_place,
             then,
@@ -239,14 +244,7 @@ impl RelativePlace {
 
 impl<'p> PreviousRules<'p> {
     pub(super) fn new(policy: &'p Policy) -> Self {
-        let mut by_text = HashMap::new();
-        for file in &policy.reusable_rules.0 {
-            by_text.reserve(file.rules.len());
-            by_text.extend(file.rules.iter().filter_map(|rule| {
-                let text = file.text.get(rule.from as usize..rule.to as usize)?;
-                Some((text, rule))
-            }));
-        }
+        let by_text = policy.reusable_rules.iter().collect();
         Self { policy, by_text }
     }
 
@@ -283,8 +281,8 @@ pub(super) fn read_in_parts(
             problems: Problems::new(),
         },
     };
-    reader.read.rules.reserve(items.len());
-    reader.read.texts.rules.reserve(items.len());
+    reader.read.rules.reserve(items.count());
+    reader.read.texts.rules.reserve(items.count());
     for item in items.iter() {
         let taken_over = previous.and_then(|previous| previous.find(item.text));
         reader.add(item, taken_over)?;
