@@ -14,7 +14,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.next().ok_or("the path of a policy is missing")?;
     let reloads: usize = arguments.next().map_or(Ok(3), |text| text.parse())?;
     let text = fs::read_to_string(path)?;
-    report("start", processor_seconds()?)?;
     let before = processor_seconds()?;
     let mut policy = load(&text, None)?.policy;
     report("load", processor_seconds()? - before)?;
@@ -61,19 +60,15 @@ fn report(step: &str, seconds: f64) -> Result<(), Box<dyn Error>> {
         kibibytes("VmRSS").unwrap_or(0) / 1024
     );
     // The next peak is that of the next step.
-    let _ = fs::write("/proc/self/clear_refs", "5");
+    fs::write("/proc/self/clear_refs", "5")?;
     Ok(())
 }
 
-/// The processor time of all threads.
+/// The processor time of the process.
 fn processor_seconds() -> Result<f64, Box<dyn Error>> {
-    let schedstat = fs::read_dir("/proc/self/task")?
-        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
-        .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
-        .sum::<u64>();
-    let _ = schedstat;
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
+    // In user mode and in the kernel, in hundredths.
     let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
     Ok((ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0)
 }

@@ -1,7 +1,7 @@
 //! A policy that takes over parts of the previous one equals one that is loaded for the first time,
 //! and rules on one line each mean the same as in any other layout.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -248,7 +248,7 @@ impl EditedText {
                 format!("{indent}- {{ id: other{number}, forbid: {{ host: other.example }} }}\n")
             }
         };
-        match random.u8(..16) {
+        match random.u8(..17) {
             0 => drop(self.rules.remove(at)),
             1 => self.rules[at] = another,
             2 => self.rules.insert(to, another),
@@ -279,11 +279,29 @@ impl EditedText {
             ),
             13 => self.before.push(format!("# {number}")),
             14 => self.before.retain(|line| !line.starts_with('#')),
+            15 => self.edit_lists(),
             _ => self.after.insert(
                 0,
                 format!("cases: [{{ url: 'http://x{number}.example/', expect: {{ rule: nobody }} }}]"),
             ),
         }
+    }
+}
+
+impl EditedText {
+    /// Adds a list before all others, or removes it.
+    fn edit_lists(&mut self) {
+        let mut lines = self.before.iter_mut().chain(&mut self.after);
+        let Some(line) = lines.find(|line| line.starts_with("lists: ")) else {
+            return;
+        };
+        let mut lists: Json = serde_json::from_str(line.trim_start_matches("lists: ")).unwrap();
+        let lists_by_name = lists.as_object_mut().unwrap();
+        if lists_by_name.remove("aaa").is_none() {
+            let list = serde_json::json!({ "kind": "hosts", "items": ["a.example"] });
+            lists_by_name.insert("aaa".to_owned(), list);
+        }
+        *line = format!("lists: {lists}");
     }
 }
 
@@ -298,7 +316,7 @@ fn first_atom(condition: &Condition) -> Option<&Arc<Atom>> {
 
 /// Returns the number of rules of which a test is that of the other policy.
 fn count_taken_over(policy: &Policy, previous: &Policy) -> usize {
-    let atoms = |policy: &Policy| -> HashMap<String, *const Atom> {
+    let atoms = |policy: &Policy| -> BTreeMap<String, *const Atom> {
         let rules = policy.rules().iter();
         let atoms = rules.filter_map(|rule| {
             let atom = first_atom(rule.condition()?)?;

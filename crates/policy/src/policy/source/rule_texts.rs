@@ -82,8 +82,11 @@ pub(super) struct PreviousRules<'p> {
     by_text: HashMap<&'p str, &'p ReusableRule>,
 }
 
+/// A rule of the policy before, with its text.
+type TakenOver<'p> = (&'p ReusableRule, &'p Rule);
+
 /// A file whose rules have been read.
-pub(super) struct ReadRules {
+pub(super) struct RulesOfFile {
     /// The document with other rules.
     pub(super) rest: Node,
     pub(super) rules: Vec<SourceRule>,
@@ -248,7 +251,7 @@ impl<'p> PreviousRules<'p> {
         Self { policy, by_text }
     }
 
-    fn find(&self, text: &str) -> Option<(&'p ReusableRule, &'p Rule)> {
+    fn find(&self, text: &str) -> Option<TakenOver<'p>> {
         let found = *self.by_text.get(text)?;
         Some((found, self.policy.rule(found.rule)?))
     }
@@ -261,7 +264,7 @@ pub(super) fn read_in_parts(
     text: &Arc<str>,
     first: usize,
     previous: Option<&PreviousRules<'_>>,
-) -> Option<ReadRules> {
+) -> Option<RulesOfFile> {
     let items = ItemTexts::find(text, RULES_KEY)?;
     let rest = items.parse_rest(file)?;
     let mut reader = PartReader {
@@ -269,7 +272,7 @@ pub(super) fn read_in_parts(
         part: Vec::new(),
         part_bytes: 0,
         nodes: rest.count,
-        read: ReadRules {
+        read: RulesOfFile {
             rest: rest.node,
             rules: Vec::new(),
             texts: SourceRuleTexts {
@@ -294,20 +297,16 @@ pub(super) fn read_in_parts(
 struct PartReader<'a, 'p> {
     items: &'a ItemTexts<'a>,
     /// The rules to be read next, with those that they take over.
-    part: Vec<(ItemText<'a>, Option<(&'p ReusableRule, &'p Rule)>)>,
+    part: Vec<(ItemText<'a>, Option<TakenOver<'p>>)>,
     /// The size of the texts in it that are to be parsed.
     part_bytes: usize,
     /// The number of keys and values so far.
     nodes: usize,
-    read: ReadRules,
+    read: RulesOfFile,
 }
 
 impl<'a, 'p> PartReader<'a, 'p> {
-    fn add(
-        &mut self,
-        item: ItemText<'a>,
-        taken_over: Option<(&'p ReusableRule, &'p Rule)>,
-    ) -> Option<()> {
+    fn add(&mut self, item: ItemText<'a>, taken_over: Option<TakenOver<'p>>) -> Option<()> {
         if taken_over.is_none() {
             self.part_bytes += item.text.len();
         }
@@ -357,7 +356,7 @@ impl<'a, 'p> PartReader<'a, 'p> {
         (self.nodes <= yaml::MAX_NODES).then_some(())
     }
 
-    fn finish(mut self) -> Option<ReadRules> {
+    fn finish(mut self) -> Option<RulesOfFile> {
         self.read_part()?;
         Some(self.read)
     }
