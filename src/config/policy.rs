@@ -138,7 +138,7 @@ pub(super) fn read_present_files(path: &Path) -> Option<PolicyFileSet> {
     let files = PolicyFiles::for_proxy(path);
     let captured = CapturingFiles::new(&files);
     let path = path.to_string_lossy();
-    source::read_policy(&captured, &path, &mut Problems::new())?;
+    source::read_policy(&captured, &path, None, &mut Problems::new())?;
     captured.into_set(&path).ok()
 }
 

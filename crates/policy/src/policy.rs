@@ -67,6 +67,8 @@ pub struct Policy {
     pub(crate) index: index::PolicyIndex,
     /// The expressions, which the next policy takes over.
     pub(crate) expressions: expression::table::ExpressionTable,
+    /// The rules with their texts, which the next policy takes over.
+    pub(crate) reusable_rules: source::rule_texts::ReusableRules,
     /// Every option with its initial value: the built-in defaults and the document's `options`.
     pub(crate) options: OptionTable,
     /// The number of rules that `on_invalid_rule: disable` disabled, without their children.

@@ -3,10 +3,12 @@
 //!
 //! No other module uses the YAML crate.
 
+mod item_texts;
 mod mistake;
 mod node;
 mod parse;
 pub mod read;
 
+pub use item_texts::{ItemText, ItemTexts};
 pub use node::{MappingEntry, MappingKey, Node, YamlValue};
-pub use parse::parse;
+pub use parse::{MAX_NODES, parse};

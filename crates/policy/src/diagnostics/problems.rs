@@ -74,6 +74,11 @@ impl Problems {
         self.problems.push(problem);
     }
 
+    /// Adds the problems of another collector, which has no texts of its own.
+    pub fn append(&mut self, mut other: Self) {
+        self.problems.append(&mut other.problems);
+    }
+
     pub fn len(&self) -> usize {
         self.problems.len()
     }

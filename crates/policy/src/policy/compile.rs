@@ -15,6 +15,7 @@ mod needs;
 mod options;
 mod regex;
 mod replacements;
+mod reusable;
 mod rules;
 mod spaces;
 mod stages;
@@ -39,6 +40,7 @@ use super::options::{OptionSetter, OptionSources, budget, politeness, schema};
 use super::pace_conflicts::PaceConflict;
 use super::rule::{EnforcementMode, Rule, StageSet};
 use super::shadow;
+use super::source::rule_texts::ReusableRules;
 use super::source::tree::{LocatedText, SourcePolicy, SourceRule};
 use super::source::{self, CaseFile, FileSystem, MemoryFileSystem};
 use super::traps::TrapSet;
@@ -80,8 +82,8 @@ pub fn load(files: &dyn FileSystem, path: &str) -> Result<CompiledPolicy, Vec<Pr
     load_again(files, path, None)
 }
 
-/// Reads and compiles a policy like [`load`], and takes over from `previous` what has not changed: its
-/// expressions, compiled or not.
+/// Reads and compiles a policy like [`load`], and takes over from `previous` what has not changed:
+/// rules with the same text, and expressions, compiled or not. The outcome is that of [`load`].
 ///
 /// # Errors
 /// Returns all problems like [`load`].
@@ -91,7 +93,7 @@ pub fn load_again(
     previous: Option<&Policy>,
 ) -> Result<CompiledPolicy, Vec<Problem>> {
     let mut problems = Problems::new();
-    match source::read_policy(files, path, &mut problems) {
+    match source::read_policy(files, path, previous, &mut problems) {
         Some(source) => compile(&source, previous, problems),
         None => Err(problems.into_vec()),
     }
@@ -161,14 +163,17 @@ pub fn compile(
         return Err(problems);
     }
     let places: Vec<&SourceLocation> = sources.iter().map(|rule| &rule.place).collect();
-    let drafts = drafts.all.iter().enumerate();
     let suspects: Vec<usize> = drafts
+        .all
+        .iter()
+        .enumerate()
         .filter(|(_, draft)| draft.has_dead_values)
         .map(|(at, _)| at)
         .collect();
     let mut inert_rules = find_inert_rules(&policy, &places, &suspects);
     texts.add_excerpts(&mut inert_rules);
     policy.inert_rules = inert_rules.len();
+    policy.reusable_rules = reusable::select_rules(source, &drafts, &policy.rules, &problems);
     Ok(CompiledPolicy {
         inert_rules,
         dead_rules: lint.dead_rules,
@@ -270,6 +275,7 @@ fn compile_policy(
         lists,
         host_paces,
         expressions,
+        reusable_rules: ReusableRules::default(),
         inert_rules: 0,
         rules,
         spaces,

@@ -1,5 +1,7 @@
 //! Conditions and their evaluation in three-valued logic: yes, no, unknown.
 
+use std::sync::Arc;
+
 use super::fact::{EvaluationTarget, Fact, Facts};
 use super::field::{Field, ValueType};
 use super::list::{ListItems, ListKind, PolicyList};
@@ -95,8 +97,8 @@ pub enum Condition {
     Any(Box<[Condition]>),
     /// The part must not hold.
     Not(Box<Condition>),
-    /// A test of a field.
-    Atom(Box<Atom>),
+    /// A test of a field, which the next policy shares if the rule is unchanged.
+    Atom(Arc<Atom>),
 }
 
 /// A test of a field.
@@ -156,16 +158,21 @@ impl Condition {
         }
     }
 
-    /// Calls a function for each field in the condition.
-    pub fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
+    /// Calls a function for each test in the condition.
+    pub(crate) fn for_each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
         match self {
             Self::Always => {}
             Self::All(parts) | Self::Any(parts) => {
-                parts.iter().for_each(|p| p.for_each_field(visit))
+                parts.iter().for_each(|p| p.for_each_atom(visit))
             }
-            Self::Not(part) => part.for_each_field(visit),
-            Self::Atom(atom) => visit(&atom.field),
+            Self::Not(part) => part.for_each_atom(visit),
+            Self::Atom(atom) => visit(atom),
         }
+    }
+
+    /// Calls a function for each field in the condition.
+    pub fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
+        self.for_each_atom(&mut |atom| visit(&atom.field));
     }
 
     /// The first stage at which all fields in the condition are known; `None` if there are no

@@ -17,6 +17,7 @@ pub(crate) mod list_file;
 mod option;
 mod policy_reader;
 mod rule;
+pub(crate) mod rule_texts;
 mod space;
 pub mod tree;
 

@@ -16,9 +16,9 @@ use crate::diagnostics::problems::Problems;
 use crate::model::number::saturating_u32;
 
 /// The largest accepted text, in bytes. Large data belongs in list files.
-const MAX_BYTES: usize = 128 << 20;
+pub(super) const MAX_BYTES: usize = 128 << 20;
 /// The maximum number of keys and values in a text: enough for about a million rules.
-const MAX_NODES: usize = 12_000_000;
+pub const MAX_NODES: usize = 12_000_000;
 /// The maximum nesting depth. Conditions and rules nest, and code that reads the tree is recursive.
 const MAX_DEPTH: usize = 64;
 /// The stack of the parser thread, in bytes. [`MAX_DEPTH`] levels take an eighth of it in an
@@ -85,11 +85,7 @@ fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
         }
         other => other,
     };
-    let mut builder = NodeBuilder {
-        file,
-        text,
-        keys: HashSet::new(),
-    };
+    let mut builder = NodeBuilder::new(file, text);
     let tree = tree
         .map_err(|error| problems.push(problem_from_error(file, text, &error)))
         .map(|tree| builder.build_node(tree))
@@ -109,6 +105,38 @@ fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Resu
             .join()
             .map_err(|_| std::io::Error::other("the parser panicked"))
     })
+}
+
+/// Calls a function that parses a part of a text, on a large stack. `None` if that fails.
+pub(super) fn on_large_stack<T: Send>(call: impl FnOnce() -> Option<T> + Send) -> Option<T> {
+    run_on_large_stack(call).ok().flatten()
+}
+
+/// Parses a text; `None` if it is not YAML, or has duplicate keys.
+pub(super) fn parse_strictly(text: &str) -> Option<RawNode> {
+    parse_raw(text, DuplicateKeyPolicy::Error).ok()
+}
+
+/// Parses a part of a text; `None` if it is not YAML by itself, or has duplicate keys, or what may
+/// depend on other parts.
+pub(super) fn parse_without_anchors(text: &str) -> Option<RawNode> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 3 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            max_documents: 1,
+            max_anchors: 0,
+            max_aliases: 0,
+            max_merge_keys: 0,
+            max_total_scalar_bytes: MAX_BYTES,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).ok()
 }
 
 const BIG_DATA_HELP: &str =
@@ -138,15 +166,15 @@ fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options 
 
 /// The tree as the YAML crate produces it. It is as small as possible, since it exists beside the
 /// final tree for a moment.
-struct RawNode {
-    line: u32,
+pub(super) struct RawNode {
+    pub(super) line: u32,
     column: u32,
     /// The first byte and the number of bytes in the text.
     span: Option<(u32, u32)>,
-    value: RawValue,
+    pub(super) value: RawValue,
 }
 
-enum RawValue {
+pub(super) enum RawValue {
     Null,
     Bool(bool),
     Int(i64),
@@ -156,7 +184,7 @@ enum RawValue {
     Mapping(Box<[(RawKey, RawNode)]>),
 }
 
-struct RawKey {
+pub(super) struct RawKey {
     line: u32,
     column: u32,
     text: Box<str>,
@@ -247,15 +275,47 @@ impl<'de> Visitor<'de> for RawValueVisitor {
 }
 
 /// Converts the tree; has the file for locations, and the text for the spelling of numbers.
-struct NodeBuilder<'a> {
+pub(super) struct NodeBuilder<'a> {
     file: &'a Arc<str>,
     text: &'a str,
     /// The keys so far. Few of them differ.
     keys: HashSet<Arc<str>>,
+    line_shift: LineShift,
+    count: usize,
 }
 
-impl NodeBuilder<'_> {
-    fn build_node(&mut self, raw: RawNode) -> Node {
+/// The lines of a part of a text that is parsed by itself.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LineShift {
+    /// A line of the part.
+    pub(super) from: u32,
+    /// The same line of the whole text.
+    pub(super) to: u32,
+}
+
+impl<'a> NodeBuilder<'a> {
+    pub(super) fn new(file: &'a Arc<str>, text: &'a str) -> Self {
+        Self {
+            file,
+            text,
+            keys: HashSet::new(),
+            line_shift: LineShift::default(),
+            count: 0,
+        }
+    }
+
+    /// Changes the lines of the nodes that follow.
+    pub(super) fn shift_lines(&mut self, shift: LineShift) {
+        self.line_shift = shift;
+    }
+
+    /// The number of keys and values so far.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn build_node(&mut self, raw: RawNode) -> Node {
+        self.count += 1;
         let place = self.place(raw.line, raw.column);
         let value = match raw.value {
             RawValue::Null => YamlValue::Null,
@@ -288,6 +348,7 @@ impl NodeBuilder<'_> {
     }
 
     fn build_entry(&mut self, key: RawKey, value: RawNode) -> MappingEntry {
+        self.count += 1;
         let key = MappingKey {
             place: self.place(key.line, key.column),
             text: self.shared_key(key.text),
@@ -308,9 +369,10 @@ impl NodeBuilder<'_> {
     }
 
     fn place(&self, line: u32, column: u32) -> SourceLocation {
+        let LineShift { from, to } = self.line_shift;
         SourceLocation {
             file: Arc::clone(self.file),
-            line,
+            line: line.saturating_sub(from).saturating_add(to),
             column,
         }
     }

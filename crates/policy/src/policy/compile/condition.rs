@@ -6,6 +6,7 @@ pub(super) mod text_comparison;
 pub(super) mod warnings;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -56,7 +57,21 @@ impl ConditionCompiler<'_, '_, '_> {
             }
             SourceCondition::Not(part) => Condition::Not(Box::new(self.compile(part))),
             SourceCondition::Atom(atom) => self.compile_atom(atom),
+            SourceCondition::TakenOver(condition) => self.take_over(condition),
         }
+    }
+
+    /// Returns a condition that the policy before has compiled.
+    fn take_over(&mut self, condition: &Condition) -> Condition {
+        condition.for_each_atom(&mut |atom| {
+            if let AtomTest::Text(test) = &atom.test {
+                let expressions = test.kind.expressions();
+                expressions
+                    .iter()
+                    .for_each(|expression| self.expressions.take_over(expression));
+            }
+        });
+        condition.clone()
     }
 
     fn compile_atom(&mut self, atom: &SourceAtom) -> Condition {
@@ -310,7 +325,7 @@ fn text_atom(field: &Field, kind: TextKind, case: CaseSensitivity, form: TextFor
 }
 
 fn atom_condition(atom: Atom) -> Condition {
-    Condition::Atom(Box::new(atom))
+    Condition::Atom(Arc::new(atom))
 }
 
 pub(super) fn value_problem(value: &LocatedText, error: InvalidValue) -> Problem {

@@ -65,6 +65,14 @@ impl<'p> ExpressionInterner<'p> {
         Ok(expression)
     }
 
+    /// Adds an expression of the policy before.
+    pub(crate) fn take_over(&mut self, expression: &Expression) {
+        let parts = &*expression.0;
+        if self.table.get(&parts.pattern, parts.case).is_none() {
+            self.table.insert(expression.clone());
+        }
+    }
+
     pub(crate) fn into_table(self) -> ExpressionTable {
         self.table
     }

@@ -180,14 +180,17 @@ impl Builder<'_> {
     }
 }
 
+/// The number of rules on a host up to which they are found by the host alone.
+const FEW_RULES: usize = 4;
+
 /// Returns the keys of rules, sorted: of each rule's triggers, the one whose keys are the rarest in
-/// the policy.
+/// the policy. Where a host has few rules, they are found by the host instead of a longer text.
 fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> Vec<(IndexKey, RuleIndex)> {
     let mut uses: HashMap<&IndexKey, usize> = HashMap::new();
     for key in options
         .iter()
         .flat_map(|(_, triggers)| triggers)
-        .flat_map(|trigger| &trigger.0)
+        .flat_map(|trigger| &trigger.keys)
     {
         *uses.entry(key).or_default() += 1;
     }
@@ -195,7 +198,14 @@ fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> Vec<(IndexKey, RuleIn
         .iter()
         .map(|(_, triggers)| {
             let cost = |trigger: &Trigger| -> usize {
-                trigger.0.iter().filter_map(|key| uses.get(key)).sum()
+                let rules: usize = trigger.keys.iter().filter_map(|key| uses.get(key)).sum();
+                if !trigger.is_implied {
+                    rules
+                } else if rules <= FEW_RULES {
+                    0
+                } else {
+                    usize::MAX
+                }
             };
             let best = triggers
                 .iter()
@@ -206,7 +216,7 @@ fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> Vec<(IndexKey, RuleIn
         .collect();
     let mut rules_by_key: Vec<(IndexKey, RuleIndex)> = Vec::with_capacity(options.len());
     for ((rule, mut triggers), best) in options.into_iter().zip(rarest) {
-        let keys = triggers.swap_remove(best).0;
+        let keys = triggers.swap_remove(best).keys;
         rules_by_key.extend(keys.into_iter().map(|key| (key, rule)));
     }
     rules_by_key.sort_unstable();

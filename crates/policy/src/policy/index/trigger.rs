@@ -21,7 +21,12 @@ pub(super) enum IndexKey {
 
 /// A condition has a certain value only if one of these keys fits. Without keys it never has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trigger(pub(super) Vec<IndexKey>);
+pub(super) struct Trigger {
+    pub(super) keys: Vec<IndexKey>,
+    /// `true` if another trigger of the condition fits only where this one does. This one is cheaper:
+    /// a host is looked up, a longer text needs a larger automaton.
+    pub(super) is_implied: bool,
+}
 
 /// The largest number of keys in a trigger. A test with more values looks them up itself.
 const MAX_KEYS: usize = 64;
@@ -50,7 +55,7 @@ pub(super) fn triggers(
                 .map(|part| best(triggers(part, polarity, lists)));
             union(of_parts).into_iter().collect()
         }
-        (Condition::Atom(atom), Polarity::Yes) => atom_trigger(atom, lists).into_iter().collect(),
+        (Condition::Atom(atom), Polarity::Yes) => atom_triggers(atom, lists),
         (Condition::Atom(_), Polarity::No) => Vec::new(),
     }
 }
@@ -59,8 +64,8 @@ pub(super) fn triggers(
 fn union(parts: impl Iterator<Item = Option<Trigger>>) -> Option<Trigger> {
     let mut all = Trigger::default();
     for part in parts {
-        all.0.append(&mut part?.0);
-        if all.0.len() > MAX_KEYS {
+        all.keys.append(&mut part?.keys);
+        if all.keys.len() > MAX_KEYS {
             return None;
         }
     }
@@ -71,13 +76,14 @@ fn union(parts: impl Iterator<Item = Option<Trigger>>) -> Option<Trigger> {
 fn best(triggers: Vec<Trigger>) -> Option<Trigger> {
     triggers
         .into_iter()
-        .max_by_key(|trigger| (trigger.strength(), Reverse(trigger.0.len())))
+        .filter(|trigger| !trigger.is_implied)
+        .max_by_key(|trigger| (trigger.strength(), Reverse(trigger.keys.len())))
 }
 
 impl Trigger {
     /// A measure of how few requests it fits: that of its weakest key.
     pub(super) fn strength(&self) -> usize {
-        self.0
+        self.keys
             .iter()
             .map(IndexKey::strength)
             .min()
@@ -96,14 +102,43 @@ impl IndexKey {
     }
 }
 
-/// Returns the trigger for the case that a test of a field holds.
-fn atom_trigger(atom: &Atom, lists: &[PolicyList]) -> Option<Trigger> {
-    let keys: Option<Vec<IndexKey>> = match &atom.test {
-        AtomTest::Text(test) => text_keys(&atom.field, test),
-        AtomTest::InList(list) => list_keys(&atom.field, lists.get(*list)?),
-        AtomTest::Number(_) | AtomTest::Address(_) => None,
+/// Returns triggers for the case that a test of a field holds.
+fn atom_triggers(atom: &Atom, lists: &[PolicyList]) -> Vec<Trigger> {
+    let (keys, hosts) = match &atom.test {
+        AtomTest::Text(test) => (
+            text_keys(&atom.field, test),
+            url_host_keys(&atom.field, test),
+        ),
+        AtomTest::InList(list) => {
+            let list = lists.get(*list);
+            (list.and_then(|list| list_keys(&atom.field, list)), None)
+        }
+        AtomTest::Number(_) | AtomTest::Address(_) => (None, None),
     };
-    keys.filter(|keys| keys.len() <= MAX_KEYS).map(Trigger)
+    let Some(keys) = keys.filter(|keys| keys.len() <= MAX_KEYS) else {
+        return Vec::new();
+    };
+    let hosts = hosts.filter(|hosts| *hosts != keys).map(|keys| Trigger {
+        keys,
+        is_implied: true,
+    });
+    let trigger = Trigger {
+        keys,
+        is_implied: false,
+    };
+    std::iter::once(trigger).chain(hosts).collect()
+}
+
+/// Returns the hosts of a test for the beginning of URLs, if each value has one.
+fn url_host_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
+    match &test.kind {
+        TextKind::Literal(LiteralTestKind::Exact | LiteralTestKind::Prefix, values)
+            if *field == Field::Url && test.form == TextForm::Canonical =>
+        {
+            keys(values, url_host_key)
+        }
+        TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..) => None,
+    }
 }
 
 fn text_keys(field: &Field, test: &TextTest) -> Option<Vec<IndexKey>> {
@@ -202,9 +237,16 @@ fn url_key(prefix: &str) -> Option<IndexKey> {
     match whole_authority {
         // A path is rarer than its host.
         Some((_, path)) if !path.is_empty() => literal(prefix),
-        Some((authority, _)) => host(authority_host(authority)),
+        Some(_) => url_host_key(prefix),
         None => literal(prefix),
     }
+}
+
+/// Returns the key of the host of a URL that has a whole authority.
+fn url_host_key(url: &str) -> Option<IndexKey> {
+    let (_, rest) = url.split_once("://")?;
+    let (authority, _) = rest.split_once('/')?;
+    host(authority_host(authority))
 }
 
 fn authority_host(authority: &str) -> &str {
@@ -271,17 +313,35 @@ mod tests {
 
     /// Returns the number of rules that a request evaluates, of 20 that use a list.
     fn evaluated(kind: &str, condition: &str, items: &str, url: &str) -> usize {
+        let lists = format!("lists: {{ l: {{ kind: {kind}, items: [{items}] }} }}\n");
+        evaluated_of(&lists, |_| condition.to_owned(), url)
+    }
+
+    /// Returns the number of rules that a request evaluates, of 20 with these conditions.
+    fn evaluated_of(lists: &str, condition: impl Fn(usize) -> String, url: &str) -> usize {
         let rules: String = (0..20)
-            .map(|n| format!("  - {{ id: r{n}, when: {condition} }}\n"))
+            .map(|n| format!("  - {{ id: r{n}, when: {} }}\n", condition(n)))
             .collect();
         let text = format!(
-            "policy: 1\nname: p\noptions: {{ disposition: allow }}\n\
-             lists: {{ l: {{ kind: {kind}, items: [{items}] }} }}\nrules:\n{rules}"
+            "policy: 1\nname: p\noptions: {{ disposition: allow }}\n{lists}rules:\n{rules}"
         );
         let files = MemoryFileSystem::new().with_file("p", text);
         let policy = load(&files, "p").unwrap().policy;
         let url = UrlTarget::parse(url).unwrap();
         policy.decide(&Facts::for_url(&url)).0.evaluated_rules()
+    }
+
+    #[test]
+    fn prefixes_are_found_by_the_host_unless_it_has_many_rules() {
+        let url = "http://h3.test/p3/x";
+        let own_host = |n: usize| format!("{{ url_prefix: 'http://h{n}.test/p/' }}");
+        assert_eq!(evaluated_of("", own_host, url), 1);
+        let one_host = |n: usize| format!("{{ url_prefix: 'http://h3.test/p{n}/' }}");
+        assert_eq!(evaluated_of("", one_host, url), 1);
+        let either = |n: usize| {
+            format!("{{ any: [{{ url_prefix: 'http://h3.test/p{n}/' }}, {{ host: a{n}.test }}] }}")
+        };
+        assert_eq!(evaluated_of("", either, url), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Repetition};
+use smallvec::SmallVec;
 
 use super::MIN_LENGTH;
 
@@ -100,6 +101,11 @@ impl Analysis {
         Self::exact([String::new()].into())
     }
 
+    /// Returns `true` for the analysis of an expression that matches only the empty text.
+    fn is_empty(&self) -> bool {
+        self.is_exact && has_only_empty(&self.prefix)
+    }
+
     /// The analysis of an expression that may match any text.
     fn unlimited() -> Self {
         Self {
@@ -127,17 +133,22 @@ impl Analysis {
                 .map(|range| (range.start().into(), range.end().into()))
                 .collect(),
         };
-        let texts: Texts = ranges
+        // Most classes have many characters, so that no texts are made of them.
+        let mut letters: SmallVec<[char; MAX_CLASS]> = SmallVec::new();
+        for code in ranges
             .into_iter()
             .flat_map(|(from, to)| from..=to.min(0x7f))
-            .filter_map(char::from_u32)
-            .map(|c| c.to_ascii_lowercase().to_string())
-            .collect();
-        if texts.len() <= MAX_CLASS {
-            Self::exact(texts)
-        } else {
-            Self::unlimited()
+        {
+            let letter = char::from_u32(code).map(|c| c.to_ascii_lowercase());
+            let Some(letter) = letter.filter(|letter| !letters.contains(letter)) else {
+                continue;
+            };
+            if letters.len() == MAX_CLASS {
+                return Self::unlimited();
+            }
+            letters.push(letter);
         }
+        Self::exact(letters.into_iter().map(String::from).collect())
     }
 
     fn of_repetition(repetition: &Repetition) -> Self {
@@ -176,6 +187,9 @@ impl Analysis {
     }
 
     fn followed_by(self, next: Self) -> Self {
+        if self.is_empty() {
+            return next;
+        }
         let both = (self.is_exact && next.is_exact)
             .then(|| joined(&self.prefix, &next.prefix))
             .flatten();
@@ -237,15 +251,25 @@ impl Analysis {
     }
 }
 
+fn has_only_empty(texts: &Texts) -> bool {
+    texts.len() == 1 && texts.first().is_some_and(String::is_empty)
+}
+
 /// Returns each text of the one followed by each text of the other, if these are not too many.
 fn joined(before: &Texts, after: &Texts) -> Option<Texts> {
     if before.len() * after.len() > MAX_COUNT {
         return None;
     }
-    let all: Texts = before
-        .iter()
-        .flat_map(|head| after.iter().map(move |tail| format!("{head}{tail}")))
-        .collect();
+    let all: Texts = if has_only_empty(before) {
+        after.clone()
+    } else if has_only_empty(after) {
+        before.clone()
+    } else {
+        let pairs = before
+            .iter()
+            .flat_map(|head| after.iter().map(move |tail| [&**head, tail]));
+        pairs.map(|pair| pair.concat()).collect()
+    };
     all.iter()
         .all(|text| text.len() <= MAX_LENGTH)
         .then_some(all)

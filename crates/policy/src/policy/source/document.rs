@@ -22,6 +22,7 @@ use super::option::read_options;
 use super::policy_reader::PolicyFileReader;
 use super::read_text;
 use super::rule::read_rules;
+use super::rule_texts::SourceRuleTexts;
 use super::space::{read_global_space, read_spaces};
 use super::tree::{
     Located, LocatedText, OnInvalidRule, SourceGlobalSpace, SourceHostPace, SourceList,
@@ -54,7 +55,9 @@ const OPTIONS: Key = Key::definition(
     "Options of every URL, before the first rule.",
 );
 const LISTS: Key = Key::schema("lists", lists_schema, "Named lists for large data.");
-const RULES: Key = Key::definition("rules", "rules", "Rules that apply to every crawler.");
+/// The key of the rules that apply to every crawler.
+pub(super) const RULES_KEY: &str = "rules";
+const RULES: Key = Key::definition(RULES_KEY, "rules", "Rules that apply to every crawler.");
 const SPACES: Key = Key::list(
     "spaces",
     "space",
@@ -218,6 +221,7 @@ pub(super) struct PolicyParts {
     pub(super) header: Option<PolicyHeader>,
     pub(super) lists: Vec<SourceList>,
     pub(super) rules: Vec<SourceRule>,
+    pub(super) rule_texts: Vec<SourceRuleTexts>,
     pub(super) spaces: Vec<SourceSpace>,
     pub(super) hosts: Vec<SourceHostPace>,
     pub(super) cases: Vec<Case>,
@@ -228,10 +232,11 @@ pub(super) struct PolicyParts {
 const INCLUDE: &str = "include";
 
 impl PolicyParts {
-    /// Adds the document of one file.
+    /// Adds the document of one file. `rules` are its rules, if they have been read.
     pub(super) fn add_document(
         &mut self,
         node: &Node,
+        rules: Option<Vec<SourceRule>>,
         reader: &mut PolicyFileReader<'_>,
         problems: &mut Problems,
     ) {
@@ -247,9 +252,9 @@ impl PolicyParts {
         if let Some(lists) = map.take(LISTS.name) {
             self.read_lists(lists, reader, problems);
         }
-        if let Some(rules) = map.take(RULES.name) {
+        if let Some(node) = map.take(RULES.name) {
             let first = self.rules.len() + 1;
-            let mut read = read_rules(rules, "rules", first, problems);
+            let mut read = rules.unwrap_or_else(|| read_rules(node, RULES_KEY, first, problems));
             // Not copied: a large policy is one file.
             if self.rules.is_empty() {
                 self.rules = read;

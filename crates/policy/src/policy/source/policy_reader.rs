@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::rule_id::Slug;
+use crate::policy::Policy;
 use crate::yaml::read::spelling;
 use crate::yaml::{self, Node};
 
@@ -15,14 +16,17 @@ use super::document::{PolicyHeader, PolicyParts, missing_header};
 use super::file_set::is_plain_path;
 use super::files::{FileError, FileSystem};
 use super::list_file::{self, ListFileError};
+use super::rule_texts::{PreviousRules, read_in_parts};
 use super::tree::{SourceListItems, SourcePolicy};
 
 /// Reads a policy: a file, or a directory whose `*.yaml` files make up one document.
 ///
-/// Returns `None` if nothing can be read; every error is added to `problems`.
+/// Takes over the rules of a policy before whose texts are unchanged. Returns `None` if nothing can
+/// be read; every error is added to `problems`.
 pub fn read_policy(
     files: &dyn FileSystem,
     path: &str,
+    previous: Option<&Policy>,
     problems: &mut Problems,
 ) -> Option<SourcePolicy> {
     let path = if path.len() > 1 {
@@ -49,13 +53,19 @@ pub fn read_policy(
         contents: BTreeMap::new(),
     };
     let mut parts = PolicyParts::default();
+    let previous = previous.map(PreviousRules::new);
     for name in &names {
         let file: Arc<str> = reader.full_path(name).into();
         let Some(text) = reader.read_text(name, &SourceLocation::for_file(&file), problems) else {
             continue;
         };
-        if let Some(node) = yaml::parse(&file, text, problems) {
-            parts.add_document(&node, &mut reader, problems);
+        if let Some(read) = read_in_parts(&file, &text, parts.rules.len(), previous.as_ref()) {
+            problems.add_text(&file, text);
+            problems.append(read.problems);
+            parts.add_document(&read.rest, Some(read.rules), &mut reader, problems);
+            parts.rule_texts.push(read.texts);
+        } else if let Some(node) = yaml::parse(&file, text, problems) {
+            parts.add_document(&node, None, &mut reader, problems);
         }
     }
     let head = parts.header.unwrap_or_else(|| {
@@ -79,6 +89,7 @@ pub fn read_policy(
         cases: parts.cases,
         assertions: parts.assertions,
         revision: reader.revision(),
+        rule_texts: parts.rule_texts,
     })
 }
 

@@ -167,7 +167,12 @@ pub(super) fn read_rules(
     rules
 }
 
-fn read_rule(node: &Node, position: &str, problems: &mut Problems) -> Option<SourceRule> {
+/// Reads a rule at a position.
+pub(super) fn read_rule(
+    node: &Node,
+    position: &str,
+    problems: &mut Problems,
+) -> Option<SourceRule> {
     let position = RuleId::new(position)?;
     let before = problems.enter_rule(Some(position.clone()));
     let rule = read_rule_mapping(node, position, problems);

@@ -7,11 +7,14 @@ use crate::model::intent::Intent;
 use crate::model::rule_id::{RuleId, Slug};
 use crate::model::words::words;
 use crate::policy::cases::{Case, CaseAssertion};
+use crate::policy::condition::Condition;
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
 use crate::policy::options::OptionValue;
 use crate::policy::pattern::{CaseSensitivity as LetterCase, CountTestKind, TextForm};
 use crate::policy::rule::{FilterKind, PolicyStage};
+
+use super::rule_texts::SourceRuleTexts;
 
 /// A value and its location.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +49,8 @@ pub struct SourcePolicy {
     pub assertions: Vec<CaseAssertion>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
     pub revision: Arc<str>,
+    /// The texts of rules that are read one after the other.
+    pub(crate) rule_texts: Vec<SourceRuleTexts>,
 }
 
 /// The value of `on_invalid_rule`: the handling of a rule whose own condition cannot be compiled.
@@ -195,7 +200,7 @@ pub struct SourceFilter {
     pub soft_error: Option<Located<u16>>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum SourceCondition {
     /// `always: true`.
     Always,
@@ -204,13 +209,16 @@ pub enum SourceCondition {
     Any(Vec<SourceCondition>),
     Not(Box<SourceCondition>),
     Atom(SourceAtom),
+    /// A whole condition that the policy before has compiled from the same text. It has no lists and
+    /// no crawlers, and nothing to warn of.
+    TakenOver(Condition),
 }
 
 impl SourceCondition {
     /// Calls a function for every test.
     pub fn for_each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a SourceAtom)) {
         match self {
-            Self::Always => {}
+            Self::Always | Self::TakenOver(_) => {}
             Self::All(parts) | Self::Any(parts) => {
                 parts.iter().for_each(|p| p.for_each_atom(visit))
             }
