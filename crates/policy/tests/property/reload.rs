@@ -181,15 +181,15 @@ impl EditedText {
             after: Vec::new(),
         };
         for (key, value) in document.as_object().unwrap() {
-            match value {
-                Json::Array(rules) if key == "rules" => {
-                    text.rules = rules
-                        .iter()
-                        .map(|rule| text.write_rule(rule, random))
-                        .collect();
-                }
-                _ if random.bool() => text.before.push(format!("{key}: {value}")),
-                _ => text.after.push(format!("{key}: {value}")),
+            if let (Json::Array(rules), "rules") = (value, key.as_str()) {
+                text.rules = rules
+                    .iter()
+                    .map(|rule| text.write_rule(rule, random))
+                    .collect();
+            } else if random.bool() {
+                text.before.push(format!("{key}: {value}"));
+            } else {
+                text.after.push(format!("{key}: {value}"));
             }
         }
         text
