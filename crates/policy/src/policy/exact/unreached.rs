@@ -5,10 +5,12 @@
 //! the next search. If nothing is left, they are the cause together. If the rule decides, the
 //! request is the example for it.
 
+use crate::policy::condition::Condition;
 use crate::policy::decide::{Cause, Decision};
+use crate::policy::field::Field;
 use crate::policy::lint::dead::{self, ADMITTED_ONLY_OPTIONS, DeadReason};
 use crate::policy::options::OptionSetter;
-use crate::policy::rule::{RuleBody, RuleIndex};
+use crate::policy::rule::{Rule, RuleBody, RuleIndex};
 use crate::policy::trail::{RuleState, Trail};
 
 use super::formula::Formula;
@@ -59,48 +61,46 @@ impl AnalysedPolicy<'_> {
                 let others = causes.iter().filter_map(|cause| cause.cause()).collect();
                 return Reach::Decides(example, others);
             }
-            let excluded = self.certain_causes(at, &trail);
-            let mut covers = Vec::new();
-            for reason in excluded {
-                if let Some(cause) = reason.cause() {
-                    let path = self.view.unshared_path(cause, at);
-                    covers.push(self.assertions(solver, path));
-                    causes.push(reason);
-                }
-            }
-            if covers.is_empty() {
+            let reason = self.certain_cause(at, &trail);
+            let cause = reason.and_then(|reason| Some((reason, reason.cause()?)));
+            let covered = if let Some((reason, cause)) = cause {
+                causes.push(reason);
+                self.assertions(solver, self.view.unshared_path(cause, at))
+            } else {
                 doubt = Some("it depends on the order of stages, stops or later rules");
-                covers.push(
-                    solver
-                        .table
-                        .exact(&crate::policy::field::Field::Url, &example.url),
-                );
-            }
-            left = Formula::all([left, Formula::any(covers).negate()]);
+                solver.table.exact(&Field::Url, &example.url)
+            };
+            left = Formula::all([left, covered.negate()]);
         }
         Reach::Undecided("too many other rules apply")
     }
 
+    /// Returns a rule that matched and keeps a rule from any effect wherever it applies.
+    fn certain_cause(&self, at: usize, trail: &Trail) -> Option<DeadReason> {
+        self.certain_causes(at, trail).next()
+    }
+
     /// Returns the rules that matched and keep a rule from any effect wherever they apply.
-    fn certain_causes(&self, at: usize, trail: &Trail) -> Vec<DeadReason> {
-        let Some(first) = self.view.first_stage(at) else {
-            return Vec::new();
-        };
+    pub(super) fn certain_causes(
+        &self,
+        at: usize,
+        trail: &Trail,
+    ) -> impl Iterator<Item = DeadReason> {
+        let first = self.view.first_stage(at);
         let matched = trail.matched_rules().iter().map(|rule| rule.0 as usize);
-        let matched = matched.filter(|other| *other != at);
-        let known = matched.filter(|other| {
+        let matched = matched.filter(move |other| *other != at);
+        let known = matched.filter(move |other| {
             // When the rule has an effect, it is known whether the other one applies.
             self.view.unshared_path(*other, at).iter().all(|at| {
                 self.view
                     .rule(*at)
-                    .and_then(|rule| rule.condition())
-                    .is_none_or(|condition| condition.stage().is_none_or(|stage| stage <= first))
+                    .and_then(Rule::condition)
+                    .and_then(Condition::stage)
+                    .is_none_or(|stage| first.is_some_and(|first| stage <= first))
             })
         });
-        known
-            .filter_map(|other| dead::reason_where_applied(&self.view, at, other))
-            .take(1)
-            .collect()
+        let known = known.filter(move |_| first.is_some());
+        known.filter_map(move |other| dead::reason_where_applied(&self.view, at, other))
     }
 
     fn contradiction(&self, solver: &mut Solver, at: usize) -> DeadReason {
@@ -136,12 +136,13 @@ impl AnalysedPolicy<'_> {
         })
     }
 
-    /// Returns `true` if a rule refuses at most what another one refuses.
-    pub(super) fn is_within(&self, solver: &mut Solver, at: usize, other: usize) -> bool {
+    /// Searches a request to which a rule applies and another one does not, as far as their conditions
+    /// tell.
+    pub(super) fn find_outside(&self, solver: &mut Solver, at: usize, other: usize) -> Solution {
         solver.begin_question();
         let inside = self.region(solver, at);
         let outside = self.region(solver, other).negate();
         let left = Formula::all([inside, outside]);
-        matches!(solver.solve(&left, &|_| false), Solution::Never)
+        solver.solve(&left, &|_| false)
     }
 }
