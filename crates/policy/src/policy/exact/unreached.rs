@@ -16,9 +16,16 @@ use crate::policy::trail::{RuleState, Trail};
 use super::formula::Formula;
 use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
+use super::verdicts::cause_of;
 
 /// The maximum number of examples for one rule.
 const MAX_ROUNDS: usize = 24;
+
+/// The maximum number of examples on which it is not known which rule keeps the rule from an effect. Other
+/// examples may be nearly the same.
+const MAX_UNEXPLAINED: usize = 4;
+/// The reason of an answer if a rule that is not certainly the cause was excluded.
+const DEPENDS_ON_ORDER: &str = "it depends on the order of stages, stops or later rules";
 
 /// The requests about which a rule decides.
 #[derive(Clone, Debug)]
@@ -41,6 +48,7 @@ impl AnalysedPolicy<'_> {
         let mut left = region;
         // Set if an excluded rule is not a certain cause.
         let mut doubt = None;
+        let mut unexplained = 0;
         for _ in 0..MAX_ROUNDS {
             let confirms = |facts: &crate::policy::cases::CaseFacts| self.holds(at, facts);
             let example = match solver.solve(&left, &confirms) {
@@ -67,12 +75,43 @@ impl AnalysedPolicy<'_> {
                 causes.push(reason);
                 self.assertions(solver, self.view.unshared_path(cause, at))
             } else {
-                doubt = Some("it depends on the order of stages, stops or later rules");
-                solver.table.exact(&Field::Url, &example.url)
+                doubt = Some(DEPENDS_ON_ORDER);
+                if let Some(other) = self.deciding_instead(at, &trail, &decision) {
+                    self.region(solver, other)
+                } else if unexplained < MAX_UNEXPLAINED {
+                    unexplained += 1;
+                    solver.table.exact(&Field::Url, &example.url)
+                } else {
+                    return Reach::Undecided(DEPENDS_ON_ORDER);
+                }
             };
             left = Formula::all([left, covered.negate()]);
         }
-        Reach::Undecided("too many other rules apply")
+        Reach::Undecided(doubt.unwrap_or("too many other rules apply"))
+    }
+
+    /// Returns the rule that decides about a request, or sets an option, instead of a rule that
+    /// applies to it.
+    fn deciding_instead(&self, at: usize, trail: &Trail, decision: &Decision) -> Option<usize> {
+        let group = match &self.view.rule(at)?.body {
+            RuleBody::Filter(_) => None,
+            RuleBody::Group(group) => Some(group),
+        };
+        let setter = group
+            .filter(|_| trail.first_filter.is_none())
+            .and_then(|group| group.assignments.first())
+            .map(|assignment| trail.set_by(self.policy, assignment.index));
+        let instead = match setter {
+            Some(OptionSetter::Rule(rule)) => Some(rule.0 as usize),
+            Some(
+                OptionSetter::BuiltIn
+                | OptionSetter::Document
+                | OptionSetter::Space(_)
+                | OptionSetter::Host(_),
+            ) => None,
+            None => cause_of(decision),
+        };
+        instead.filter(|other| *other != at)
     }
 
     /// Returns a rule that matched and keeps a rule from any effect wherever it applies.
