@@ -258,10 +258,10 @@ fn items_that_match_nothing_are_reported_once_a_list() {
             "{ in: l }",
             "http://h/a/\nhttp://*.x/\n\nhttp://h/a/*\nwww.h/\nhttp://h\nhttps://i\n",
             &[
-                "l:2:1: warning: matches nothing: `*` is not a wildcard here; found `http://*.x/`",
-                "l:4:1: warning: `*` is not a wildcard here: only URLs that contain the character match; found `http://h/a/*`",
-                "l:5:1: warning: matches nothing: a URL begins with `http://` or `https://`; found `www.h/`",
-                "l:6:1: warning: a prefix that ends in a host also matches longer hosts (and 1 more item of this list); found `http://h`",
+                "l:2:1: warning: matches nothing: `*` is not a wildcard here; the list is compared with `url`; found `http://*.x/`",
+                "l:4:1: warning: `*` is not a wildcard here: only URLs that contain the character match; the list is compared with `url`; found `http://h/a/*`",
+                "l:5:1: warning: matches nothing: a URL begins with `http://` or `https://`; the list is compared with `url`; found `www.h/`",
+                "l:6:1: warning: a prefix that ends in a host also matches longer hosts (and 1 more item of this list); the list is compared with `url`; found `http://h`",
             ][..],
         ),
         (
@@ -269,8 +269,8 @@ fn items_that_match_nothing_are_reported_once_a_list() {
             "{ in: l }",
             "^https?://a\n^/private/\n/x\n^(www\\.|ftp://)\n^H\n(?i)^HTTP:\n\\bx\\b\na$b\n",
             &[
-                "l:2:1: warning: matches nothing: a URL begins with `http://` or `https://` (and 2 more items of this list); found `^/private/`",
-                "l:8:1: warning: matches nothing: `$` is the end of the text, and nothing can follow it; found `a$b`",
+                "l:2:1: warning: matches nothing: a URL begins with `http://` or `https://` (and 2 more items of this list); the list is compared with `url`; found `^/private/`",
+                "l:8:1: warning: matches nothing: `$` is the end of the text, and nothing can follow it; the list is compared with `url`; found `a$b`",
             ],
         ),
         ("regexes", "{ path: { in: l } }", "^/private/\n", &[]),
@@ -278,14 +278,16 @@ fn items_that_match_nothing_are_reported_once_a_list() {
             "regexes",
             "{ path: { in: l } }",
             "^private/\n",
-            &["l:1:1: warning: matches nothing: a path begins with `/`; found `^private/`"],
+            &[
+                "l:1:1: warning: matches nothing: a path begins with `/`; the list is compared with `path`; found `^private/`",
+            ],
         ),
         (
             "globs",
             "{ in: l }",
             "*/a\nhttp://*\n/b*\n",
             &[
-                "l:3:1: warning: matches nothing: a URL begins with `http://` or `https://`; found `/b*`",
+                "l:3:1: warning: matches nothing: a URL begins with `http://` or `https://`; the list is compared with `url`; found `/b*`",
             ],
         ),
         (
@@ -293,7 +295,7 @@ fn items_that_match_nothing_are_reported_once_a_list() {
             "{ in: l }",
             "/a/../b\n/ok/\n",
             &[
-                "l:1:1: warning: matches nothing: segments `.` and `..` are resolved before a URL is matched; found `/a/../b`",
+                "l:1:1: warning: matches nothing: segments `.` and `..` are resolved before a URL is matched; the list is compared with `url`; found `/a/../b`",
             ],
         ),
         (
@@ -301,8 +303,8 @@ fn items_that_match_nothing_are_reported_once_a_list() {
             "{ path: { in: l } }",
             "/a\na b\nb\n/c d\n/%64\n",
             &[
-                "l:2:1: warning: matches nothing: a path begins with `/` (and 1 more item of this list); found `a b`",
-                "l:4:1: warning: matches nothing: no URL in canonical form passes it; found `/c d`",
+                "l:2:1: warning: matches nothing: a path begins with `/` (and 1 more item of this list); the list is compared with `path`; found `a b`",
+                "l:4:1: warning: matches nothing: no URL in canonical form passes it; the list is compared with `path`; found `/c d`",
             ],
         ),
         ("values", "{ title: { in: l } }", "a b\n", &[]),
@@ -336,8 +338,7 @@ fn very_many_items_that_match_nothing_are_not_counted() {
         .with_file("l", list);
     let problems = load(&files, "p.yaml").unwrap().problems;
     assert_eq!(problems.len(), 1);
-    let expected =
-        "matches nothing: a path begins with `/` (and at least 999 more items of this list)";
+    let expected = "matches nothing: a path begins with `/` (and at least 999 more items of this list); the list is compared with `path`";
     assert_eq!(problems[0].message, expected);
 }
 

@@ -1,6 +1,6 @@
 //! Claims of exact analysis about random policies are true, and it finds planted faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crawlgate_policy::internal::policy::Policy;
 use crawlgate_policy::internal::policy::cases::{CaseFacts, CaseTarget};
@@ -22,10 +22,18 @@ use crate::valid_policy;
 /// The number of random policies for each test; `CRAWLGATE_EXACT=10000 cargo test --release` sets
 /// another.
 fn policies() -> u32 {
-    std::env::var("CRAWLGATE_EXACT")
-        .ok()
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(12)
+    number_of("CRAWLGATE_EXACT", 12)
+}
+
+/// The generator of a test. `CRAWLGATE_EXACT_SEED` selects other policies, so that a long run can be
+/// divided.
+fn generator(seed: u64) -> Generator {
+    Generator::new(seed + (u64::from(number_of("CRAWLGATE_EXACT_SEED", 0)) << 16))
+}
+
+fn number_of(variable: &str, default: u32) -> u32 {
+    let number = std::env::var(variable).ok();
+    number.map_or(default, |number| number.parse().unwrap())
 }
 
 fn compile(text: &str) -> CompiledPolicy {
@@ -36,9 +44,10 @@ fn compile(text: &str) -> CompiledPolicy {
 /// A rule that is proved to be dead never decides, and its removal changes no decision.
 #[test]
 fn claims_about_random_policies_hold() {
-    let mut generator = Generator::new(21);
+    let mut generator = generator(21);
     let mut claims = 0;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for _ in 0..policies() {
         let document = random_document(&mut generator);
         let compiled = compile(&document.to_string());
@@ -47,6 +56,9 @@ fn claims_about_random_policies_hold() {
         *counts.entry("refuted").or_default() += check.refuted;
         *counts.entry("undecided").or_default() += check.undecided;
         for problem in &check.problems {
+            if let Some((_, reason)) = problem.message.split_once("not decided whether") {
+                *reasons.entry(reason.to_owned()).or_default() += 1;
+            }
             if problem.message.starts_with("can never decide") {
                 claims += 1;
                 check_dead_rule(
@@ -61,7 +73,7 @@ fn claims_about_random_policies_hold() {
             }
         }
     }
-    println!("{claims} claims, {counts:?}");
+    println!("{claims} claims, {counts:?}, {reasons:#?}");
     assert!(claims >= policies() / 5, "{claims}");
 }
 
@@ -93,7 +105,7 @@ fn check_verdicts(generator: &mut Generator, document: &Json, never: WantedVerdi
 /// A verdict that is found is that of the evaluator; one that is proved away never occurs.
 #[test]
 fn verdicts_of_random_policies_are_true() {
-    let mut generator = Generator::new(31);
+    let mut generator = generator(31);
     let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..policies() {
         let document = random_document(&mut generator);
@@ -131,7 +143,7 @@ fn verdicts_of_random_policies_are_true() {
 /// of verdicts that is ruled out never occurs.
 #[test]
 fn differences_of_random_policies_are_true() {
-    let mut generator = Generator::new(31);
+    let mut generator = generator(31);
     let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..policies() {
         let document = random_document(&mut generator);
@@ -370,6 +382,137 @@ fn planted_faults_are_found() {
         missed.join("\n")
     );
     assert!(FAULTS.len() >= 60 && FAULTS.len() - missed.len() >= 55);
+}
+
+fn exact_problems(rules: &str) -> Vec<(String, String)> {
+    let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules: {rules}\n");
+    let compiled = compile(&text);
+    let check = ExactCheck::new(&compiled);
+    let all = compiled.problems.iter().chain(&check.problems);
+    all.filter_map(|problem| Some((problem.rule.as_ref()?.to_string(), problem.message.clone())))
+        .collect()
+}
+
+/// The rules that refuse everything that another one refuses, as pairs of it and such a rule.
+fn wider_rules(rules: &str) -> BTreeSet<(String, String)> {
+    let mut pairs = BTreeSet::new();
+    for (rule, message) in exact_problems(rules) {
+        let is_claim = message.starts_with("can never decide") || message.starts_with("redundant");
+        if !is_claim || message.contains(" together ") {
+            continue;
+        }
+        let named = message.split('`').skip(1).step_by(2);
+        pairs.extend(named.map(|other| (rule.clone(), other.to_owned())));
+    }
+    pairs
+}
+
+/// Returns the paths of up to five characters, of which one is in no expression.
+fn short_paths() -> Vec<String> {
+    let mut paths = vec!["/".to_owned()];
+    let mut from = 0;
+    for _ in 0..4 {
+        let to = paths.len();
+        for at in from..to {
+            for next in ["a", "b", "c", "/"] {
+                paths.push(format!("{}{next}", paths[at]));
+            }
+        }
+        from = to;
+    }
+    paths
+}
+
+fn random_expression(generator: &mut Generator) -> String {
+    const PARTS: [&str; 9] = ["a", "b", "/", "[ab]", "a?", "b*", "(a|b/)", ".", "(ab)?"];
+    let count = generator.rng.usize(1..=2);
+    let parts: String = (0..count)
+        .map(|_| *generator.rng.choice(&PARTS).unwrap())
+        .collect();
+    match generator.rng.u8(0..4) {
+        0 => format!("^/{parts}"),
+        1 => format!("{parts}$"),
+        _ => parts,
+    }
+}
+
+/// All rules that refuse everything that another one refuses are named, and no others.
+#[test]
+fn all_wider_filters_are_named() {
+    let mut generator = generator(41);
+    let paths = short_paths();
+    let mut count = 0;
+    for _ in 0..policies().max(20) {
+        let expressions: Vec<String> = (0..7).map(|_| random_expression(&mut generator)).collect();
+        let matching: Vec<BTreeSet<&str>> = expressions
+            .iter()
+            .map(|expression| {
+                let regex = regex::Regex::new(expression).unwrap();
+                let matching = paths.iter().filter(|path| regex.is_match(path));
+                matching.map(String::as_str).collect()
+            })
+            .collect();
+        let mut expected = BTreeSet::new();
+        for (one, matched) in matching.iter().enumerate() {
+            for (two, more) in matching.iter().enumerate() {
+                if one != two && matched.is_subset(more) {
+                    expected.insert((format!("r{one}"), format!("r{two}")));
+                }
+            }
+        }
+        let rules: Vec<String> = expressions
+            .iter()
+            .enumerate()
+            .map(|(at, text)| format!("{{ id: r{at}, forbid: {{ path: {{ regex: '{text}' }} }} }}"))
+            .collect();
+        let rules = format!("[{}]", rules.join(", "));
+        assert_eq!(wider_rules(&rules), expected, "{rules}");
+        count += expected.len();
+    }
+    assert!(count > 50, "{count}");
+}
+
+/// Each rule that alone keeps another one from deciding is named, whatever its kind.
+#[test]
+fn all_reasons_are_named() {
+    for (rules, bad) in [
+        (
+            "[{ id: a, forbid: { url: { regex: '/x' } } }, { id: b, forbid: { path: { regex: '^/x' } } }, \
+             { id: bad, when: { path: { regex: '^/x/y' } }, then: allow }]",
+            "can never decide: rule `a` (p:4:9) filters everything that it matches; so would rule `b` (p:4:54)",
+        ),
+        (
+            "[{ id: a, forbid: { path: { regex: '^/x' } } }, { id: bad, when: { path: { regex: '^/x/y' } }, then: allow }, \
+             { id: c, when: { path: { regex: '/y' } }, then: disallow }]",
+            "can never decide: rule `a` (p:4:9) filters everything that it matches; it would be enough that \
+             rule `c` (p:4:118) matches as well and overwrites all its options",
+        ),
+        // One of several that would be enough together is enough alone.
+        (
+            "[{ id: a, forbid: { path: { regex: '^/x$' } } }, { id: b, forbid: { path: { regex: '^/[xy]$' } } }, \
+             { id: bad, forbid: { path: { regex: '^/(?:x|y)$' } } }]",
+            "can never decide: rule `b` (p:4:57) filters everything that it matches",
+        ),
+        (
+            "[{ id: a, forbid: { host: x.com } }, { id: bad, forbid: { path: { regex: '^/x$' } } }]",
+            "",
+        ),
+        (
+            "[{ id: a, forbid: { scheme: http } }, { id: bad, forbid: { path: { regex: '^/x$' } } }]",
+            "decides only where rule `a` (p:4:9) does not apply; for example https://a/x",
+        ),
+    ] {
+        let found: Vec<String> = exact_problems(rules)
+            .into_iter()
+            .filter(|(rule, _)| rule == "bad")
+            .map(|(_, message)| message)
+            .collect();
+        let expected: Vec<&str> = Some(bad)
+            .into_iter()
+            .filter(|bad| !bad.is_empty())
+            .collect();
+        assert_eq!(found, expected, "{rules}");
+    }
 }
 
 /// Combinations of facts that leave the same question about the URL are one.

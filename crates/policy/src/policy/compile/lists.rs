@@ -255,7 +255,7 @@ impl<'s> ListTable<'s> {
                     all.add(comparison.warnings(text, Some(&compiled)), locate);
                 }
             });
-            all.report(problems);
+            all.report(&comparison.field_name(), problems);
         }
     }
 
@@ -492,7 +492,8 @@ impl ItemWarnings {
         }
     }
 
-    fn report(self, problems: &mut Problems) {
+    /// Reports them for a list that is compared with a field.
+    fn report(self, field: &str, problems: &mut Problems) {
         let at_least = if self.count < MAX_DOUBTFUL {
             ""
         } else {
@@ -504,7 +505,8 @@ impl ItemWarnings {
                 2 => format!(" (and {at_least}1 more item of this list)"),
                 count => format!(" (and {at_least}{} more items of this list)", count - 1),
             };
-            item.warning.message.push_str(&items);
+            let compared = format!("{items}; the list is compared with `{field}`");
+            item.warning.message.push_str(&compared);
             problems.push(item.warning.into_problem(&item.first));
         }
     }

@@ -20,6 +20,8 @@ use super::work::Work;
 const MAX_CELLS: usize = 4_096;
 /// The maximum number of states in the search for the texts of one field.
 const MAX_STATES: usize = 50_000;
+/// The work for a test of a formula that is simplified, in steps of automata.
+const WORK_PER_TEST: usize = 10;
 
 /// A combination of facts, with which a formula depends on the URL only.
 #[derive(Clone, Debug)]
@@ -52,10 +54,14 @@ struct CellList {
 impl CellList {
     /// Combines each cell with each value of a field. Of the combinations with which the same formula
     /// is left, the first is kept; those with which the formula cannot hold are dropped.
-    fn combine(self, field: &[FieldCell]) -> Result<Self, &'static str> {
+    fn combine(self, field: &[FieldCell], work: &mut Work) -> Result<Self, &'static str> {
         let mut known = HashSet::new();
         let mut cells: Vec<FactCell> = Vec::new();
         for cell in &self.cells {
+            let simplifying = WORK_PER_TEST * (cell.remaining.size() + 1);
+            if !work.spend(simplifying * field.len()) {
+                return Err(work.limit_reason());
+            }
             for value in field {
                 let remaining = cell
                     .remaining
@@ -121,11 +127,12 @@ impl FieldCells {
                 Some(ExactTest::Free(_)) | None => true,
             };
             if free {
-                list = list.combine(&[false, true].map(|value| free_cell(test, value)))?;
+                list = list.combine(&[false, true].map(|value| free_cell(test, value)), work)?;
             }
         }
         for (field, tests) in by_field {
-            list = list.combine(&self.of_field(table, field, tests, work)?)?;
+            let cells = self.of_field(table, field, tests, work)?;
+            list = list.combine(&cells, work)?;
         }
         Ok(list.cells)
     }
@@ -193,6 +200,7 @@ fn field_cells(
         tests,
         field,
         cells: Vec::new(),
+        known: HashSet::new(),
     };
     if *field == Field::Address {
         cells.add_addresses();
@@ -215,6 +223,8 @@ struct DistinctCells<'t> {
     tests: &'t [TestIndex],
     field: &'t Field,
     cells: Vec<FieldCell>,
+    /// The results of the tests in the cells.
+    known: HashSet<Vec<bool>>,
 }
 
 impl DistinctCells<'_> {
@@ -224,7 +234,7 @@ impl DistinctCells<'_> {
             .iter()
             .filter_map(|test| Some((*test, value(self.table.get(*test)?))))
             .collect();
-        if self.cells.iter().any(|cell| cell.results == results) {
+        if !self.known.insert(results.values().copied().collect()) {
             return;
         }
         let fact = fact.map(|fact| fact_entry(self.field, fact));

@@ -11,6 +11,11 @@ use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
 use super::unreached::Reach;
 use super::verdicts::WantedVerdict;
+use super::work::Work;
+
+/// The work for a rule, as that of this number of questions: one whether it decides, and one for each
+/// other rule that may be a reason alone.
+const QUESTIONS_PER_RULE: usize = 4;
 
 /// The results of the exact analysis of a policy.
 #[derive(Debug, Default)]
@@ -96,29 +101,18 @@ impl RuleChecks<'_> {
 
     /// Checks a rule. Returns `true` if it can never decide.
     fn check_rule(&mut self, at: usize) -> bool {
+        self.solver.begin_questions(QUESTIONS_PER_RULE);
         // Every load reports these, with one cause.
         if self.compiled.dead_rules.contains(&at) {
             self.check.proved += 1;
-            let wider = self.wider_filters_of_dead(at);
-            self.report_redundant(at, &wider);
+            self.report_reasons_of_dead(at);
             return true;
         }
         let everything = Formula::Constant(true);
         match self.analysed.reach(&mut self.solver, at, &everything) {
             Reach::Never(reasons) => {
                 self.check.proved += 1;
-                let mut message = self.describe_reasons(&reasons);
-                let is_cause = |other| reasons.iter().any(|reason| reason.cause() == Some(other));
-                let mut others = self.wider_filters_of_dead(at);
-                others.retain(|other| !is_cause(*other));
-                let (blockers, later): (Vec<usize>, Vec<usize>) =
-                    others.into_iter().partition(|other| *other < at);
-                if !blockers.is_empty() {
-                    self.check.proved += blockers.len();
-                    message = format!("{message}; so would {}", self.describe_rules(&blockers));
-                }
-                self.report(at, Problem::warning, format!("can never decide: {message}"));
-                self.report_redundant(at, &later);
+                self.report_dead(at, reasons);
                 true
             }
             Reach::Undecided(reason) => {
@@ -134,6 +128,47 @@ impl RuleChecks<'_> {
                 self.report_redundant(at, &wider);
                 false
             }
+        }
+    }
+
+    /// Reports a rule that can never decide, with the rules that are the reason together, and those
+    /// each of which is enough.
+    fn report_dead(&mut self, at: usize, mut reasons: Vec<DeadReason>) {
+        let (mut alone, mut wider) = self.other_reasons(at);
+        if let (true, Some(first)) = (reasons.len() > 1, alone.first()) {
+            reasons = vec![*first];
+        }
+        let is_enough = |rule: usize| {
+            let mut enough = alone.iter().filter_map(|reason| reason.cause());
+            enough.any(|cause| cause == rule)
+        };
+        wider.retain(|rule| !is_enough(*rule));
+        alone.retain(|reason| !reasons.contains(reason));
+        self.check.proved += alone.len();
+        let mut message = format!("can never decide: {}", self.describe_reasons(&reasons));
+        let is_alike = |reason: &DeadReason| reasons.iter().all(|other| reason.is_like(*other));
+        if !alone.is_empty() && alone.iter().all(is_alike) {
+            let rules: Vec<usize> = alone.iter().filter_map(|reason| reason.cause()).collect();
+            message = format!("{message}; so would {}", self.describe_rules(&rules));
+        } else if !alone.is_empty() {
+            let others = self.describe_each(&alone);
+            message = format!("{message}; it would be enough that {others}");
+        }
+        self.report(at, Problem::warning, message);
+        self.report_redundant(at, &wider);
+    }
+
+    /// Reports the reasons why a rule can never decide, of which every load reports one.
+    fn report_reasons_of_dead(&mut self, at: usize) {
+        let (alone, wider) = self.other_reasons(at);
+        self.report_redundant(at, &wider);
+        if filter_of(self.compiled, at).is_none() && alone.len() > 1 {
+            self.check.proved += alone.len();
+            let message = format!(
+                "has several reasons why it can never decide; each is enough: {}",
+                self.describe_each(&alone)
+            );
+            self.report(at, Problem::advice, message);
         }
     }
 
@@ -156,8 +191,13 @@ impl RuleChecks<'_> {
         if others.is_empty() {
             return;
         }
+        let verb = if others.len() == 1 {
+            "does not apply"
+        } else {
+            "do not apply"
+        };
         let message = format!(
-            "decides only where {} do not apply; for example {}{}",
+            "decides only where {} {verb}; for example {}{}",
             self.describe_rules(others),
             example.url,
             example.describe_details()
@@ -193,21 +233,55 @@ impl RuleChecks<'_> {
         let mut others: Vec<usize> = others
             .filter(|other| *other != at && self.refuses_alike(*other, at, filter))
             .collect();
-        others.retain(|other| self.analysed.is_within(&mut self.solver, at, *other));
+        self.retain_wider(at, &mut others, |other| *other);
         others
     }
 
-    /// Returns the filters that refuse everything that a filter refuses, although it never decides.
-    fn wider_filters_of_dead(&mut self, at: usize) -> Vec<usize> {
-        if filter_of(self.compiled, at).is_none() {
-            return Vec::new();
+    /// Keeps the rules that apply wherever a rule does. That the work was not enough for all of them
+    /// is reported.
+    fn retain_wider<T>(&mut self, at: usize, rules: &mut Vec<T>, index: fn(&T) -> usize) {
+        let mut limit = None;
+        rules.retain(|rule| {
+            let outside = self
+                .analysed
+                .find_outside(&mut self.solver, at, index(rule));
+            match outside {
+                Solution::Never => true,
+                Solution::Undecided(reason) if Work::is_limit(reason) => {
+                    limit = Some(reason);
+                    false
+                }
+                Solution::Example(_) | Solution::Undecided(_) => false,
+            }
+        });
+        if let Some(reason) = limit {
+            self.check.undecided += 1;
+            let message = format!("not decided which other rules apply wherever it does: {reason}");
+            self.report(at, Problem::advice, message);
         }
+    }
+
+    /// Returns the reasons each of which alone keeps a rule from ever deciding, and the filters that
+    /// refuse everything that it refuses, if it is a filter.
+    fn other_reasons(&mut self, at: usize) -> (Vec<DeadReason>, Vec<usize>) {
+        let Some(example) = self.example_of(at) else {
+            return (Vec::new(), Vec::new());
+        };
+        let (trail, _) = self.compiled.policy.decide(&example.facts.facts());
+        let mut alone: Vec<DeadReason> = self.analysed.certain_causes(at, &trail).collect();
+        alone.retain(|reason| reason.cause().is_some());
+        self.retain_wider(at, &mut alone, |reason| reason.cause().unwrap_or_default());
+        (alone, self.wider_filters(at, &example))
+    }
+
+    /// Returns a request to which a rule applies, as far as its condition and those around it tell.
+    fn example_of(&mut self, at: usize) -> Option<Box<Example>> {
         self.solver.begin_question();
         let region = self.analysed.region(&mut self.solver, at);
         let confirms = |facts: &CaseFacts| self.analysed.holds(at, facts);
         match self.solver.solve(&region, &confirms) {
-            Solution::Example(example) => self.wider_filters(at, &example),
-            Solution::Never | Solution::Undecided(_) => Vec::new(),
+            Solution::Example(example) => Some(example),
+            Solution::Never | Solution::Undecided(_) => None,
         }
     }
 
@@ -232,6 +306,7 @@ impl RuleChecks<'_> {
 
     /// Reports a policy that refuses everything.
     fn check_access(&mut self) {
+        self.solver.begin_questions(1);
         let everything = Formula::Constant(true);
         let answer =
             self.analysed
@@ -275,6 +350,15 @@ impl RuleChecks<'_> {
             Some((only, [])) => only.clone(),
             Some((last, others)) => format!("{} and {last}", others.join(", ")),
         }
+    }
+
+    /// Describes reasons one by one, each of which is enough.
+    fn describe_each(&self, reasons: &[DeadReason]) -> String {
+        let reasons = reasons.iter();
+        let texts: Vec<String> = reasons
+            .map(|reason| self.describe_reasons(&[*reason]))
+            .collect();
+        texts.join(", or ")
     }
 
     fn describe_reasons(&self, reasons: &[DeadReason]) -> String {

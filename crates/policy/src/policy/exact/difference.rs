@@ -27,6 +27,10 @@ const MAX_EXAMPLES: usize = 3;
 const MAX_ROUNDS: usize = 12;
 /// The maximum number of names in `hosts` that are searched.
 const MAX_HOSTS: usize = 50;
+/// The maximum work for one change, as that of this number of questions.
+const MAX_QUESTIONS: usize = 10;
+/// The work for all changes, as that of this number of questions: one change of many has less.
+const QUESTIONS_FOR_ALL: usize = 200;
 /// The reason of an answer that depends on requests that were not tried.
 const NOT_TRIED: &str = "the requests that were tried do not show it";
 
@@ -140,6 +144,7 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
             .collect();
         if !options.is_empty() {
             let verdicts = options.into_iter().map(VerdictChanges::of_option);
+            self.solver.begin_questions(MAX_QUESTIONS);
             self.search(ChangeSearch {
                 name: "options".to_owned(),
                 region: Formula::Constant(true),
@@ -151,7 +156,10 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
         }
         self.compare_host_paces();
         self.add_changed_seeds(&diff);
-        for (name, rule) in self.pair.changed_rules(&diff) {
+        let changed = self.pair.changed_rules(&diff);
+        let share = QUESTIONS_FOR_ALL / changed.len().max(1);
+        for (name, rule) in changed {
+            self.solver.begin_questions(share.clamp(1, MAX_QUESTIONS));
             self.compare_rule(name, rule);
         }
     }
@@ -164,6 +172,7 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
             return;
         }
         changed.truncate(MAX_HOSTS);
+        self.solver.begin_questions(MAX_QUESTIONS);
         let region = self.solver.table.hosts(&changed);
         self.search(ChangeSearch {
             name: "hosts".to_owned(),
@@ -327,6 +336,7 @@ impl<K: Ord> PolicyComparison<'_, '_, K> {
             Side::Old => &self.pair.old,
             Side::New => &self.pair.new,
         };
+        self.solver.begin_question();
         match policy.find_verdict(&mut self.solver, verdict, None, region) {
             Solution::Example(example) => {
                 self.record(*example, found);

@@ -8,6 +8,7 @@ use super::formula::Formula;
 use super::question::{Example, Solution, Solver};
 use super::regions::AnalysedPolicy;
 use super::verdicts::WantedVerdict;
+use super::work::Work;
 
 /// The requests that are searched.
 #[derive(Clone, Debug)]
@@ -38,7 +39,12 @@ pub fn find_verdict(policy: &Policy, query: &VerdictQuery<'_>) -> VerdictAnswer 
     VerdictFinder::new(policy).find(query)
 }
 
-/// Answers questions about the verdicts of a policy. Their automata are built once.
+/// The work for all questions to one finder, as that of this number of questions. A reload may ask
+/// many.
+const QUESTIONS: usize = 20;
+
+/// Answers questions about the verdicts of a policy. Their automata are built once, and their work
+/// is limited together.
 pub struct VerdictFinder<'p> {
     analysed: AnalysedPolicy<'p>,
     solver: Result<Solver, &'static str>,
@@ -49,7 +55,10 @@ impl<'p> VerdictFinder<'p> {
     pub fn new(policy: &'p Policy) -> Self {
         Self {
             analysed: AnalysedPolicy::new(policy),
-            solver: Solver::new(),
+            solver: Solver::new().map(|mut solver| {
+                solver.begin_questions(QUESTIONS);
+                solver
+            }),
         }
     }
 
@@ -65,25 +74,31 @@ impl<'p> VerdictFinder<'p> {
             .crawler
             .map(|crawler| solver.table.crawlers(&[crawler]));
         let rule = query.rule.map(|rule| rule.0 as usize);
+        solver.begin_question();
         let mut find = |under: Option<&str>| {
             let under = under.map(|under| solver.table.url_prefix(under));
             let within = Formula::all(under.into_iter().chain(crawler.clone()));
             self.analysed
                 .find_verdict(solver, query.verdict, rule, &within)
         };
-        match find(under) {
-            Solution::Example(example) => VerdictAnswer::Found(example),
-            Solution::Undecided(reason) => VerdictAnswer::Undecided(reason),
-            // A reading of a URL has the same host, but need not begin with the same path.
-            Solution::Never if query.verdict == WantedVerdict::Reject && under.is_some() => {
-                match find(under.map(origin_of)) {
-                    Solution::Never => VerdictAnswer::Never,
-                    Solution::Example(_) | Solution::Undecided(_) => VerdictAnswer::Undecided(
-                        "a lax server may read a URL as another one of its host, which is refused",
-                    ),
+        // A reading of a URL has the same host, but need not begin with the same path.
+        let origin = under
+            .filter(|_| query.verdict == WantedVerdict::Reject)
+            .map(|under| (under, origin_of(under)))
+            .filter(|(under, origin)| under != origin);
+        match (find(under), origin) {
+            (Solution::Example(example), _) => VerdictAnswer::Found(example),
+            (Solution::Undecided(reason), _) => VerdictAnswer::Undecided(reason),
+            (Solution::Never, None) => VerdictAnswer::Never,
+            (Solution::Never, Some((_, origin))) => match find(Some(origin)) {
+                Solution::Never => VerdictAnswer::Never,
+                Solution::Undecided(reason) if Work::is_limit(reason) => {
+                    VerdictAnswer::Undecided(reason)
                 }
-            }
-            Solution::Never => VerdictAnswer::Never,
+                Solution::Example(_) | Solution::Undecided(_) => VerdictAnswer::Undecided(
+                    "a lax server may read a URL as another one of its host, which is refused",
+                ),
+            },
         }
     }
 }

@@ -88,6 +88,13 @@ impl Formula {
         }
     }
 
+    /// The number of tests, each as often as it occurs.
+    pub(super) fn size(&self) -> usize {
+        let mut size = 0;
+        self.for_each_test(&mut |_| size += 1);
+        size
+    }
+
     /// Returns the tests, sorted.
     pub(super) fn tests(&self) -> Vec<TestIndex> {
         let mut tests = Vec::new();

@@ -101,9 +101,14 @@ impl Solver {
         })
     }
 
-    /// Begins another question, for which all the work is allowed again.
+    /// Begins questions that together take at most as much work as this number of them.
+    pub(super) fn begin_questions(&mut self, number: usize) {
+        self.work = Work::for_questions(number);
+    }
+
+    /// Begins another question, for which all its work is allowed again.
     pub(super) fn begin_question(&mut self) {
-        self.work = Work::for_question();
+        self.work.begin_question();
     }
 
     /// Searches a request for which a formula holds. `confirms` evaluates the formula by the
@@ -129,7 +134,7 @@ impl Solver {
         confirms: &dyn Fn(&CaseFacts) -> bool,
     ) -> Solution {
         if !self.work.spend(self.table.take_size() + WORK_PER_SEARCH) {
-            return Solution::Undecided(Work::TOO_MUCH);
+            return Solution::Undecided(self.work.limit_reason());
         }
         let cells = self
             .fields
@@ -149,7 +154,7 @@ impl Solver {
         for cell in cells {
             match self.search(&cell, UrlSet::All, MAX_STATES) {
                 SearchOutcome::Nothing => continue,
-                SearchOutcome::TooLarge => undecided = Some(Work::TOO_MUCH),
+                SearchOutcome::TooLarge => undecided = Some(self.work.limit_reason()),
                 SearchOutcome::Found(url) => unusual.push((url, cell.facts.clone())),
             }
             if let Some(example) = self.plain_example(&cell, MAX_STATES, confirms) {

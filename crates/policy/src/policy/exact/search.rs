@@ -5,14 +5,14 @@
 //! is simplified. States that differ only in tests that no longer matter are the same.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
 use super::automaton::{Progress, TextAutomaton};
 use super::formula::{Formula, TestIndex};
 use super::tests::{ExactTest, TestTable, UrlTest};
-use super::url_position::{UrlPosition, UrlRegions, UrlSet};
+use super::url_position::{UrlPart, UrlPosition, UrlRegions, UrlSet};
 use super::work::Work;
 
 /// The work for simplifying a formula, in steps of automata.
@@ -69,16 +69,40 @@ struct SearchState {
     slots: Box<[Slot]>,
 }
 
-/// Hashes the slots as one number: a search compares millions of states.
 impl Hash for SearchState {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
-        let mut slots = u64::try_from(self.formula).unwrap_or(u64::MAX);
-        for slot in &self.slots {
-            slots = (slots.rotate_left(5) ^ slot.code()).wrapping_mul(FACTOR);
-        }
         self.position.hash(hasher);
-        hasher.write_u64(slots);
+        hasher.write_usize(self.formula);
+        for slot in &self.slots {
+            hasher.write_u64(slot.code());
+        }
+    }
+}
+
+/// A hasher of numbers that is faster than that of the standard library: a search compares millions
+/// of states.
+#[derive(Default)]
+struct StateHasher(u64);
+
+impl Hasher for StateHasher {
+    fn finish(&self) -> u64 {
+        // The upper bits of a product depend on all bits of its factors.
+        self.0.rotate_left(26)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(u64::try_from(number).unwrap_or(u64::MAX));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(FACTOR);
     }
 }
 
@@ -202,7 +226,7 @@ pub(super) fn search(
         formula_numbers: HashMap::new(),
         states: Vec::new(),
         origins: Vec::new(),
-        known: HashSet::new(),
+        known: HashSet::default(),
     };
     match search.add_formula(formula.clone()) {
         Some(start) => search.run(start, limits),
@@ -216,8 +240,9 @@ struct RemainingFormula<'t> {
     tests: Vec<TestIndex>,
     /// The conditions, then the tests.
     parts: Rc<[SearchPart<'t>]>,
-    /// A byte of each class that the automata distinguish.
-    bytes: Rc<[u8]>,
+    /// A byte of each class that the automata distinguish in a part of the URL, by the number of
+    /// the part.
+    bytes: [Rc<[u8]>; UrlPart::ALL.len()],
     /// The formulas after some of the tests were decided, by [`result_codes`].
     next: HashMap<Box<[u8]>, Option<usize>>,
 }
@@ -230,7 +255,7 @@ struct Search<'t> {
     states: Vec<Rc<SearchState>>,
     /// The state before each, and the byte between them.
     origins: Vec<(usize, u8)>,
-    known: HashSet<Rc<SearchState>>,
+    known: HashSet<Rc<SearchState>, BuildHasherDefault<StateHasher>>,
 }
 
 impl<'t> Search<'t> {
@@ -250,7 +275,10 @@ impl<'t> Search<'t> {
             let Some(remaining) = self.formulas.get(state.formula) else {
                 return SearchOutcome::TooLarge;
             };
-            let bytes = Rc::clone(&remaining.bytes);
+            let Some(bytes) = remaining.bytes.get(state.position.next_part() as usize) else {
+                return SearchOutcome::TooLarge;
+            };
+            let bytes = Rc::clone(bytes);
             let new_formulas = self.formulas.len() - formulas;
             formulas = self.formulas.len();
             let steps = bytes.len() * (state.slots.len() + 1);
@@ -272,11 +300,13 @@ impl<'t> Search<'t> {
     }
 
     fn add(&mut self, state: SearchState, origin: (usize, u8)) {
-        let state = Rc::new(state);
-        if self.known.insert(Rc::clone(&state)) {
-            self.states.push(state);
-            self.origins.push(origin);
+        if self.known.contains(&state) {
+            return;
         }
+        let state = Rc::new(state);
+        self.known.insert(Rc::clone(&state));
+        self.states.push(state);
+        self.origins.push(origin);
     }
 
     /// Returns the state after a byte; `None` if no URL of the set for which the formula holds
@@ -355,7 +385,7 @@ impl<'t> Search<'t> {
         self.formulas.push(RemainingFormula {
             formula,
             tests,
-            bytes: distinct_bytes(&parts).into(),
+            bytes: UrlPart::ALL.map(|part| distinct_bytes(&parts, part.regions()).into()),
             parts: parts.into(),
             next: HashMap::new(),
         });
@@ -413,9 +443,14 @@ fn result_codes(tests: &[Slot]) -> Box<[u8]> {
     codes.collect()
 }
 
-/// Returns one byte of each class of bytes that the automata and the structure of URLs do not
-/// distinguish: letters if possible.
-fn distinct_bytes(parts: &[SearchPart<'_>]) -> Vec<u8> {
+/// Returns one byte of each class of bytes that the automata that read these regions and the
+/// structure of URLs do not distinguish: letters if possible.
+fn distinct_bytes(parts: &[SearchPart<'_>], regions: UrlRegions) -> Vec<u8> {
+    let readers = parts.iter().map(|part| (part.regions(), part.automaton()));
+    let readers: Vec<&TextAutomaton> = readers
+        .filter(|(own, _)| own.contains(regions))
+        .map(|(_, automaton)| automaton)
+        .collect();
     let letters = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'A'..=b'Z');
     let mut classes: HashMap<Vec<u16>, u8> = HashMap::new();
     let mut bytes = Vec::new();
@@ -427,7 +462,7 @@ fn distinct_bytes(parts: &[SearchPart<'_>]) -> Vec<u8> {
         };
         let signature: Vec<u16> = [structural]
             .into_iter()
-            .chain(parts.iter().map(|part| part.automaton().byte_class(byte)))
+            .chain(readers.iter().map(|reader| reader.byte_class(byte)))
             .collect();
         classes.entry(signature).or_insert_with(|| {
             bytes.push(byte);

@@ -33,6 +33,7 @@ impl UrlRegions {
         Self(self.0 | other.0)
     }
 
+    /// Returns `true` if one of the other regions is in the set.
     pub(super) fn contains(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -71,6 +72,29 @@ impl UrlRegions {
             | Field::MetaRobots
             | Field::Canonical => return None,
         })
+    }
+}
+
+/// A part of a URL, in which the same automata read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UrlPart {
+    Scheme,
+    Authority,
+    Path,
+    Query,
+}
+
+impl UrlPart {
+    pub(super) const ALL: [Self; 4] = [Self::Scheme, Self::Authority, Self::Path, Self::Query];
+
+    /// The regions of its bytes. The first slash of the path comes after the authority.
+    pub(super) fn regions(self) -> UrlRegions {
+        match self {
+            Self::Scheme => UrlRegions::SCHEME.with(UrlRegions::SCHEME_END),
+            Self::Authority => UrlRegions::AUTHORITY.with(UrlRegions::PATH_START),
+            Self::Path => UrlRegions::PATH_REST.with(UrlRegions::QUERY_MARK),
+            Self::Query => UrlRegions::QUERY,
+        }
     }
 }
 
@@ -142,6 +166,20 @@ impl UrlPosition {
                 _,
             ) => return None,
         })
+    }
+
+    /// The part of the URL to which the next byte belongs.
+    pub(super) fn next_part(self) -> UrlPart {
+        match self {
+            Self::Scheme(_) | Self::SchemeSecure | Self::SchemeEnd(..) => UrlPart::Scheme,
+            Self::HostStart(_)
+            | Self::Host(_)
+            | Self::Bracket(_)
+            | Self::PortStart(_)
+            | Self::Port(_) => UrlPart::Authority,
+            Self::Path => UrlPart::Path,
+            Self::Query => UrlPart::Query,
+        }
     }
 
     /// Returns `true` if a URL may end here.

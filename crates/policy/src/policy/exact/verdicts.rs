@@ -64,7 +64,7 @@ enum VerdictSource {
 }
 
 impl AnalysedPolicy<'_> {
-    /// Searches a request with a verdict, caused by a rule if one is given.
+    /// Searches a request with a verdict, caused by a rule if one is given, as a part of a question.
     pub(super) fn find_verdict(
         &self,
         solver: &mut Solver,
@@ -72,7 +72,6 @@ impl AnalysedPolicy<'_> {
         rule: Option<usize>,
         within: &Formula,
     ) -> Solution {
-        solver.begin_question();
         let asked = rule.and_then(|rule| self.policy.rules.get(rule));
         if asked.is_some_and(|rule| !may_give(rule, wanted)) {
             return Solution::Never;

@@ -27,6 +27,11 @@ pub(crate) enum DeadReason {
 }
 
 impl DeadReason {
+    /// Returns `true` for a reason of the same kind, because of another rule or the same.
+    pub(crate) fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     /// The other rule that is the cause, if there is one.
     pub(crate) fn cause(self) -> Option<usize> {
         match self {

@@ -59,6 +59,11 @@ impl TextComparison {
         }
     }
 
+    /// Returns the name of the field in a policy.
+    pub(crate) fn field_name(&self) -> String {
+        self.field.full_keyword()
+    }
+
     /// Brings a value to the form of the field.
     pub(crate) fn compile(
         &self,
