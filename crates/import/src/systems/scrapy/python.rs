@@ -188,27 +188,23 @@ fn attribute_changes(tokens: &[Token]) -> Vec<AttributeChange> {
             if !is(at + 1, '.') {
                 continue;
             }
-            let adds = if is(at + 3, '=') && !is(at + 4, '=') {
-                Some(false)
-            } else if is(at + 3, ':') && tokens.get(at + 4..).is_some_and(is_annotated) {
+            let is_set = is(at + 3, '=') && !is(at + 4, '=')
+                || is(at + 3, ':') && tokens.get(at + 4..).is_some_and(is_annotated)
+                || is(at + 4, '=') && ['-', '*', '|', '&'].iter().any(|c| is(at + 3, *c))
+                || is(at + 3, '[')
+                    && subscript_is_set(tokens.get(at + 3..).unwrap_or_default())
+                // `self.rules, self.start_urls = …`
+                || is(at + 3, ',') && starts_line(tokens, at);
+            let adds = if is_set {
                 Some(false)
             } else if is(at + 3, '+') && is(at + 4, '=') {
                 Some(true)
-            } else if is(at + 4, '=') && ['-', '*', '|', '&'].iter().any(|c| is(at + 3, *c)) {
-                Some(false)
-            } else if is(at + 3, '.') {
-                match name_of(at + 4) {
+            } else {
+                match name_of(at + 4).filter(|_| is(at + 3, '.')) {
                     Some("append" | "extend" | "insert" | "add") => Some(true),
                     Some("update" | "remove" | "clear" | "pop" | "setdefault") => Some(false),
                     _ => None,
                 }
-            } else if is(at + 3, '[') {
-                subscript_is_set(tokens.get(at + 3..).unwrap_or_default()).then_some(false)
-            } else if is(at + 3, ',') {
-                // `self.rules, self.start_urls = …`
-                starts_line(tokens, at).then_some(false)
-            } else {
-                None
             };
             (Some(owner), attribute, adds)
         };

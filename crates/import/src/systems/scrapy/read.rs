@@ -484,21 +484,7 @@ impl ScrapyReader<'_> {
             })
             .collect();
         if !unknown.is_empty() {
-            let part = self.add(
-                class.line,
-                class.column,
-                format!("base classes of {}: {}", class.name, unknown.join(", ")),
-            );
-            self.report.not_converted(
-                part,
-                format!(
-                    "{} is not among the files: what {} inherits from it is unknown",
-                    unknown.join(", "),
-                    class.name
-                ),
-                MissingPart::LetsThrough,
-                Some("name its file, too, or write the attributes into the spider"),
-            );
+            self.report_unknown_bases(class, &unknown);
         }
         let may_have_rules = !unknown.is_empty()
             || foreign.is_empty()
@@ -538,6 +524,24 @@ impl ScrapyReader<'_> {
         self.file = file;
         self.settings_of_attributes(&mut spider);
         source.spiders.push(spider);
+    }
+
+    fn report_unknown_bases(&mut self, class: &PythonClass<'_>, unknown: &[&str]) {
+        let names = unknown.join(", ");
+        let part = self.add(
+            class.line,
+            class.column,
+            format!("base classes of {}: {names}", class.name),
+        );
+        self.report.not_converted(
+            part,
+            format!(
+                "{names} is not among the files: what {} inherits from it is unknown",
+                class.name
+            ),
+            MissingPart::LetsThrough,
+            Some("name its file, too, or write the attributes into the spider"),
+        );
     }
 
     fn too_much_inherited(&mut self, line: u32, column: u32, file: &Place) {

@@ -80,16 +80,7 @@ pub(super) fn convert(
                     Some(slots) => {
                         convert_slots(slots, setting.part, prefix, rules, ids, report);
                     }
-                    None => report.not_converted(
-                        setting.part,
-                        if by_address {
-                            "with CONCURRENT_REQUESTS_PER_IP its keys are addresses"
-                        } else {
-                            "it has values that are computed, or that are not known"
-                        },
-                        MissingPart::OtherSetting,
-                        Some("a group `when: { host: … }` that sets politeness"),
-                    ),
+                    None => report_slots(setting.part, by_address, report),
                 }
                 continue;
             }
@@ -173,6 +164,16 @@ fn slots(value: &PythonValue) -> Option<Vec<(String, OptionDrafts)>> {
         (!host.is_empty() && host.chars().all(is_host)).then(|| (host.to_owned(), options))
     });
     slots.collect()
+}
+
+fn report_slots(part: PartId, by_address: bool, report: &mut Report) {
+    let why = if by_address {
+        "with CONCURRENT_REQUESTS_PER_IP its keys are addresses"
+    } else {
+        "it has values that are computed, or that are not known"
+    };
+    let instead = "a group `when: { host: … }` that sets politeness";
+    report.not_converted(part, why, MissingPart::OtherSetting, Some(instead));
 }
 
 /// Turns slots into groups of hosts.
