@@ -211,7 +211,7 @@ fn urls_are_checked_against_the_rules_of_the_source() {
         "{}",
         output.stdout
     );
-    assert!(output.stdout.contains(r#"https://a.example/ {"content_type":"image/png","crawler":"bot"}: squid allows it, the policy refuses it by deny-img"#), "{}", output.stdout);
+    assert!(output.stdout.contains(r#"https://a.example/ {"crawler":"bot","content_type":"image/png"}: squid allows it, the policy refuses it by deny-img"#), "{}", output.stdout);
     for message in [
         "line 4: ",
         "line 5: the key `url` is missing",

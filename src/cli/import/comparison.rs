@@ -62,7 +62,7 @@ fn read_request(line: &str) -> Result<(String, Map<String, Json>), String> {
     let mut facts: Map<String, Json> =
         serde_json::from_str(line).map_err(|error| format!("not a JSON object: {error}"))?;
     facts.retain(|_, value| !value.is_null());
-    match facts.remove("url") {
+    match facts.shift_remove("url") {
         Some(Json::String(url)) => Ok((url, facts)),
         Some(_) => Err("`url` must be a text".to_owned()),
         None => Err("the key `url` is missing".to_owned()),
