@@ -181,8 +181,44 @@ fn urls_are_checked_against_the_rules_of_the_source() {
     );
     assert_eq!(output.code, 0, "{}", output.stderr);
     let summary =
-        "3 URLs: 0 differ as the report announces, 0 differ otherwise, 1 cannot be evaluated\n";
+        "3 requests: 0 differ as the report announces, 0 differ otherwise, 1 cannot be evaluated\n";
     assert_eq!(output.stdout, summary);
+    // Facts are those of the cases of a policy.
+    let conf = "acl img rep_mime_type ^image/\nacl bot proxy_auth bot\nhttp_access deny !bot\nhttp_access allow all\nhttp_reply_access deny img\nhttp_reply_access allow all\n";
+    folder.write("facts.conf", conf);
+    let requests = concat!(
+        r#"{"url": "http://a.example/", "crawler": "bot", "method": null}"#,
+        "\n",
+        r#"{"url": "http://a.example/", "crawler": "bot", "content_type": "image/png"}"#,
+        "\n",
+        r#"{"url": "https://a.example/", "crawler": "bot", "content_type": "image/png"}"#,
+        "\n",
+        r#"{"url": "http://a.example/", "colour": "red"}"#,
+        "\n",
+        r#"{"crawler": "bot"}"#,
+        "\n{\n",
+    );
+    let output = crawlgate(
+        folder.path(),
+        "import squid facts.conf -o q --check -",
+        requests,
+    );
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(
+        output
+            .stdout
+            .ends_with("6 requests: 1 differ as the report announces, 0 differ otherwise, 3 cannot be evaluated\n"),
+        "{}",
+        output.stdout
+    );
+    assert!(output.stdout.contains(r#"https://a.example/ {"crawler":"bot","content_type":"image/png"}: squid allows it, the policy refuses it by deny-img"#), "{}", output.stdout);
+    for message in [
+        "line 4: ",
+        "line 5: the key `url` is missing",
+        "line 6: not a JSON object",
+    ] {
+        assert!(output.stderr.contains(message), "{}", output.stderr);
+    }
 }
 
 #[test]

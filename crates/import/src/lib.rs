@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use comparison::Comparison;
 use crawlgate_policy::Policy;
-use serde_json::Map;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use serde_json::{Map, Value as Json};
 
 pub use crawlgate_policy::FileSystem;
 pub use internal::comparison::Divergence;
@@ -71,14 +72,26 @@ pub struct Import {
 }
 
 impl Import {
-    /// Compares the verdicts of the policy and of the source's system on a URL.
-    pub fn compare(&self, url: &str) -> Result<Option<Divergence>, ImportError> {
+    /// Compares the verdicts of the policy and of the source's system on a request: a URL with the facts that a case
+    /// of a policy has, such as `crawler`, `method` or `content_type`.
+    pub fn compare(
+        &self,
+        url: &str,
+        facts: &Map<String, Json>,
+    ) -> Result<Option<Divergence>, ImportError> {
+        let mut known = CaseFacts::for_url(url)
+            .map_err(|error| ImportError::invalid(&Place::start(url), error))?;
+        for (key, value) in facts {
+            known
+                .set(key, value)
+                .map_err(|error| ImportError::invalid(&Place::start(url), error))?;
+        }
         let comparison = Comparison {
             policy: &self.policy,
             report: &self.report,
             evaluator: &*self.evaluator,
         };
-        comparison.compare(url, &Map::new())
+        comparison.compare(url, facts)
     }
 }
 
@@ -90,6 +103,15 @@ pub fn import(system: System, input: &ImportInput<'_>) -> Result<Import, ImportE
         settings,
         evaluator,
     } = system.convert(input)?;
+    if report.parts().is_empty() && !system.reads_empty_files() {
+        let path = input.paths.first();
+        let place = Place::start(path.map_or("-", |path| path.path.as_str()));
+        let message = format!(
+            "nothing to import: no rule of {} is in the file",
+            system.name()
+        );
+        return Err(ImportError::invalid(&place, message));
+    }
     report.finish();
     let live = dead::remove_dead_rules(&mut policy, &mut report)?;
     let comparison = Comparison {

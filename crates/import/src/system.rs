@@ -173,6 +173,11 @@ impl System {
         self.spec().map_or("", |spec| spec.example)
     }
 
+    /// Returns `true` if a file without any rule has a meaning: a robots.txt that allows everything.
+    pub(crate) fn reads_empty_files(self) -> bool {
+        self == Self::Robots
+    }
+
     /// Returns the system with a name on the command line.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = SYSTEMS.iter().find(|spec| spec.name == name);

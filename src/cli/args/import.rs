@@ -44,7 +44,7 @@ pub(crate) struct ImportArgs {
     /// Exalead: expressions of atoms without `litteral` are escaped, or not [default: as the source says]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub escape: Option<EscapeMode>,
-    /// URLs, one a line, to compare the policy with the source's own rules; `-` is standard input
+    /// Requests, one a line, to compare the policy with the source's own rules: URLs, or facts as JSON like those of `decide`; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
 }

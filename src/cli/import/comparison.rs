@@ -1,8 +1,9 @@
-//! `--check`: the policy and the source's own rules, URL by URL.
+//! `--check`: the policy and the source's own rules, request by request.
 
 use std::fmt::Write as _;
 
 use crawlgate_import::{Divergence, Import, SourceVerdict, System};
+use serde_json::{Map, Value as Json};
 
 use crate::cli::Exit;
 use crate::cli::console::{self, note};
@@ -11,14 +12,22 @@ use crate::cli::text::sanitize_text;
 /// The number of differences that a message shows.
 const SHOWN: usize = 5;
 
-/// Compares the verdicts on URLs, one a line, and prints the differences. Exits with 1 if the report does not announce
-/// one of them.
-pub(super) fn compare(imported: &Import, system: System, urls: &str) -> Exit {
+/// Compares the verdicts on requests, one a line, and prints the differences. Exits with 1 if the report does not
+/// announce one of them.
+pub(super) fn compare(imported: &Import, system: System, requests: &str) -> Exit {
     let mut text = String::new();
     let (mut count, mut announced, mut unannounced, mut invalid) = (0_u64, 0_u64, 0_u64, 0_u64);
-    for url in urls.lines().map(str::trim).filter(|url| !url.is_empty()) {
+    for (number, line) in (1_u64..).zip(requests.lines()) {
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
         count += 1;
-        match imported.compare(url) {
+        let compared = read_request(line).and_then(|(url, facts)| {
+            let compared = imported.compare(&url, &facts);
+            compared.map_err(|error| error.to_string())
+        });
+        match compared {
             Ok(None) => {}
             Ok(Some(divergence)) => {
                 match divergence.assumption {
@@ -29,13 +38,13 @@ pub(super) fn compare(imported: &Import, system: System, urls: &str) -> Exit {
             }
             Err(error) => {
                 invalid += 1;
-                note(&error);
+                note(&format!("line {number}: {}", sanitize_text(&error)));
             }
         }
     }
     let _ = writeln!(
         text,
-        "{count} URLs: {announced} differ as the report announces, {unannounced} differ otherwise, {invalid} cannot be evaluated"
+        "{count} requests: {announced} differ as the report announces, {unannounced} differ otherwise, {invalid} cannot be evaluated"
     );
     let exit = if unannounced == 0 {
         Exit::Success
@@ -43,6 +52,21 @@ pub(super) fn compare(imported: &Import, system: System, urls: &str) -> Exit {
         Exit::Negative
     };
     console::print(&text, exit)
+}
+
+/// Reads a line: a URL, or facts as `crawlgate decide` reads them.
+fn read_request(line: &str) -> Result<(String, Map<String, Json>), String> {
+    if !line.starts_with('{') {
+        return Ok((line.to_owned(), Map::new()));
+    }
+    let mut facts: Map<String, Json> =
+        serde_json::from_str(line).map_err(|error| format!("not a JSON object: {error}"))?;
+    facts.retain(|_, value| !value.is_null());
+    match facts.shift_remove("url") {
+        Some(Json::String(url)) => Ok((url, facts)),
+        Some(_) => Err("`url` must be a text".to_owned()),
+        None => Err("the key `url` is missing".to_owned()),
+    }
 }
 
 fn describe(divergence: &Divergence, system: System) -> String {
@@ -54,9 +78,14 @@ fn describe(divergence: &Divergence, system: System) -> String {
     let rule = divergence.rule.as_deref().unwrap_or("the default");
     let assumption = divergence.assumption.as_deref();
     let assumption = assumption.map_or_else(String::new, |text| format!("; assumed that {text}"));
+    let facts = match divergence.facts.is_empty() {
+        true => String::new(),
+        false => format!(" {}", Json::Object(divergence.facts.clone())),
+    };
     format!(
-        "{}: {} {source} it, the policy {policy} it by {rule}{assumption}",
+        "{}{}: {} {source} it, the policy {policy} it by {rule}{assumption}",
         sanitize_text(&divergence.url),
+        sanitize_text(&facts),
         system.name()
     )
 }
@@ -64,7 +93,7 @@ fn describe(divergence: &Divergence, system: System) -> String {
 /// Returns the message about differences that the report does not announce.
 pub(super) fn defect_message(divergences: &[Divergence], system: System) -> String {
     let mut text = format!(
-        "the policy differs from the source for {} of the URLs that were tried, which is a defect of the importer; please report it:",
+        "the policy differs from the source for {} of the requests that were tried, which is a defect of the importer; please report it:",
         divergences.len()
     );
     for divergence in divergences.iter().take(SHOWN) {

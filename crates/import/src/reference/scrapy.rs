@@ -38,23 +38,23 @@ impl ScrapyEvaluator {
             spiders: source
                 .spiders
                 .iter()
-                .map(|spider| scope(spider, report))
+                .map(|spider| scope(spider, source, report))
                 .collect(),
-            max_length: max_length(&source.settings),
+            max_length: max_length(&source.settings).flatten(),
             names_matter: source.spiders.len() > 1,
         }
     }
 }
 
-/// Returns `URLLENGTH_LIMIT`.
-fn max_length(settings: &[ScrapySetting]) -> Option<usize> {
+/// Returns `URLLENGTH_LIMIT`, if it is set; `None` in it for no limit.
+fn max_length(settings: &[ScrapySetting]) -> Option<Option<usize>> {
     let mut settings = settings.iter().rev();
     let length = settings.find(|setting| setting.name == "URLLENGTH_LIMIT")?;
     let limit = length.value.as_number()?;
-    (limit >= 1.0).then(|| limit.trunc() as usize)
+    Some((limit >= 1.0).then(|| limit.trunc() as usize))
 }
 
-fn scope(spider: &Spider, report: &Report) -> SpiderScope {
+fn scope(spider: &Spider, source: &ScrapySource, report: &Report) -> SpiderScope {
     let domains = spider
         .allowed_domains
         .as_ref()
@@ -97,7 +97,9 @@ fn scope(spider: &Spider, report: &Report) -> SpiderScope {
             .flat_map(|(_, urls)| urls.clone())
             .collect(),
         rules,
-        max_length: max_length(&spider.settings),
+        max_length: max_length(&spider.settings)
+            .or_else(|| max_length(&source.settings))
+            .flatten(),
     }
 }
 
@@ -120,11 +122,11 @@ fn is_found(regexes: &[Option<Regex>], url: &str) -> Option<bool> {
     Some(false)
 }
 
-/// `url_is_from_any_domain`.
-fn is_from(host: &str, domains: &[String]) -> bool {
+/// `url_is_from_any_domain`, which compares with the host and its port.
+fn is_from(authority: &str, domains: &[String]) -> bool {
     domains.iter().any(|domain| {
         let domain = domain.to_lowercase();
-        host == domain || host.ends_with(&format!(".{domain}"))
+        authority == domain || authority.ends_with(&format!(".{domain}"))
     })
 }
 
@@ -141,7 +143,7 @@ fn is_on_site(host: &str, domains: &[String]) -> bool {
 }
 
 impl LinkFilter {
-    fn accepts(&self, url: &str, host: &str, path: &str) -> Option<bool> {
+    fn accepts(&self, url: &str, authority: &str, path: &str) -> Option<bool> {
         if let Some(allow) = &self.allow
             && !is_found(allow, url)?
         {
@@ -153,8 +155,8 @@ impl LinkFilter {
         if self
             .allow_domains
             .as_ref()
-            .is_some_and(|domains| !is_from(host, domains))
-            || is_from(host, &self.deny_domains)
+            .is_some_and(|domains| !is_from(authority, domains))
+            || is_from(authority, &self.deny_domains)
         {
             return Some(false);
         }
@@ -200,7 +202,7 @@ impl SpiderScope {
         };
         let mut answer = Some(false);
         for rule in rules {
-            match rule.accepts(url, host, path) {
+            match rule.accepts(url, authority, path) {
                 Some(true) => return Some(true),
                 Some(false) => {}
                 None => answer = None,
@@ -227,14 +229,15 @@ impl SourceEvaluator for ScrapyEvaluator {
         let is_its = |spider: &&SpiderScope| {
             !self.names_matter || crate::draft::to_slug(&spider.name) == crawler
         };
+        let is_long = || {
+            self.max_length
+                .is_some_and(|max| request.url.chars().count() > max)
+        };
         let allowed = match self.spiders.iter().find(is_its) {
             Some(spider) => spider.allows(request.url),
-            None => Some(self.spiders.is_empty()),
+            None => Some(self.spiders.is_empty() && !is_long()),
         };
-        let is_long = self
-            .max_length
-            .is_some_and(|max| request.url.chars().count() > max);
-        match allowed.map(|allowed| allowed && !is_long) {
+        match allowed {
             Some(true) => SourceVerdict::Allow,
             Some(false) => SourceVerdict::Refuse,
             None => SourceVerdict::Unknown,

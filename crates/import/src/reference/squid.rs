@@ -196,8 +196,10 @@ impl SourceEvaluator for SquidEvaluator {
         let has_answer = ["status", "content_type", "headers"]
             .iter()
             .any(|fact| request.facts.contains_key(*fact));
-        if allowed == Some(true) && has_answer {
-            parsed.is_connect = is_https && !self.bumps;
+        // Without `ssl_bump` it sees no response in a tunnel.
+        let sees_answer = has_answer && (!is_https || self.bumps);
+        if allowed == Some(true) && sees_answer {
+            parsed.is_connect = false;
             allowed = self.first(&self.replies, self.reply_default, &parsed);
         }
         match allowed {

@@ -66,6 +66,10 @@ pub(crate) fn convert(input: &ImportInput<'_>) -> Result<Conversion, ImportError
     };
     let mut report = Report::default();
     let source = input.read_text(&path.path, MAX_ROBOTS)?;
+    if is_page(&source.text) {
+        let message = "an HTML page, and not a robots.txt: hosts without one often answer so. Without a robots.txt everything is allowed";
+        return Err(ImportError::invalid(&start, message));
+    }
     let lines: Vec<RobotsField> = source
         .lines()
         .filter_map(|(place, text)| read_line(&place, text, &mut report))
@@ -143,6 +147,15 @@ impl RobotsSite {
             None => host,
         }
     }
+}
+
+/// Returns `true` for HTML, which has no line of a robots.txt, or only in the text of a page.
+fn is_page(text: &str) -> bool {
+    let text = text.trim_start().to_ascii_lowercase();
+    let has_tag = ["<!doctype", "<html", "<head", "<body"]
+        .iter()
+        .any(|tag| text.contains(tag));
+    text.starts_with('<') && (has_tag || !recognize(text.as_bytes()))
 }
 
 fn read_line(place: &Place, text: &str, report: &mut Report) -> Option<RobotsField> {

@@ -2,6 +2,7 @@
 
 mod convert;
 mod extensions;
+mod modules;
 pub mod python;
 mod read;
 mod settings;
@@ -41,7 +42,34 @@ pub struct Spider {
     /// `rules`, if it has any.
     pub rules: Option<Vec<SpiderRule>>,
     /// The lines on which it requests pages by itself.
-    pub requests: Vec<PartId>,
+    pub requests: Vec<SpiderRequest>,
+    /// Attributes that are settings.
+    pub attributes: Vec<ScrapySetting>,
+}
+
+/// A request in the code of a spider.
+#[derive(Clone, Copy, Debug)]
+pub struct SpiderRequest {
+    pub part: PartId,
+    /// It may go beyond `allowed_domains`.
+    pub bypasses_filters: bool,
+}
+
+impl Spider {
+    /// Returns `true` if the spider has a setting of its own.
+    fn sets(&self, name: &str) -> bool {
+        self.settings.iter().any(|setting| setting.name == name)
+    }
+
+    /// Returns the parts that decide which pages it fetches.
+    fn parts(&self) -> Vec<PartId> {
+        let lists = [&self.allowed_domains, &self.start_urls];
+        let mut parts: Vec<PartId> = lists.into_iter().flatten().map(|(part, _)| *part).collect();
+        parts.extend(self.settings.iter().map(|setting| setting.part));
+        parts.extend(self.requests.iter().map(|request| request.part));
+        parts.extend(self.rules.iter().flatten().flat_map(SpiderRule::parts));
+        parts
+    }
 }
 
 /// A `Rule` with its `LinkExtractor`.
@@ -59,6 +87,21 @@ pub struct SpiderRule {
     pub deny_extensions: Option<(PartId, Vec<String>)>,
     /// The reason why the rule cannot be converted.
     pub problem: Option<String>,
+}
+
+impl SpiderRule {
+    /// Returns the parts that have no outcome of their own.
+    fn parts(&self) -> Vec<PartId> {
+        let parts = [
+            self.part,
+            self.allow.as_ref().map(|(part, _)| *part),
+            self.allow_domains.as_ref().map(|(part, _)| *part),
+            self.deny.as_ref().map(|(part, _)| *part),
+            self.deny_domains.as_ref().map(|(part, _)| *part),
+            self.deny_extensions.as_ref().map(|(part, _)| *part),
+        ];
+        parts.into_iter().flatten().collect()
+    }
 }
 
 /// An expression of `allow` or `deny`.

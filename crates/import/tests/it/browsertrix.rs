@@ -242,14 +242,14 @@ fn differences_by_sorted_parameters_are_announced() {
             "refuses_more",
         ),
     ] {
-        let found = imported.compare(url).unwrap().unwrap();
+        let found = imported.compare(url, &Map::new()).unwrap().unwrap();
         assert!(found.assumption.is_some(), "{url}");
         assert_eq!(found.rule, None, "{expected}");
     }
     // Both forms of a seed are in the policy.
     for query in ["year=2026&lang=en", "lang=en&year=2026"] {
         let url = format!("http://example.net/report?{query}");
-        assert_eq!(imported.compare(&url).unwrap(), None);
+        assert_eq!(imported.compare(&url, &Map::new()).unwrap(), None);
         assert!(allows(&imported, &url));
     }
 }

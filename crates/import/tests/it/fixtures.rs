@@ -10,7 +10,10 @@ use std::fs;
 use std::path::Path;
 
 use boon::{Compiler, SchemaIndex, Schemas};
-use crawlgate_import::{Import, MissingPart, PartOutcome, Report, ReportList, System, import};
+use crawlgate_import::{
+    Import, ImportError, ImportInput, MissingPart, PartOutcome, Report, ReportList, System, import,
+};
+use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::cases::ExpectedVerdict;
 use crawlgate_policy::internal::policy::coverage::Coverage;
 
@@ -230,6 +233,29 @@ fn check_page(system: System, texts: &[String]) {
             let shown = shown.trim_end_matches('…').trim();
             let is_shown = texts.iter().any(|text| text.contains(shown));
             assert!(is_shown, "{}: no source gives\n{shown}", path.display());
+        }
+    }
+}
+
+/// A file without a rule is refused, except where that has a meaning.
+#[test]
+fn nothing_cannot_be_imported() {
+    for system in System::all().filter(|system| *system != System::Robots) {
+        for text in ["", "\n \n", "# nothing\n\n# at all\n"] {
+            let files = MemoryFileSystem::new().with_file("regex-urlfilter.txt", text.as_bytes());
+            let input = ImportInput::new(&files, ["regex-urlfilter.txt"]);
+            match import(system, &input) {
+                Err(ImportError::Invalid { .. }) => {}
+                Err(error) => panic!("{} {text:?}: {error}", system.name()),
+                // A comment of another system is no rule of this one, which is named.
+                Ok(imported) => assert!(
+                    !imported.report.is_complete()
+                        || imported.report.list(ReportList::Dead).count() > 0,
+                    "{} {text:?}: {}",
+                    system.name(),
+                    imported.report.to_text()
+                ),
+            }
         }
     }
 }

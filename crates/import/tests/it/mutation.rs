@@ -8,8 +8,13 @@ mod split;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZero;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, available_parallelism};
+use std::time::Instant;
 
 use crawlgate_import::{FileSystem, Import, ImportError, Report, ReportList, System, import};
 use crawlgate_policy::FileError;
@@ -243,16 +248,36 @@ struct NoticedChanges {
     patterns_among_others: usize,
 }
 
+impl NoticedChanges {
+    fn add(&mut self, other: &Self) {
+        self.rules_taken_away += other.rules_taken_away;
+        self.patterns_by_a_case += other.patterns_by_a_case;
+        self.patterns_by_the_report += other.patterns_by_the_report;
+        self.patterns_among_others += other.patterns_among_others;
+    }
+}
+
 #[test]
 fn what_is_changed_in_a_source_is_noticed() {
-    let mut counts: BTreeMap<&str, NoticedChanges> = BTreeMap::new();
-    let mut unnoticed = Vec::new();
-    for (system, path) in sources() {
-        let source = MutatedSource::read(system, &path);
-        let noticed = counts.entry(system.name()).or_default();
-        take_rules_away(&source, noticed, &mut unnoticed);
-        change_patterns(&source, noticed, &mut unnoticed);
-    }
+    let results = Mutex::new((BTreeMap::new(), Vec::new()));
+    let sources = sources();
+    let next = AtomicUsize::new(0);
+    let threads = available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((system, path)) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (noticed, unnoticed) = mutate(*system, path);
+                    let mut results = results.lock().unwrap();
+                    let counts: &mut NoticedChanges = results.0.entry(system.name()).or_default();
+                    counts.add(&noticed);
+                    results.1.extend(unnoticed);
+                }
+            });
+        }
+    });
+    let (counts, unnoticed): (BTreeMap<&str, NoticedChanges>, Vec<String>) =
+        results.into_inner().unwrap();
     println!("{counts:#?}");
     assert!(
         unnoticed.is_empty(),
@@ -268,6 +293,18 @@ fn what_is_changed_in_a_source_is_noticed() {
             system.name()
         );
     }
+}
+
+/// Changes a source in each way. Returns how many changes were noticed, and those that were not.
+fn mutate(system: System, path: &Path) -> (NoticedChanges, Vec<String>) {
+    let begin = Instant::now();
+    let source = MutatedSource::read(system, path);
+    let mut noticed = NoticedChanges::default();
+    let mut unnoticed = Vec::new();
+    take_rules_away(&source, &mut noticed, &mut unnoticed);
+    change_patterns(&source, &mut noticed, &mut unnoticed);
+    println!("{}: {:.1?} {noticed:?}", source.name, begin.elapsed());
+    (noticed, unnoticed)
 }
 
 /// Takes rules away: that changes the policy or the report.

@@ -194,3 +194,31 @@ fn every_line_is_reported_and_hostile_files_end() {
     let error = import(System::Robots, &input).err().unwrap().to_string();
     assert!(error.contains("HOST=FILE"), "{error}");
 }
+
+#[test]
+fn a_page_is_no_robots_txt_and_an_empty_file_allows_everything() {
+    let read = |text: &str| {
+        let files = MemoryFileSystem::new().with_file("robots.txt", text.as_bytes());
+        let mut input = ImportInput::new(&files, ["robots.txt"]);
+        input.paths[0].crawler = Some("a.test".to_owned());
+        import(System::Robots, &input)
+    };
+    for page in [
+        "<!DOCTYPE html><title>404</title>",
+        "\n <html>\n<p>Write this:\nUser-agent: *\nDisallow: /\n</html>",
+        "<?xml version='1.0'?><error/>",
+    ] {
+        let error = read(page).err().map(|error| error.to_string());
+        assert!(
+            error.is_some_and(|error| error.contains("an HTML page")),
+            "{page}"
+        );
+    }
+    for text in [
+        "",
+        "# nothing\n",
+        "<!-- ours -->\nUser-agent: *\nDisallow: /a\n",
+    ] {
+        assert!(read(text).is_ok(), "{text}");
+    }
+}

@@ -1,10 +1,11 @@
 //! Scrapy: the policy against the algorithm of its link extractors, written plainly, and its traps.
 
-use crawlgate_import::{ImportInput, MissingPart, PartOutcome, ReportList, System, import};
+use crawlgate_import::{Import, ImportInput, MissingPart, PartOutcome, ReportList, System, import};
 use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
 use serde_json::Map;
 
-use super::support::{REQUESTS, compare_verdicts, import_texts, regex_fits};
+use super::support::{REQUESTS, compare_verdicts, compiled, import_texts, regex_fits};
 
 const PROJECT: &str = r#"
 from scrapy.linkextractors import LinkExtractor
@@ -264,6 +265,420 @@ fn secrets_are_not_written_and_odd_files_do_not_panic() {
         let files = MemoryFileSystem::new().with_file("a.py", text.as_bytes());
         let _ = import(System::Scrapy, &ImportInput::new(&files, ["a.py"]));
     }
+}
+
+/// Imports a file with spiders, beside others.
+fn import_spiders(texts: &[(&str, &str)]) -> Import {
+    let mut files = MemoryFileSystem::new();
+    for (name, text) in texts {
+        files = files.with_file(name, text.as_bytes());
+    }
+    let input = ImportInput::new(&files, texts.iter().map(|(name, _)| *name));
+    let imported = import(System::Scrapy, &input).unwrap();
+    assert_eq!(imported.divergences, [], "{texts:?}");
+    imported
+}
+
+/// Returns `true` if the policy of an import allows a URL for a crawler.
+fn allows(imported: &Import, crawler: &str, url: &str) -> bool {
+    let mut facts = CaseFacts::for_url(url).unwrap();
+    facts.set("crawler", &crawler.into()).unwrap();
+    let (_, decision) = compiled(imported).decide(&facts.facts());
+    !decision.rejects()
+}
+
+/// Returns the ways in which the policy fails without what is not converted.
+fn failures(imported: &Import) -> Vec<MissingPart> {
+    let parts = imported.report.list(ReportList::NotConverted);
+    let failures = parts.filter_map(|part| match part.outcome() {
+        Some(PartOutcome::NotConverted { failure, .. }) => Some(*failure),
+        _ => None,
+    });
+    failures.collect()
+}
+
+#[test]
+fn attributes_are_inherited_in_the_order_of_python() {
+    let base = "from scrapy.spiders import CrawlSpider, Rule
+from scrapy.linkextractors import LinkExtractor
+DOMAIN = 'a.test'
+class Base(CrawlSpider):
+    allowed_domains = [DOMAIN]
+    custom_settings = {'URLLENGTH_LIMIT': 30}
+    rules = [Rule(LinkExtractor(allow='/base/'), callback='item')]
+class Left(Base):
+    rules = [Rule(LinkExtractor(allow='/left/'))]
+class Right(Base):
+    rules = [Rule(LinkExtractor(allow='/right/'))]
+    allowed_domains = ['right.test']
+";
+    let spiders = "from .base import *
+from shop.spiders import base
+class One(Left, Right):
+    name = 'one'
+class Two(base.Base):
+    name = 'two'
+    allowed_domains = [DOMAIN, 'b.test']
+class Three(Two):
+    name = 'three'
+    custom_settings = None
+";
+    let imported = import_spiders(&[("spiders/shop.py", spiders), ("spiders/base.py", base)]);
+    assert!(
+        imported.report.is_complete(),
+        "{}",
+        imported.report.to_text()
+    );
+    let policy = &imported.files["policy.yaml"];
+    for (crawler, url, expected) in [
+        ("one", "http://right.test/left/", true),
+        ("one", "http://right.test/right/", false),
+        ("one", "http://a.test/left/", false),
+        ("two", "http://a.test/base/", true),
+        ("two", "http://b.test/base/", true),
+        ("two", "http://b.test/left/", false),
+        ("two", "http://b.test/base/0123456789012345", false),
+        ("three", "http://b.test/base/0123456789012345", true),
+        ("three", "http://c.test/base/", false),
+    ] {
+        assert_eq!(
+            allows(&imported, crawler, url),
+            expected,
+            "{crawler} {url}\n{policy}"
+        );
+    }
+    let text = imported.report.to_json().to_string();
+    assert!(
+        text.contains("inherited from Base, spiders/base.py:"),
+        "{text}"
+    );
+}
+
+/// Without the file of a base class, what it restricts is missing.
+#[test]
+fn an_unknown_base_class_is_not_converted() {
+    use MissingPart::LetsThrough;
+    for (text, is_known) in [
+        (
+            "from .base import ShopSpider\nclass A(ShopSpider):\n    name = 'a'\n",
+            false,
+        ),
+        (
+            "import shop.base\nclass A(shop.base.ShopSpider):\n    name = 'a'\n",
+            false,
+        ),
+        (
+            "from .mixins import M\nimport scrapy\nclass A(M, scrapy.Spider):\n    name = 'a'\n",
+            false,
+        ),
+        (
+            "import scrapy\nclass A(make(), scrapy.Spider):\n    name = 'a'\n",
+            false,
+        ),
+        (
+            "from scrapy_redis.spiders import RedisSpider\nclass A(RedisSpider):\n    name = 'a'\n",
+            false,
+        ),
+        (
+            "import scrapy\nclass B: pass\nclass C(B): pass\nclass A(B, C, scrapy.Spider):\n    name = 'a'\n",
+            false,
+        ),
+        (
+            "import scrapy, abc\nclass A(scrapy.Spider, abc.ABC, metaclass=M):\n    name = 'a'\n",
+            true,
+        ),
+        (
+            "import scrapy\nclass M(object): x = 1\nclass A(M, scrapy.Spider): name = 'a'; custom_settings = None\n",
+            true,
+        ),
+        (
+            "from scrapy import spiders\nclass A(spiders.CrawlSpider):\n    name = 'a'\n",
+            true,
+        ),
+    ] {
+        let imported = import_spiders(&[("a.py", text)]);
+        let expected: &[MissingPart] = if is_known { &[] } else { &[LetsThrough] };
+        assert_eq!(
+            failures(&imported),
+            expected,
+            "{text}\n{}",
+            imported.report.to_text()
+        );
+    }
+}
+
+/// Attributes that code sets are noticed, wherever it is.
+#[test]
+fn attributes_that_code_sets_are_not_converted() {
+    use MissingPart::{KeepsOut, LetsThrough, OtherSetting};
+    let spider = "import scrapy\nclass A(CrawlSpider):\n    name = 'a'\n";
+    for (code, failure) in [
+        (
+            "    def __init__(self):\n        self.allowed_domains = load()\n",
+            LetsThrough,
+        ),
+        (
+            "    def __init__(self):\n        self.allowed_domains.append('a')\n",
+            KeepsOut,
+        ),
+        (
+            "    def __init__(self):\n        self.start_urls = [x]\n",
+            KeepsOut,
+        ),
+        (
+            "    def __init__(self):\n        self.rules = [x]\n",
+            KeepsOut,
+        ),
+        (
+            "    def __init__(self):\n        self.rules: list = [x]\n",
+            KeepsOut,
+        ),
+        (
+            "    def __init__(self):\n        self.rules += [x]\n",
+            KeepsOut,
+        ),
+        (
+            "    rules = []\n    def __init__(self):\n        self.rules = x\n",
+            LetsThrough,
+        ),
+        (
+            "    def __init__(self):\n        setattr(self, 'allowed_domains', x)\n",
+            LetsThrough,
+        ),
+        (
+            "    @property\n    def allowed_domains(self):\n        return x\n",
+            LetsThrough,
+        ),
+        (
+            "    @property\n    def rules(self):\n        return x\n",
+            KeepsOut,
+        ),
+        (
+            "    @classmethod\n    def update_settings(cls, s):\n        s.set('A', 1)\n",
+            LetsThrough,
+        ),
+        (
+            "    @classmethod\n    def from_crawler(cls, c):\n        cls.custom_settings['A'] = 1\n",
+            LetsThrough,
+        ),
+        (
+            "    def sitemap_filter(self, entries):\n        yield 1\n",
+            LetsThrough,
+        ),
+        (
+            "    def _requests_to_follow(self, r):\n        yield 1\n",
+            LetsThrough,
+        ),
+        ("    a = allowed_domains = ['x']\n", LetsThrough),
+        ("    allowed_domains, b = ['x'], 1\n", LetsThrough),
+        ("    with x as allowed_domains: pass\n", LetsThrough),
+        ("    max_concurrent_requests = get()\n", OtherSetting),
+        ("A.rules = [x]\n", LetsThrough),
+        ("A.allowed_domains.append('x')\n", LetsThrough),
+        ("A.custom_settings = {}\n", LetsThrough),
+        ("setattr(A, 'rules', [])\n", LetsThrough),
+        (
+            "def f(spider):\n    spider.allowed_domains = []\n",
+            LetsThrough,
+        ),
+        (
+            "class Pipeline:\n    def open_spider(self, spider):\n        spider.allowed_domains = []\n",
+            LetsThrough,
+        ),
+        ("from .names import *\n", LetsThrough),
+        (
+            "try:\n    from .names import *\nexcept ImportError:\n    pass\n",
+            LetsThrough,
+        ),
+    ] {
+        let imported = import_spiders(&[("a.py", &format!("{spider}{code}"))]);
+        assert_eq!(
+            failures(&imported),
+            [failure],
+            "{code}\n{}",
+            imported.report.to_text()
+        );
+    }
+    for code in [
+        "    def f(self):\n        rules = self.rules\n        return rules == self.allowed_domains\n",
+        "    def f(self):\n        self.custom_settings = {}\n",
+        "    def f(self):\n        self.rules[0].follow\n        f(self.rules, 1)\n",
+        "    name = 'b'\n",
+        "class A(CrawlSpider): name = 'b'\n",
+        "from scrapy.spiders import *\n",
+        "print(a == b)\n",
+    ] {
+        let text = format!("import scrapy\nclass X(CrawlSpider):\n    name = 'a'\n{code}");
+        let imported = import_spiders(&[("a.py", &text)]);
+        assert_eq!(
+            failures(&imported),
+            [],
+            "{code}\n{}",
+            imported.report.to_text()
+        );
+    }
+}
+
+/// Settings of several files have an effect in the order in which they import each other, not in that of the command.
+#[test]
+fn settings_have_an_effect_in_the_order_of_imports() {
+    let base = "BOT_NAME = 'a'\nDEPTH_LIMIT = 3\nROBOTSTXT_OBEY = True\n";
+    for (production, expected) in [
+        (
+            "from .base import *\nDEPTH_LIMIT = 5\n",
+            Some("max_depth: 5"),
+        ),
+        (
+            "DEPTH_LIMIT = 5\nfrom .base import *\n",
+            Some("max_depth: 3"),
+        ),
+        (
+            "try:\n    from .base import *\nexcept ImportError:\n    pass\nDEPTH_LIMIT = 5\n",
+            Some("max_depth: 5"),
+        ),
+        (
+            "DEPTH_LIMIT = 5\nfrom .base import DEPTH_LIMIT\n",
+            Some("max_depth: 3"),
+        ),
+        ("DEPTH_LIMIT = 1\nDEPTH_LIMIT = 5\n", None),
+        ("from .other import *\nDEPTH_LIMIT = 5\n", None),
+        ("from .base import *\nif x:\n    DEPTH_LIMIT = 5\n", None),
+        ("from .base import *\nglobals()['DEPTH_LIMIT'] = 5\n", None),
+    ] {
+        for first in ["base.py", "production.py"] {
+            let mut texts = [("base.py", base), ("production.py", production)];
+            texts.sort_by_key(|(name, _)| *name != first);
+            let imported = import_spiders(&texts);
+            let policy = &imported.files["policy.yaml"];
+            assert_eq!(
+                imported.report.is_complete(),
+                expected.is_some(),
+                "{production}\n{}",
+                imported.report.to_text()
+            );
+            if let Some(expected) = expected {
+                assert!(policy.contains(expected), "{production}: {policy}");
+            }
+        }
+    }
+    let cycle = "from .production import *\nDEPTH_LIMIT = 3\n";
+    let texts = [
+        ("base.py", cycle),
+        ("production.py", "from .base import *\nDEPTH_LIMIT = 5\n"),
+    ];
+    let imported = import_spiders(&texts);
+    assert!(imported.files["policy.yaml"].contains("max_depth"));
+    // A module of another package with the name of the file is not this file.
+    let text = "from common.settings import *\nDEPTH_LIMIT = 5\n";
+    let imported = import_spiders(&[("settings.py", text)]);
+    assert!(!imported.report.is_complete());
+    assert!(imported.files["policy.yaml"].contains("max_depth: 5"));
+}
+
+#[test]
+fn the_pace_of_a_spider_is_that_of_its_attributes_and_slots() {
+    let settings = "BOT_NAME = 'a'\nDOWNLOAD_DELAY = 1\nURLLENGTH_LIMIT = 20\nDOWNLOAD_SLOTS = {'a.test': {'concurrency': 2, 'delay': 3, 'randomize_delay': False}}\n";
+    let spider = "import scrapy\nclass A(scrapy.Spider):\n    name = 'a'\n    download_delay = 7\n    max_concurrent_requests = 4\n    custom_settings = {'URLLENGTH_LIMIT': 25}\n";
+    let imported = import_spiders(&[("settings.py", settings), ("a.py", spider)]);
+    let policy = &imported.files["policy.yaml"];
+    for expected in [
+        "delay: 7s",
+        "concurrency: 4",
+        "id: DOWNLOAD_SLOTS.a.test",
+        "when: { host: a.test }",
+        "delay: 3s",
+        "jitter: none",
+        "'[26:]'",
+    ] {
+        assert!(policy.contains(expected), "{expected}: {policy}");
+    }
+    assert!(!policy.contains("[21:]"), "{policy}");
+    for (line, failure) in [
+        ("DOWNLOAD_SLOTS = get()", MissingPart::OtherSetting),
+        (
+            "DOWNLOAD_SLOTS = {'a.test': {'delay': get()}}",
+            MissingPart::OtherSetting,
+        ),
+        (
+            "CONCURRENT_REQUESTS_PER_IP = 1\nDOWNLOAD_SLOTS = {'a': {'delay': 1}}",
+            MissingPart::OtherSetting,
+        ),
+        (
+            "DOWNLOADER_MIDDLEWARES = {'shop.Drop': 500}",
+            MissingPart::LetsThrough,
+        ),
+        (
+            "DOWNLOADER_MIDDLEWARES = {Drop: 500}",
+            MissingPart::LetsThrough,
+        ),
+        (
+            "SPIDER_MIDDLEWARES = {'scrapy.spidermiddlewares.offsite.OffsiteMiddleware': None}",
+            MissingPart::KeepsOut,
+        ),
+        (
+            "DOWNLOADER_MIDDLEWARES = {'scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware': None}",
+            MissingPart::KeepsOut,
+        ),
+    ] {
+        let imported = import_spiders(&[("settings.py", &format!("BOT_NAME = 'a'\n{line}\n"))]);
+        assert_eq!(failures(&imported), [failure], "{line}");
+    }
+}
+
+/// `allowed_domains` are compared as they are written, those of link extractors without case and with the port.
+#[test]
+fn domains_are_compared_as_scrapy_compares_them() {
+    let spider = "from scrapy.spiders import CrawlSpider
+class A(CrawlSpider):
+    name = 'a'
+    allowed_domains = ['a.test', 'Capital.test', 'port.test:80', 'b\u{fc}.test', 'e.test']
+    rules = [
+        Rule(LinkExtractor(allow='/d/', deny_domains='E.Test', deny_extensions=['PDF', 'x-y', 'tar.gz'])),
+        Rule(LinkExtractor(allow='/c/', allow_domains=['A.test', 'e.test:81'])),
+        Rule(LinkExtractor(allow='/n/', allow_domains=['.a.test'])),
+    ]
+";
+    let imported = import_spiders(&[("a.py", spider)]);
+    assert!(
+        imported.report.is_complete(),
+        "{}",
+        imported.report.to_text()
+    );
+    let policy = &imported.files["policy.yaml"];
+    for (url, expected) in [
+        ("http://capital.test/d/", false),
+        ("http://port.test/d/", false),
+        ("http://xn--b-xka.test/d/", false),
+        ("http://a.test/d/", true),
+        ("http://a.test:81/d/", true),
+        ("http://a.test/d/x.pdf", true),
+        ("http://a.test/d/x.X-Y", false),
+        ("http://a.test/d/x.tar.gz", false),
+        ("http://e.test/d/", false),
+        ("http://e.test:81/d/", true),
+        ("http://x.a.test/c/", true),
+        ("http://a.test:81/c/", false),
+        ("http://e.test/c/", false),
+        ("http://e.test:81/c/", true),
+        ("http://x.e.test:81/c/", true),
+        ("http://x.a.test/n/", false),
+    ] {
+        assert_eq!(allows(&imported, "a", url), expected, "{url}\n{policy}");
+    }
+    // Rules have an effect in a CrawlSpider only.
+    let text = spider.replace("CrawlSpider", "Spider");
+    let imported = import_spiders(&[("a.py", &text)]);
+    assert!(allows(&imported, "a", "http://a.test/other"));
+}
+
+/// Pages that code requests past the filters are announced, also without rules.
+#[test]
+fn requests_past_the_filters_are_announced() {
+    let text = "import scrapy\nclass A(scrapy.Spider):\n    name = 'a'\n    allowed_domains = ['a.test']\n    def parse(self, r):\n        yield scrapy.Request('http://b.test/', dont_filter=True)\n";
+    let imported = import_spiders(&[("a.py", text)]);
+    assert!(imported.report.assumption_of("allowed_domains").is_some());
+    let imported = import_spiders(&[("a.py", &text.replace("True", "False"))]);
+    assert!(imported.report.assumption_of("allowed_domains").is_none());
 }
 
 /// Every statement, every argument of a rule and of a link extractor, and every setting is one part.

@@ -1,7 +1,7 @@
 //! squid: the policy against the algorithm of its access lists, written plainly, and its traps.
 
 use crawlgate_import::{
-    FileSystem, ImportInput, MissingPart, PartOutcome, ReportList, System, import,
+    FileSystem, ImportInput, MissingPart, PartOutcome, ReportList, SourceVerdict, System, import,
 };
 use crawlgate_policy::MemoryFileSystem;
 use crawlgate_policy::internal::policy::cases::CaseFacts;
@@ -559,4 +559,31 @@ fn each_line_is_in_one_list() {
         .sum();
     assert_eq!(parts, lines + 2 + 2);
     assert_eq!(parts, imported.report.parts().len());
+}
+
+/// squid sees no response of https in a tunnel that it does not intercept.
+#[test]
+fn replies_of_https_are_announced_without_interception() {
+    let conf = "acl img rep_mime_type ^image/\nhttp_access allow all\nhttp_reply_access deny img\nhttp_reply_access allow all\n";
+    let only =
+        "acl page rep_mime_type ^text/html\nhttp_access allow all\nhttp_reply_access allow page\n";
+    for (conf, rule) in [(conf, "deny-img"), (only, "reply-default")] {
+        let imported = import_texts(System::Squid, &[("squid.conf", conf)]);
+        assert_eq!(imported.divergences, []);
+        assert!(
+            imported.report.assumption_of(rule).is_some(),
+            "{}",
+            imported.report.to_text()
+        );
+        let facts = serde_json::json!({ "content_type": "image/png" });
+        let facts = facts.as_object().unwrap();
+        let divergence = imported.compare("https://a.test/", facts).unwrap().unwrap();
+        assert_eq!(divergence.source, SourceVerdict::Allow);
+        assert!(divergence.assumption.is_some());
+        assert_eq!(imported.compare("http://a.test/", facts).unwrap(), None);
+        let bumped = format!("ssl_bump bump all\n{conf}");
+        let imported = import_texts(System::Squid, &[("squid.conf", &bumped)]);
+        assert_eq!(imported.compare("https://a.test/", facts).unwrap(), None);
+        assert!(imported.report.assumption_of(rule).is_none());
+    }
 }

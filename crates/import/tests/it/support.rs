@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crawlgate_import::{FileSystem, Import, ImportInput, SourcePath, System, import};
 use crawlgate_policy::internal::policy::Policy;
@@ -80,6 +81,16 @@ pub(super) fn import_texts(system: System, texts: &[(&str, &str)]) -> Import {
     }
     let first = texts.first().map(|(name, _)| *name);
     import(system, &ImportInput::new(&files, first)).unwrap()
+}
+
+/// Returns the time that this thread has used the processor; zero where the system does not tell.
+pub(super) fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text
+        .split_whitespace()
+        .next()
+        .and_then(|it| it.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// Returns `true` if an expression fits somewhere in a text. Each expression is compiled once, for oracles that are

@@ -291,3 +291,43 @@ fn a_start_that_the_links_include_is_not_written() {
     assert_eq!(count(&imported, ReportList::Dead), 0);
     assert_eq!(count(&imported, ReportList::Converted), 2);
 }
+
+#[test]
+fn the_command_inside_of_a_shell_is_read() {
+    let plain = "wget -r -X /private 'http://a.test/x'\n";
+    let expected = import_texts(System::Wget, &[("fetch.sh", plain)]);
+    for script in [
+        "sh -c \"wget -r -X /private 'http://a.test/x'\"\n",
+        "bash -lc 'cd /tmp && wget -r -X /private http://a.test/x'\n",
+        "sudo -u www bash -l -c 'wget -r -X /private http://a.test/x'\n",
+        "sh -c 'sh -c \"wget -r -X /private http://a.test/x\"'\n",
+    ] {
+        let files = MemoryFileSystem::new().with_file("fetch.sh", script.as_bytes());
+        let input = ImportInput::new(&files, ["fetch.sh"]);
+        assert_eq!(
+            System::recognize(&input).unwrap(),
+            [System::Wget],
+            "{script}"
+        );
+        let imported = import_texts(System::Wget, &[("fetch.sh", script)]);
+        assert!(
+            imported.report.is_complete(),
+            "{script}: {}",
+            imported.report.to_text()
+        );
+        assert_eq!(imported.files, expected.files, "{script}");
+    }
+    for script in [
+        "sh -c \"wget -r $URL\"\nwget http://a.test/\n",
+        "bash --norc 'wget -r http://b.test/'\nwget http://a.test/\n",
+        "bash -o pipefail -c 'wget -r http://b.test/'\nwget http://a.test/\n",
+    ] {
+        let imported = import_texts(System::Wget, &[("fetch.sh", script)]);
+        let mut parts = imported.report.list(ReportList::NotConverted);
+        assert!(
+            parts.next().is_some(),
+            "{script}: {}",
+            imported.report.to_text()
+        );
+    }
+}

@@ -11,7 +11,9 @@ use crate::expression::{Anchoring, Dialect, SourceExpression};
 use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
 use crate::settings::{CrawlerProposal, SettingsDraft};
 use crate::systems::scrapy::extensions::IGNORED;
-use crate::systems::scrapy::{LinkExpression, ScrapySource, Spider, SpiderRule, settings};
+use crate::systems::scrapy::{
+    LinkExpression, ScrapySetting, ScrapySource, Spider, SpiderRule, settings,
+};
 
 /// The list of the extensions that Scrapy ignores.
 const IGNORED_LIST: &str = "ignored-extensions";
@@ -41,13 +43,30 @@ pub(super) fn convert(
     };
     policy.options.set("disposition", default);
     let mut general = Vec::new();
+    // A limit of some spiders in `custom_settings` replaces that of the project, which then is a rule of the
+    // others only.
+    let (replaced, project): (Vec<ScrapySetting>, Vec<ScrapySetting>) =
+        source.settings.iter().cloned().partition(|setting| {
+            setting.name == "URLLENGTH_LIMIT"
+                && source
+                    .spiders
+                    .iter()
+                    .any(|spider| spider.sets(&setting.name))
+        });
     settings::convert(
-        &source.settings,
+        &project,
+        "",
         &mut policy.options,
         &mut general,
         &mut ids,
         report,
     );
+    for setting in &replaced {
+        report.dead(
+            setting.part,
+            "custom_settings of each spider has another value",
+        );
+    }
     let decides = source
         .settings
         .iter()
@@ -63,13 +82,14 @@ pub(super) fn convert(
         let name = to_slug(&spider.name);
         if is_one {
             let mut options = std::mem::take(&mut policy.options);
-            let rules = convert_spider(spider, "", &mut options, &mut ids, report);
+            let rules = convert_spider(spider, "", &[], &mut options, &mut ids, report);
             policy.options = options;
             policy.rules.extend(rules);
         } else {
             let mut options = OptionDrafts::default();
             options.set("disposition", disposition(spider));
-            let rules = convert_spider(spider, &format!("{name}."), &mut options, &mut ids, report);
+            let prefix = format!("{name}.");
+            let rules = convert_spider(spider, &prefix, &replaced, &mut options, &mut ids, report);
             policy.spaces.push(SpaceDraft {
                 name: name.clone(),
                 crawlers: vec![name.clone()],
@@ -122,14 +142,20 @@ fn disposition(spider: &Spider) -> &'static str {
 fn convert_spider(
     spider: &Spider,
     prefix: &str,
+    project: &[ScrapySetting],
     options: &mut OptionDrafts,
     ids: &mut RuleIds,
     report: &mut Report,
 ) -> Vec<RuleItem> {
     let mut rules = Vec::new();
-    settings::convert(&spider.settings, options, &mut rules, ids, report);
+    let mut settings: Vec<ScrapySetting> = project.to_vec();
+    settings.retain(|setting| !spider.sets(&setting.name));
+    settings.extend(spider.settings.iter().cloned());
+    settings::convert(&settings, prefix, options, &mut rules, ids, report);
     let starts = start_urls(spider);
-    rules.extend(domains_rule(spider, prefix, &starts, ids, report));
+    let domains_rule = domains_rule(spider, prefix, &starts, ids, report);
+    let domains_id = domains_rule.as_ref().map(|rule| rule.id.clone());
+    rules.extend(domains_rule.map(RuleItem::from));
     if let (Some((part, _)), false) = (&spider.start_urls, starts.is_empty()) {
         if spider.rules.is_some() {
             let id = ids.next(&format!("{prefix}start_urls"));
@@ -147,16 +173,31 @@ fn convert_spider(
     for rule in spider.rules.iter().flatten() {
         rules.push(convert_rule(rule, prefix, ids, report));
     }
-    for part in &spider.requests {
-        let target = PartTarget {
+    for request in &spider.requests {
+        let of_rules = PartTarget {
             name: "disposition".to_owned(),
             need: PartNeed::Url,
         };
-        let assumption = "the pages that the code requests are within the spider's rules";
-        match &spider.rules {
-            Some(_) => report.assumed(*part, target, assumption, AssumptionEffect::RefusesMore),
-            None => report.unrelated(
-                *part,
+        let effect = AssumptionEffect::RefusesMore;
+        let filtered = domains_id.as_ref().filter(|_| request.bypasses_filters);
+        match (&spider.rules, filtered) {
+            (Some(_), _) => report.assumed(
+                request.part,
+                of_rules,
+                "the pages that the code requests are within the spider's rules and domains",
+                effect,
+            ),
+            (None, Some(id)) => report.assumed(
+                request.part,
+                PartTarget {
+                    name: id.clone(),
+                    need: PartNeed::Host,
+                },
+                "the pages that the code requests are within the spider's domains, though it has dont_filter or allow_offsite",
+                effect,
+            ),
+            (None, None) => report.unrelated(
+                request.part,
                 "without rules everything is allowed within the spider's domains",
             ),
         }
@@ -199,7 +240,7 @@ fn domains_rule(
     starts: &[String],
     ids: &mut RuleIds,
     report: &mut Report,
-) -> Option<RuleItem> {
+) -> Option<RuleDraft> {
     let (part, values) = spider.allowed_domains.as_ref()?;
     // Scrapy ignores URLs and names with a port, with a warning.
     let domains: Vec<String> = values
@@ -219,7 +260,7 @@ fn domains_rule(
             name: id.clone(),
             need: PartNeed::Host,
         };
-        let assumption = "URLs and names with a port among them have no effect, as in Scrapy, which warns of them";
+        let assumption = "names that no host has have no effect, as in Scrapy: with capitals, letters beyond ASCII, a port or a scheme";
         report.assumed(*part, target, assumption, AssumptionEffect::RefusesMore);
     }
     let is_within = |host: &str| {
@@ -246,12 +287,55 @@ fn domains_rule(
     } else {
         RuleDraft::require(id, ConditionDraft::any(parts))
     };
-    Some(rule.into())
+    Some(rule)
 }
 
-/// Returns `false` for what Scrapy ignores, and for what no host can be.
+/// Returns `false` for what no host can be: Scrapy compares with the host in lower case and in ASCII.
 fn is_domain(value: &str) -> bool {
-    !value.is_empty() && !value.contains([':', '/', ' ', '*']) && !value.starts_with('.')
+    let is_of_host = |c: char| !c.is_ascii_uppercase() && c.is_ascii_graphic();
+    !value.is_empty()
+        && value.chars().all(is_of_host)
+        && !value.contains([':', '/', '*'])
+        && !value.starts_with('.')
+        && !value.ends_with('.')
+}
+
+/// Returns the condition that the host of a link is one of the domains, or below one. Link extractors compare
+/// without case, and with the port: a domain fits no host on another port than its scheme's.
+fn link_domains(domains: &[String]) -> ConditionDraft {
+    let domains = domains.iter().map(|domain| domain.to_lowercase());
+    let (with_port, without): (Vec<String>, Vec<String>) =
+        domains.partition(|domain| domain.contains(':'));
+    let without: Vec<String> = without
+        .into_iter()
+        .filter(|domain| is_domain(domain))
+        .collect();
+    let with_port: Vec<String> = with_port
+        .into_iter()
+        .filter(|domain| is_authority(domain))
+        .collect();
+    let mut parts = Vec::new();
+    if !without.is_empty() {
+        parts.push(ConditionDraft::all(vec![
+            ConditionDraft::is("domain", without),
+            ConditionDraft::test("authority", "contains", [":"]).negated(),
+        ]));
+    }
+    if !with_port.is_empty() {
+        let below = with_port.iter().map(|domain| format!(".{domain}"));
+        parts.push(ConditionDraft::test("authority", "suffix", below));
+        parts.push(ConditionDraft::is("authority", with_port));
+    }
+    if parts.is_empty() {
+        return ConditionDraft::Always.negated();
+    }
+    ConditionDraft::any(parts)
+}
+
+fn is_authority(value: &str) -> bool {
+    value.split_once(':').is_some_and(|(host, port)| {
+        is_domain(host) && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 fn convert_rule(
@@ -273,15 +357,7 @@ fn convert_rule(
             RuleDraft::when(id, condition, "allow").into()
         }
         Err(why) => {
-            let parts = [
-                rule.part,
-                rule.allow.as_ref().map(|(part, _)| *part),
-                rule.allow_domains.as_ref().map(|(part, _)| *part),
-                rule.deny.as_ref().map(|(part, _)| *part),
-                rule.deny_domains.as_ref().map(|(part, _)| *part),
-                rule.deny_extensions.as_ref().map(|(part, _)| *part),
-            ];
-            for part in parts.into_iter().flatten() {
+            for part in rule.parts() {
                 report.not_converted(part, why.as_str(), MissingPart::KeepsOut, None);
             }
             RuleItem::Comment(format!("not converted: {id}: {why}"))
@@ -303,10 +379,7 @@ fn rule_condition(
         report.converted(*part, id, PartNeed::Url);
     }
     if let Some((part, domains)) = &rule.allow_domains {
-        parts.push(ConditionDraft::is(
-            "domain",
-            domains.iter().map(String::as_str),
-        ));
+        parts.push(link_domains(domains));
         report.converted(*part, id, PartNeed::Host);
     }
     if let Some((part, expressions)) = &rule.deny {
@@ -319,7 +392,7 @@ fn rule_condition(
         }
     }
     if let Some((part, domains)) = &rule.deny_domains {
-        parts.push(ConditionDraft::is("domain", domains.iter().map(String::as_str)).negated());
+        parts.push(link_domains(domains).negated());
         report.converted(*part, id, PartNeed::Host);
     }
     match &rule.deny_extensions {
@@ -327,9 +400,19 @@ fn rule_condition(
             if !report.is_set(*part) {
                 report.converted(*part, id, PartNeed::Url);
             }
-            if !extensions.is_empty() {
-                let extensions = extensions.iter().map(String::as_str);
-                parts.push(ConditionDraft::is("ext", extensions).negated());
+            // Scrapy compares with the path in lower case: an extension with capitals fits none.
+            let extensions = extensions.iter().filter(|it| **it == it.to_lowercase());
+            let is_plain = |extension: &&String| {
+                !extension.is_empty() && extension.bytes().all(|b| b.is_ascii_alphanumeric())
+            };
+            let (plain, odd): (Vec<&String>, Vec<&String>) = extensions.partition(is_plain);
+            if !plain.is_empty() {
+                parts.push(ConditionDraft::is("ext", plain).negated());
+            }
+            if !odd.is_empty() {
+                let ends = odd.iter().map(|extension| format!(".{extension}"));
+                let ends = ConditionDraft::test("path", "suffix", ends).ignoring_case(true);
+                parts.push(ends.negated());
             }
         }
         None => {

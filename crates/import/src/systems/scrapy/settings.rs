@@ -2,8 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::draft::{ConditionDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem};
-use crate::report::{AssumptionEffect, MissingPart, PartNeed, PartTarget, Report};
+use crate::draft::{
+    ConditionDraft, GroupDraft, GuardDraft, OptionDrafts, RuleDraft, RuleIds, RuleItem,
+};
+use crate::report::{AssumptionEffect, MissingPart, PartId, PartNeed, PartTarget, Report};
 use crate::systems::scrapy::ScrapySetting;
 use crate::systems::scrapy::python::PythonValue;
 
@@ -24,12 +26,18 @@ pub(super) fn is_converted(name: &str) -> bool {
             | "DEPTH_LIMIT"
             | "DOWNLOAD_MAXSIZE"
             | "URLLENGTH_LIMIT"
+            | "DOWNLOAD_SLOTS"
+            | "DOWNLOADER_MIDDLEWARES"
+            | "SPIDER_MIDDLEWARES"
+            | "DOWNLOADER_MIDDLEWARES_BASE"
+            | "SPIDER_MIDDLEWARES_BASE"
     )
 }
 
 /// Converts settings into options, and into rules for what is no option.
 pub(super) fn convert(
     settings: &[ScrapySetting],
+    prefix: &str,
     options: &mut OptionDrafts,
     rules: &mut Vec<RuleItem>,
     ids: &mut RuleIds,
@@ -54,7 +62,7 @@ pub(super) fn convert(
         }
         let outcome = match (setting.name.as_str(), &setting.value) {
             ("URLLENGTH_LIMIT", PythonValue::Number(limit)) if *limit >= 1.0 => {
-                let id = ids.next("URLLENGTH_LIMIT");
+                let id = ids.next(&format!("{prefix}URLLENGTH_LIMIT"));
                 let length = format!("[{}:]", limit + 1.0);
                 let condition = ConditionDraft::test("url", "length", [length]);
                 rules.push(RuleDraft::forbid(id.as_str(), condition).into());
@@ -63,6 +71,21 @@ pub(super) fn convert(
             }
             ("AUTOTHROTTLE_MAX_DELAY" | "AUTOTHROTTLE_TARGET_CONCURRENCY", _) if !throttles => {
                 report.unrelated(setting.part, "AUTOTHROTTLE_ENABLED is not True");
+                continue;
+            }
+            ("DOWNLOAD_SLOTS", value) => {
+                let by_address =
+                    number("CONCURRENT_REQUESTS_PER_IP").is_some_and(|count| count >= 1.0);
+                match slots(value).filter(|_| !by_address) {
+                    Some(slots) => {
+                        convert_slots(slots, setting.part, prefix, rules, ids, report);
+                    }
+                    None => report_slots(setting.part, by_address, report),
+                }
+                continue;
+            }
+            (name, value) if name.contains("_MIDDLEWARES") => {
+                convert_middlewares(value, setting.part, report);
                 continue;
             }
             ("AUTOTHROTTLE_START_DELAY", _) => {
@@ -113,6 +136,130 @@ pub(super) fn convert(
                 );
             }
         }
+    }
+}
+
+/// Returns the options of the hosts in `DOWNLOAD_SLOTS`; `None` if a value is computed or not known.
+fn slots(value: &PythonValue) -> Option<Vec<(String, OptionDrafts)>> {
+    let PythonValue::Dict(entries) = value else {
+        return None;
+    };
+    let slots = entries.iter().map(|(host, slot)| {
+        let PythonValue::Dict(keys) = &slot.value else {
+            return None;
+        };
+        let mut options = OptionDrafts::default();
+        for (key, argument) in keys {
+            let name = match key.as_text()? {
+                "concurrency" => "CONCURRENT_REQUESTS_PER_DOMAIN",
+                "delay" => "DOWNLOAD_DELAY",
+                "randomize_delay" => "RANDOMIZE_DOWNLOAD_DELAY",
+                _ => return None,
+            };
+            let (path, value, _) = option(name, &argument.value, &|_| None)?;
+            options.set(path, value);
+        }
+        let host = host.as_text()?;
+        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        (!host.is_empty() && host.chars().all(is_host)).then(|| (host.to_owned(), options))
+    });
+    slots.collect()
+}
+
+fn report_slots(part: PartId, by_address: bool, report: &mut Report) {
+    let why = if by_address {
+        "with CONCURRENT_REQUESTS_PER_IP its keys are addresses"
+    } else {
+        "it has values that are computed, or that are not known"
+    };
+    let instead = "a group `when: { host: … }` that sets politeness";
+    report.not_converted(part, why, MissingPart::OtherSetting, Some(instead));
+}
+
+/// Turns slots into groups of hosts.
+fn convert_slots(
+    slots: Vec<(String, OptionDrafts)>,
+    part: PartId,
+    prefix: &str,
+    rules: &mut Vec<RuleItem>,
+    ids: &mut RuleIds,
+    report: &mut Report,
+) {
+    report.unrelated(part, "empty: no host has a pace of its own");
+    for (host, set) in slots {
+        if set.is_empty() {
+            continue;
+        }
+        let id = ids.next(&format!("{prefix}DOWNLOAD_SLOTS.{host}"));
+        let group = GroupDraft {
+            guard: GuardDraft::When(ConditionDraft::is("host", [host])),
+            set,
+            ..GroupDraft::default()
+        };
+        let target = PartTarget {
+            name: id.clone(),
+            need: PartNeed::Host,
+        };
+        rules.push(RuleDraft::group(id, group).into());
+        report.assumed(
+            part,
+            target,
+            "its keys are hosts, and no request has a slot of another name",
+            AssumptionEffect::Either,
+        );
+    }
+}
+
+/// The middlewares of Scrapy that a policy does the work of.
+const FILTERS: [&str; 4] = [
+    "OffsiteMiddleware",
+    "RobotsTxtMiddleware",
+    "DepthMiddleware",
+    "UrlLengthMiddleware",
+];
+
+/// Reports middlewares that drop requests, and filters of Scrapy that are switched off.
+fn convert_middlewares(value: &PythonValue, part: PartId, report: &mut Report) {
+    let PythonValue::Dict(entries) = value else {
+        report.not_converted(
+            part,
+            "which middlewares are used is computed",
+            MissingPart::LetsThrough,
+            Some("write the value as a literal"),
+        );
+        return;
+    };
+    let mut own = Vec::new();
+    let mut off = Vec::new();
+    for (key, argument) in entries {
+        let path = key.as_text().unwrap_or("a class");
+        let name = path.rsplit('.').next().unwrap_or(path);
+        let is_off = argument.value == PythonValue::None;
+        if is_off && FILTERS.contains(&name) {
+            off.push(name);
+        } else if !is_off && !path.starts_with("scrapy.") {
+            own.push(path);
+        }
+    }
+    if !own.is_empty() {
+        report.not_converted(
+            part,
+            format!("the code of {} may drop requests", own.join(", ")),
+            MissingPart::LetsThrough,
+            Some("rules for the requests that it drops, if it drops any"),
+        );
+    } else if !off.is_empty() {
+        report.not_converted(
+            part,
+            format!(
+                "{} is switched off, but the policy has what it does",
+                off.join(", ")
+            ),
+            MissingPart::KeepsOut,
+            Some("take the rule or option away from the policy"),
+        );
+    } else {
+        report.unrelated(part, "middlewares of Scrapy");
     }
 }
 

@@ -151,6 +151,10 @@ fn add_crawlers(
 /// The reason why a line is dead.
 const NEVER: &str = "it fits no request of a crawler";
 
+/// The assumption about `http_reply_access` without `ssl_bump`.
+const REPLIES_OF_HTTP: &str =
+    "it is meant for responses of https as well, which squid without ssl_bump does not see";
+
 struct AccessConverter<'a> {
     source: &'a SquidSource,
     acls: AclConverter<'a>,
@@ -318,9 +322,20 @@ impl<'a> AccessConverter<'a> {
             rest.stage = Some("response");
             rules.push(rest.with_about(Some(about)).into());
             for line in lines.iter().filter(|line| line.allows) {
-                if self.report.is_converted(line.part) {
+                if !self.report.is_converted(line.part) {
+                    continue;
+                }
+                if self.source.bumps {
                     self.report
                         .converted(line.part, id.as_str(), PartNeed::Response);
+                } else {
+                    let target = PartTarget {
+                        name: id.clone(),
+                        need: PartNeed::Response,
+                    };
+                    let effect = AssumptionEffect::RefusesMore;
+                    self.report
+                        .assumed(line.part, target, REPLIES_OF_HTTP, effect);
                 }
             }
         } else {
@@ -430,6 +445,9 @@ impl<'a> AccessConverter<'a> {
             if !assumptions.contains(&assumption) {
                 assumptions.push(assumption);
             }
+        }
+        if reply && !self.source.bumps {
+            assumptions.push(REPLIES_OF_HTTP.to_owned());
         }
         if line.connect && line.line.allows {
             assumptions.push(

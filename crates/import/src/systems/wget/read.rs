@@ -16,6 +16,17 @@ pub(crate) fn recognize(beginning: &[u8]) -> bool {
     text.lines().any(|line| {
         let line = line.trim();
         let words: Vec<&str> = line.split_whitespace().collect();
+        // `sh -c "wget …"`
+        let is_whole = line.contains("wget") && !line.starts_with('#') && {
+            let commands = shell_commands("", line).unwrap_or_default();
+            let starts = |command: &ShellCommand| {
+                matches!(command_use(command), CommandUse::Wget(at) if command.len() > at)
+            };
+            commands.iter().any(starts)
+        };
+        if is_whole {
+            return true;
+        }
         let start = words.iter().position(|word| is_command_word(word));
         let Some(start) = start.filter(|_| !line.starts_with('#')) else {
             return false;

@@ -73,22 +73,57 @@ pub(super) enum CommandUse {
     Other,
 }
 
+/// Shells that run the command after `-c`.
+const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh"];
+
+/// The greatest depth of shells that start each other.
+const MAX_SHELLS: usize = 5;
+
+/// Replaces `sh -c "…"` by the commands in its text, where that has nothing that another shell computes.
+fn with_inner_commands(commands: Vec<ShellCommand>, depth: usize) -> Vec<ShellCommand> {
+    let mut found = Vec::new();
+    for command in commands {
+        let inner = inner_text(&command).filter(|word| depth < MAX_SHELLS && has_wget(&word.text));
+        let inner = inner.and_then(|word| {
+            let mut splitter = ShellSplitter::new(&word.place.file, &word.text);
+            splitter.line = word.place.line;
+            splitter.column = word.place.column;
+            splitter.split().ok()?;
+            Some(splitter.commands)
+        });
+        match inner {
+            Some(inner) => {
+                found.extend(with_inner_commands(inner, depth + 1));
+            }
+            None => found.push(command),
+        }
+    }
+    found
+}
+
+/// Returns the text that a shell runs: the word after `-c`, if nothing in it is computed.
+fn inner_text(command: &[ShellWord]) -> Option<&ShellWord> {
+    let at = command_word(command);
+    let shell = command.get(at)?;
+    if !SHELLS.contains(&base_name(&shell.text)) || shell.computed {
+        return None;
+    }
+    let mut rest = command.get(at + 1..)?.iter();
+    // `-c` or several letters with it: `-lc`.
+    let runs_text = |word: &ShellWord| {
+        word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c')
+    };
+    let option = rest.find(|word| !word.text.starts_with(['-', '+']) || runs_text(word))?;
+    let text = rest.next().filter(|_| runs_text(option))?;
+    (!text.computed).then_some(text)
+}
+
 /// Returns what a command is for wget.
 pub(super) fn command_use(command: &[ShellWord]) -> CommandUse {
-    let mut index = 0;
-    while let Some(word) = command.get(index) {
-        let text = word.text.as_str();
-        let is_prefix = PREFIXES.contains(&base_name(text));
-        let is_wget = is_wget(text) && !word.computed;
-        if is_wget {
-            return CommandUse::Wget(index + 1);
-        }
-        if index > 0 && PREFIX_OPTIONS.contains(&text) {
-            index += 1;
-        } else if !is_prefix && !is_assignment(text) && !is_prefix_value(index, text) {
-            break;
-        }
-        index += 1;
+    let index = command_word(command);
+    let first = command.get(index);
+    if first.is_some_and(|word| is_wget(&word.text) && !word.computed) {
+        return CommandUse::Wget(index + 1);
     }
     let name = command.get(index).map_or("", |word| base_name(&word.text));
     let mentions =
@@ -102,6 +137,24 @@ pub(super) fn command_use(command: &[ShellWord]) -> CommandUse {
     }
 }
 
+/// Returns the index of the word that is the command, after those such as `sudo` with their options.
+fn command_word(command: &[ShellWord]) -> usize {
+    let mut index = 0;
+    while let Some(word) = command.get(index) {
+        let text = word.text.as_str();
+        if index > 0 && PREFIX_OPTIONS.contains(&text) {
+            index += 1;
+        } else if !PREFIXES.contains(&base_name(text))
+            && !is_assignment(text)
+            && !is_prefix_value(index, text)
+        {
+            break;
+        }
+        index += 1;
+    }
+    index
+}
+
 fn base_name(text: &str) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }
@@ -112,7 +165,7 @@ fn is_wget(text: &str) -> bool {
 
 /// Returns `true` if a word of a text, such as that of `sh -c`, is wget.
 fn has_wget(text: &str) -> bool {
-    text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | '`'))
+    text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | '`' | '"' | '\''))
         .any(is_wget)
 }
 
@@ -139,20 +192,9 @@ pub(super) struct ShellError {
 
 /// Splits a script into its simple commands. Redirections and here-documents are left out.
 pub(super) fn shell_commands(file: &str, text: &str) -> Result<Vec<ShellCommand>, ShellError> {
-    let mut splitter = ShellSplitter {
-        chars: text.chars().peekable(),
-        file: file.into(),
-        line: 1,
-        column: 0,
-        commands: Vec::new(),
-        command: Vec::new(),
-        current: None,
-        skips_word: false,
-        here_document: None,
-        words: 0,
-    };
+    let mut splitter = ShellSplitter::new(&file.into(), text);
     splitter.split()?;
-    Ok(splitter.commands)
+    Ok(with_inner_commands(splitter.commands, 0))
 }
 
 struct ShellSplitter<'t> {
@@ -168,6 +210,23 @@ struct ShellSplitter<'t> {
     /// The word that ends a here-document; empty until it is read.
     here_document: Option<String>,
     words: usize,
+}
+
+impl<'t> ShellSplitter<'t> {
+    fn new(file: &Arc<str>, text: &'t str) -> Self {
+        Self {
+            chars: text.chars().peekable(),
+            file: Arc::clone(file),
+            line: 1,
+            column: 0,
+            commands: Vec::new(),
+            command: Vec::new(),
+            current: None,
+            skips_word: false,
+            here_document: None,
+            words: 0,
+        }
+    }
 }
 
 impl ShellSplitter<'_> {
