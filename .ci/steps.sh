@@ -204,6 +204,11 @@ over_http2() {
     --node-modules "$scratch/node" | tee "$scratch/acceptance-http2.log"
 }
 
+signed() {
+  python3 -B tests/acceptance/signed.py --binary "$binary" --python "$scratch/venv/bin/python" |
+    tee "$scratch/acceptance-signed.log"
+}
+
 # Sixty pages at one request per second, forty crawls side by side: it waits more than it works.
 lost() {
   renice -n 15 -p "$BASHPID" >/dev/null || true

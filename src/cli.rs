@@ -18,6 +18,7 @@ mod explain;
 mod find;
 mod generate;
 mod health;
+mod identity;
 mod import;
 mod init;
 mod inputs;
@@ -90,6 +91,7 @@ fn dispatch(command: Command) -> Result<Exit, Exit> {
         Command::Robots(args) => robots::run(&args),
         Command::Target(args) => Ok(target::run(&args)),
         Command::Ca(args) => ca::run(&args),
+        Command::Identity(args) => identity::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Schema(args) => Ok(generate::print_schema(&args)),
         Command::Completions(args) => Ok(generate::print_completions(&args)),

@@ -13,6 +13,7 @@ mod console;
 pub mod feed;
 pub mod heap;
 pub mod http_client;
+pub mod identity;
 mod messages;
 pub mod metrics;
 pub mod otlp;

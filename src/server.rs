@@ -25,6 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clock::Clock;
 use crate::config::settings::{DrainConfig, ListenerConfig, Settings};
 use crate::heap::{self, ConnectionBurst};
+use crate::identity::{IdentityError, RequestSigners};
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
 use crate::metrics::record::Recorder;
@@ -118,6 +119,9 @@ pub enum StartError {
         "the certificate authority (`tls.ca`) cannot be used: {0}; with `tls.intercept: false` none is needed"
     )]
     Authority(#[from] CaError),
+    /// The keys of a crawler cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The certificate of a listener cannot be used.
     #[error("the certificate of the listener {0} (`listen.tls`) cannot be used: {1}")]
     ListenerTls(SocketAddr, Box<ListenerTlsError>),
@@ -435,6 +439,7 @@ fn new_proxy_service(
             public_url: settings.admin.public_url.clone(),
         },
         crawlers,
+        signers: RequestSigners::load(&settings.identities)?,
         max_request_body: settings.max_request_body,
         body_time_limits: BodyTimeLimits {
             idle: settings.upstream.body_idle,

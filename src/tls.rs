@@ -8,5 +8,6 @@ pub mod listener;
 pub mod provider;
 mod rate_limit;
 
+pub(crate) use ca::check_key_mode;
 pub use ca::{CaCertificate, CaError, CertificateAuthority};
 pub use issuer::{CertificateIssuer, IssueError, LeafCertificate, SessionTickets};

@@ -4,6 +4,7 @@ mod admin;
 mod clients;
 mod decisions;
 mod help;
+mod identity;
 mod import;
 mod init;
 mod ledger;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use identity::{IdentityArgs, IdentityCommand, IdentityDirectoryArgs};
 pub(crate) use import::{EscapeMode, ImportArgs};
 pub(in crate::cli) use init::parse_crawler;
 pub(crate) use init::{HttpsMode, InitArgs};
@@ -39,9 +41,9 @@ pub(crate) use rollout::{
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, IMPORT_HELP, INIT_HELP, PASSWORD_HELP,
-    RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP, STOP_HELP,
-    TARGET_HELP, TEST_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, IDENTITY_HELP, IMPORT_HELP, INIT_HELP,
+    PASSWORD_HELP, RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP,
+    STOP_HELP, TARGET_HELP, TEST_HELP,
 };
 
 /// The whole command line.
@@ -109,6 +111,9 @@ pub(crate) enum Command {
     /// Create, show and export the certificate authority that clients trust
     #[command(after_help = CA_HELP)]
     Ca(CaArgs),
+    /// Create and publish the keys by which origins recognize a crawler (Web Bot Auth)
+    #[command(after_help = IDENTITY_HELP)]
+    Identity(IdentityArgs),
     /// Print the environment variables that make a shell's clients use the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),

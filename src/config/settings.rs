@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::admin::config::ConfigListing;
+use crate::identity::CrawlerKeys;
 use crate::metrics::log::LogSettings;
 use crate::model::rule_id::Slug;
 use crate::pipeline::admission::AdmissionLimits;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub listen: Vec<ListenerConfig>,
     /// The crawlers, and how each is identified.
     pub crawlers: Vec<CrawlerRegistration>,
+    /// The keys of those crawlers that origins recognize by signatures.
+    pub identities: Vec<CrawlerKeys>,
     /// The treatment of clients that match no crawler.
     pub anonymous: AnonymousAccess,
     /// The admin listener.
@@ -195,6 +198,7 @@ impl Settings {
         Self {
             listen: vec![ListenerConfig::for_all(SocketAddr::new(LOOPBACK, 3128))],
             crawlers: Vec::new(),
+            identities: Vec::new(),
             anonymous: AnonymousAccess::Allow,
             admin: AdminConfig::default(),
             policy: PolicyConfig {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
 
+use crate::identity::RequestSigners;
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::{Recorder, RequestRecord};
 use crate::model::crawler::Crawler;
@@ -83,6 +84,8 @@ pub struct ProxyService {
     pub interceptor: Option<Arc<Interceptor>>,
     /// The known crawlers and how they are identified.
     pub crawlers: CrawlerRegistry,
+    /// The signers of crawlers that have an identity at origins.
+    pub signers: RequestSigners,
     /// The maximum size of a request body in bytes.
     pub max_request_body: u64,
     /// The time limits of a request body.
@@ -404,6 +407,21 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Signs the request, if its crawler has an identity. `OPTIONS *` has no path to sign.
+    fn sign_request(&self, headers: &mut HeaderMap, evaluation: &Evaluation) {
+        let facts = evaluation.facts();
+        let Some(signer) = self.service.signers.get(facts.crawler.as_str()) else {
+            return;
+        };
+        if self.forward_mode == ForwardMode::ToServer {
+            return;
+        }
+        let now = self.service.recorder.clock().wall_time();
+        if let Err(error) = signer.sign(headers, &self.parts.method, &facts.target, now) {
+            tracing::error!(crawler = facts.crawler.as_str(), %error, "a request is sent without its signature");
+        }
+    }
+
     /// Makes the request that the origin gets.
     fn build_upstream_request(&mut self, evaluation: &mut Evaluation) -> UpstreamRequest {
         self.record.enter_stage(Stage::Upstream);
@@ -435,6 +453,7 @@ impl<'a> Exchange<'a> {
         };
         let conditions = recrawl::set_conditions(evaluation, &mut headers);
         evaluation.set_conditions(conditions);
+        self.sign_request(&mut headers, evaluation);
         let mut body = std::mem::take(&mut self.upload);
         // The client may have waited for its host's turn in the middle of its body.
         body.restart_timers(evaluation.body_timeouts());

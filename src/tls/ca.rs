@@ -377,7 +377,7 @@ fn incomplete(present: &Path, missing: &Path) -> CaError {
 }
 
 /// Returns an error if others than the owner can read a key.
-pub(super) fn check_key_mode(key: &Path) -> Result<(), CaError> {
+pub(crate) fn check_key_mode(key: &Path) -> Result<(), CaError> {
     let mode = fs::metadata(key)
         .map_err(|error| io_error(key, error))?
         .permissions()

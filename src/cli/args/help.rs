@@ -291,6 +291,24 @@ Example:
 
 Exit codes: 0 printed, 2 wrong usage.";
 
+pub(super) const IDENTITY_HELP: &str = "\
+Example:
+  crawlgate identity key certs/news-bot.pem
+  crawlgate identity show
+  crawlgate identity directory -o http-message-signatures-directory
+
+A crawler with an `identity` in the configuration has its requests signed with the first of its keys. Its operator
+serves the directory of all its keys at
+  https://HOST/.well-known/http-message-signatures-directory
+with the printed response fields, and renews it before its signatures expire (--days).
+
+To replace a key, add the new one to the end of `key` and publish the directory; a day later move it to the top, so
+that it signs; remove the old one after the last request that it signed has expired, in five minutes, and publish the
+directory again. Each change of the configuration takes effect at a restart.
+
+Exit codes: 0 done, 2 wrong usage, no identity in the configuration, or a file that exists already, 3 a key cannot be
+read, or others than its owner can read it.";
+
 pub(super) const CA_HELP: &str = "\
 Example:
   crawlgate ca init

@@ -11,12 +11,14 @@ use serde_json::{Value as Json, json};
 use crate::config::settings::{ListenerConfig, ListenerTlsFiles, Settings};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
+use crate::identity::CrawlerKeys;
 use crate::model::crawler::{Crawler, CrawlerHint};
 use crate::model::profile::Profile;
 use crate::model::rule_id::Slug;
 use crate::pipeline::crawlers::password::PasswordHash;
 use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration, StoredCredentials};
 use crate::robots::product_token::is_product_token;
+use crate::urls::target::{Scheme, UrlTarget};
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
@@ -212,7 +214,37 @@ struct CrawlerDraft {
     profile: Option<Profile>,
     hints: Vec<CrawlerHint>,
     robots_agent: Option<String>,
+    identity: IdentityDraft,
 }
+
+/// The identity of a crawler at origins.
+#[derive(Default)]
+struct IdentityDraft {
+    keys: Vec<PathBuf>,
+    directory: Option<String>,
+}
+
+const IDENTITY_KEYS: &[ConfigKey<IdentityDraft>] = &[
+    ConfigKey::required(
+        "key",
+        "The files of its Ed25519 keys (PEM), which only their owner may read; the first one signs.",
+        &CustomValue(
+            |node, draft: &mut IdentityDraft, context| {
+                draft.keys = read_key_files(node, context);
+            },
+            |_| one_or_many_schema(&text_schema()),
+        ),
+    ),
+    ConfigKey::required(
+        "directory",
+        "The origin at which its operator publishes the keys (`crawlgate identity directory`): https://bot.example.com.",
+        &ParsedValue {
+            parse: parse_key_directory,
+            store: |draft: &mut IdentityDraft, directory| draft.directory = Some(directory),
+            schema: |_| text_schema(),
+        },
+    ),
+];
 
 const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
     ConfigKey::required(
@@ -266,6 +298,11 @@ const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
         ),
     ),
     ConfigKey::new(
+        "identity",
+        "The keys by which origins recognize it: its requests are signed (Web Bot Auth).",
+        &CustomValue(read_identity, |_| identity_schema()),
+    ),
+    ConfigKey::new(
         "may",
         "The Crawl-* headers of its requests that are honoured; recrawl: Cache-Control: no-cache.",
         &CustomValue(
@@ -282,10 +319,19 @@ pub(super) fn read_crawlers(node: &Node, settings: &mut Settings, context: &mut 
         return;
     }
     let items = read::items(node, "`crawlers`", context.problems);
-    settings.crawlers = items
-        .iter()
-        .filter_map(|item| read_crawler(item, context))
-        .collect();
+    for item in items {
+        let Some((registration, identity)) = read_crawler(item, context) else {
+            continue;
+        };
+        if let Some(directory) = identity.directory {
+            settings.identities.push(CrawlerKeys {
+                crawler: registration.crawler.as_str().into(),
+                files: identity.keys,
+                directory: directory.into(),
+            });
+        }
+        settings.crawlers.push(registration);
+    }
 }
 
 pub(super) fn crawlers_schema(_: &mut Settings) -> Json {
@@ -293,7 +339,10 @@ pub(super) fn crawlers_schema(_: &mut Settings) -> Json {
     json!({ "anyOf": [{ "type": "array", "items": crawler }, { "type": "null" }] })
 }
 
-fn read_crawler(node: &Node, context: &mut ReadContext<'_>) -> Option<CrawlerRegistration> {
+fn read_crawler(
+    node: &Node,
+    context: &mut ReadContext<'_>,
+) -> Option<(CrawlerRegistration, IdentityDraft)> {
     let map = MapReader::open(node, "a crawler", context.problems)?;
     let mut draft = CrawlerDraft::default();
     read_keys(CRAWLER_KEYS, map, &mut draft, context);
@@ -317,14 +366,58 @@ fn read_crawler(node: &Node, context: &mut ReadContext<'_>) -> Option<CrawlerReg
         Some(token) => crawler.with_robots_agent(token),
         None => crawler,
     };
-    Some(CrawlerRegistration {
+    let registration = CrawlerRegistration {
         crawler: match draft.profile {
             Some(profile) => crawler.with_profile(profile),
             None => crawler,
         },
         auth: draft.auth,
         sources: draft.sources,
-    })
+    };
+    Some((registration, draft.identity))
+}
+
+fn read_identity(node: &Node, draft: &mut CrawlerDraft, context: &mut ReadContext<'_>) {
+    if let Some(map) = MapReader::open(node, "an identity", context.problems) {
+        read_keys(IDENTITY_KEYS, map, &mut draft.identity, context);
+    }
+}
+
+fn identity_schema() -> Json {
+    object_schema(
+        "The keys by which origins recognize a crawler.",
+        IDENTITY_KEYS,
+        &mut IdentityDraft::default(),
+    )
+}
+
+fn read_key_files(node: &Node, context: &mut ReadContext<'_>) -> Vec<PathBuf> {
+    let items = read::one_or_many(node);
+    if items.is_empty() {
+        let message = "`key` needs at least one file";
+        context.problems.push(Problem::error(&node.place, message));
+    }
+    let mut files = Vec::new();
+    for item in items {
+        if let Some(path) = read::spelling(item, context.problems) {
+            files.push(context.base.resolve(path));
+        }
+    }
+    files
+}
+
+/// Reads the origin of a key directory, without a final slash.
+fn parse_key_directory(text: &str) -> Result<String, String> {
+    let target = UrlTarget::parse(text).ok();
+    let is_origin = |target: &UrlTarget| {
+        target.scheme() == Scheme::Https && target.path_and_query() == "/" && !text.contains('#')
+    };
+    match target.filter(is_origin) {
+        Some(target) => Ok(format!("https://{}", target.authority())),
+        None => Err(
+            "an https origin without a path is needed, such as https://bot.example.com".to_owned(),
+        ),
+    }
 }
 
 fn read_name(node: &Node, context: &mut ReadContext<'_>) -> Option<Slug> {
