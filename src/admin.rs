@@ -143,6 +143,8 @@ impl AdminServer {
                         let admin = Arc::clone(&admin);
                         tokio::spawn(serve_until_evicted(admin, stream, connection, eviction));
                     }
+                    // A flood of connections must not keep the thread.
+                    tokio::task::yield_now().await;
                 }
             }
         }

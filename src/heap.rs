@@ -1,28 +1,28 @@
-//! Returning memory to the system after a burst of connections.
+//! Returning memory to the system after a burst of connections and streams.
 //!
 //! glibc keeps memory that was freed below an allocation that is still in use, as long as the process runs: a thousand
-//! waiting clients leave some 30 MiB resident. Allocators that return it by themselves need a C compiler to build
+//! waiting clients, or four with a hundred streams each, leave some 30 MiB resident. Allocators that return it by themselves need a C compiler to build
 //! (jemalloc), or return it only while they are used (mimalloc).
 //!
 //! This is the one module with `unsafe`: it calls the C library, for which there is no maintained safe wrapper.
 
 #![allow(unsafe_code, reason = "malloc_trim has no safe wrapper")]
 
-/// The number of connections that must have closed to make a call worthwhile.
-const MIN_CLOSED_CONNECTIONS: usize = 64;
+/// The number of connections and streams that must have ended to make a call worthwhile.
+const MIN_ENDED: usize = 64;
 
-/// Detects the end of a burst of connections.
+/// Detects the end of a burst of connections and streams.
 #[derive(Debug, Default)]
 pub struct ConnectionBurst {
     peak: usize,
 }
 
 impl ConnectionBurst {
-    /// Records the number of open connections. Returns `true` once it has fallen to half of the peak, and by at least
-    /// 64; the peak then starts again.
-    pub fn observe_open(&mut self, open: usize) -> bool {
-        self.peak = self.peak.max(open);
-        let over = self.peak >= open.saturating_mul(2).max(open + MIN_CLOSED_CONNECTIONS);
+    /// Records the number of open connections and streams, and its peak since the previous call. Returns `true` once it
+    /// has fallen to half of the highest peak, and by at least 64; the peak then starts again.
+    pub fn observe(&mut self, open: usize, peak: usize) -> bool {
+        self.peak = self.peak.max(open).max(peak);
+        let over = self.peak >= open.saturating_mul(2).max(open + MIN_ENDED);
         if over {
             self.peak = open;
         }
@@ -50,7 +50,7 @@ mod tests {
     fn the_end_of_a_burst_is_detected_once() {
         let mut burst = ConnectionBurst::default();
         let over: Vec<bool> = [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0]
-            .map(|n| burst.observe_open(n))
+            .map(|n| burst.observe(n, n))
             .into();
         assert_eq!(
             over,
@@ -60,8 +60,12 @@ mod tests {
         );
         assert!(
             ![63, 0, 63, 0]
-                .map(|n| ConnectionBurst::default().observe_open(n))
+                .map(|n| ConnectionBurst::default().observe(n, n))
                 .contains(&true)
+        );
+        assert!(
+            ConnectionBurst::default().observe(0, 64),
+            "a peak between two calls"
         );
     }
 }

@@ -28,4 +28,5 @@ mod short_write;
 pub mod sniff;
 mod timing;
 pub mod tunnel;
+mod turn;
 pub mod upstream;

@@ -662,7 +662,8 @@ async fn run_periodic_cleanup(
         if saving.as_ref().is_none_or(JoinHandle::is_finished) {
             saving = save_changes(&service.admission_queue);
         }
-        if burst.observe_open(connections.open_connections()) {
+        let load = connections.take_load();
+        if burst.observe(load.open, load.peak) {
             let _ = tokio::task::spawn_blocking(heap::give_back).await;
         }
     }

@@ -8,7 +8,7 @@ use crate::metrics::TEXT_FORMAT;
 use crate::pipeline::stop_registry::StopId;
 use crate::store::policies::ChangeAuthor;
 
-use super::api_request::{ApiError, ApiResult, RequestBody};
+use super::api_request::{ApiError, ApiResult, RequestBody, run_blocking};
 use super::body::AdminBody;
 use super::guard::{PathAccess, claimed_user};
 use super::response::{self, TEXT_PLAIN, problem, text_response};
@@ -278,7 +278,11 @@ impl AdminServer {
         let whole: ApiResult = match handler {
             // The one answer that may be a stream.
             Handler::Decisions => return api.decisions.list(&head.method, query).await,
-            Handler::Metrics => Ok(text(TEXT_FORMAT, api.metrics.render())),
+            Handler::Metrics => {
+                // Thousands of series take a millisecond.
+                let metrics = api.metrics.clone();
+                run_blocking(move || text(TEXT_FORMAT, metrics.render())).await
+            }
             Handler::Health => Ok(text(TEXT_PLAIN, "ok\n".into())),
             Handler::Ready => Ok(health::response(&api.readiness)),
             Handler::Authorities => Ok(self.show_authorities()),

@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,12 +35,13 @@ use super::head::{
 };
 use super::http2::frame::PREFACE;
 use super::http2::{Http2Settings, serve_http2};
+use super::turn::end_turn;
 use crate::clock::Clock;
 use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
 
-pub use connection_limiter::ConnectionLimiter;
 use connection_limiter::ConnectionSlot;
 pub(crate) use connection_limiter::StreamSlot;
+pub use connection_limiter::{ConnectionLimiter, ConnectionLoad};
 pub use proxy_listener::ProxyListener;
 
 /// The first pause after `accept` failed, for example because no file descriptor is left. It
@@ -48,6 +49,8 @@ pub use proxy_listener::ProxyListener;
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause after `accept` failed.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The number of connections that are accepted before other tasks run.
+const ACCEPTS_PER_TURN: u32 = 32;
 /// The time that a client above the connection limit has to read the response.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of bytes that a client may still send after its CONNECT was refused, before its
@@ -201,11 +204,12 @@ pub async fn serve<O: ConnectionHandler>(
         settings,
     });
     let mut pause = MIN_RETRY_PAUSE;
+    let mut in_a_row = 0;
     loop {
         let accepted = tokio::select! {
             biased;
             () = drain.wait_begun() => return,
-            accepted = listener.accept() => accepted,
+            accepted = poll_fn(|cx| poll_accept(&listener, &mut in_a_row, cx)) => accepted,
         };
         match accepted {
             Ok((socket, peer)) => {
@@ -220,6 +224,27 @@ pub async fn serve<O: ConnectionHandler>(
             }
         }
     }
+}
+
+/// Accepts the next connection. After [`ACCEPTS_PER_TURN`] that came without a pause, the turn of the
+/// task ends.
+fn poll_accept(
+    listener: &TcpListener,
+    in_a_row: &mut u32,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    if *in_a_row >= ACCEPTS_PER_TURN {
+        *in_a_row = 0;
+        end_turn(cx);
+        return Poll::Pending;
+    }
+    let accepted = listener.poll_accept(cx);
+    *in_a_row = if accepted.is_ready() {
+        *in_a_row + 1
+    } else {
+        0
+    };
+    accepted
 }
 
 /// Returns `true` if the client left before it was accepted, which needs no pause. Other errors,

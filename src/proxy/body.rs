@@ -22,22 +22,27 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::document::{DocumentBody, OutgoingBody};
 use super::head::timer::LazyTimer;
 use super::pool::ConnectionPool;
+use super::turn::{end_turn, is_turn_over};
 
 pub(crate) use client_body::BodyDemand;
 pub use client_body::{ClientBody, StreamBody};
 pub use source::BodySource;
 pub use upload::{RequestUpload, UploadProgress, UploadStream, UploadWatch};
 
-/// The number of parts that are passed on in one poll. Then the timers are polled and other tasks
-/// run: a body of tiny parts that is never dry must not keep its task to itself.
-const PARTS_PER_POLL: u32 = 32;
+/// The number of parts that are passed on in one turn of the task. Then the timers are polled and
+/// other tasks run: a body that is never dry must not keep its thread to itself.
+const PARTS_PER_TURN: u32 = 32;
+
+/// The number of bytes after which a turn ends: reading and writing a megabyte takes about a
+/// millisecond, most of it in the kernel.
+const BYTES_PER_TURN: usize = 256 * 1024;
 
 /// The number of parts without a pause after which the runtime may be late with timers, so that the
 /// clock is read instead.
 const BUSY_PARTS: u32 = 16;
 
-/// The number of polls in a row that may read as much as they can and find no data in it. The
-/// extensions and trailers of chunks are shorter.
+/// The number of polls without data that may read as much as they can. The extensions and trailers
+/// of chunks are shorter.
 const MAX_EMPTY_POLLS: u8 = 4;
 
 /// The cause of a failed body.
@@ -73,8 +78,15 @@ impl BodyError {
 pub struct ResponseBody<G> {
     content: BodyContent,
     observer: G,
-    /// An error that is reported after everything before it was sent.
-    failed: Option<BodyError>,
+    failed: Option<DelayedFailure>,
+}
+
+/// An error of a body, which is reported after everything before it was sent.
+#[derive(Clone, Copy, Debug)]
+struct DelayedFailure {
+    error: BodyError,
+    /// `false` if nothing could be sent since the error, because the turn of the task was over.
+    could_send: bool,
 }
 
 #[derive(Debug)]
@@ -160,8 +172,13 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if let Some(error) = this.failed.take() {
-            return Poll::Ready(Some(Err(error)));
+        if let Some(failure) = &mut this.failed {
+            if failure.could_send {
+                return Poll::Ready(Some(Err(failure.error)));
+            }
+            failure.could_send = !is_turn_over();
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let next = match &mut this.content {
             BodyContent::Full(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
@@ -180,7 +197,10 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
                 this.observer.on_error(*error);
                 // hyper drops what it has not sent when it gets an error, even the head. After
                 // `Pending` it sends all it can.
-                this.failed = Some(*error);
+                this.failed = Some(DelayedFailure {
+                    error: *error,
+                    could_send: !is_turn_over(),
+                });
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -381,7 +401,7 @@ impl ResponseDownload {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         match ready!(self.source.poll_data(cx)) {
             Some(Ok(data)) => {
-                self.timers.idle.record_progress();
+                self.timers.record_part(data.len());
                 if let Some(slot) = &mut self.slot {
                     slot.record_received(data.len());
                 }
@@ -441,6 +461,8 @@ struct BodyTimers {
     total: LazyTimer,
     /// The number of parts that arrived without a pause.
     parts: u32,
+    /// The number of bytes in them.
+    bytes: usize,
 }
 
 /// A timer that has expired.
@@ -456,24 +478,32 @@ impl BodyTimers {
             idle: LazyTimer::new(times.idle),
             total: LazyTimer::new(times.total),
             parts: 0,
+            bytes: 0,
         }
     }
 
-    /// Returns `true` if another part may be passed on in this poll. After [`PARTS_PER_POLL`] parts
-    /// the task is woken at once, so that other tasks run in between.
+    /// Returns `true` if another part may be passed on in this turn. After [`PARTS_PER_TURN`] parts
+    /// or [`BYTES_PER_TURN`] the turn ends.
     fn may_pass_part(&mut self, cx: &mut Context<'_>) -> bool {
         self.parts += 1;
-        let may_pass = self.parts <= PARTS_PER_POLL;
+        let may_pass =
+            self.parts <= PARTS_PER_TURN && self.bytes < BYTES_PER_TURN && !is_turn_over();
         if !may_pass {
-            cx.waker().wake_by_ref();
+            end_turn(cx);
         }
         may_pass
+    }
+
+    fn record_part(&mut self, bytes: usize) {
+        self.idle.record_progress();
+        self.bytes += bytes;
     }
 
     /// Polls the timers when no part is passed on.
     fn poll_expired(&mut self, clock: &Clock, cx: &mut Context<'_>) -> Poll<ExpiredTimer> {
         // In a task that is never idle, the runtime may be late with timers.
-        let is_busy = std::mem::take(&mut self.parts) > BUSY_PARTS;
+        let is_busy = std::mem::take(&mut self.parts) > BUSY_PARTS || is_turn_over();
+        self.bytes = 0;
         if is_busy && self.total.is_past(clock.now()) || self.total.poll_once(cx).is_ready() {
             return Poll::Ready(ExpiredTimer::Total);
         }

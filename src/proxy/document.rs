@@ -142,7 +142,7 @@ async fn hash_content(
 ) -> Result<Option<ContentHash>, BodyError> {
     Ok(
         match prefix::buffer_body(buffer, download, evaluation.max_buffer()).await? {
-            BufferExtent::Whole => content_hash::hash_buffer(buffer, coding),
+            BufferExtent::Whole => content_hash::hash_buffer(buffer, coding).await,
             BufferExtent::Beginning => {
                 metrics.record_document(DocumentOutcome::TooLarge);
                 None

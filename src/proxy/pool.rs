@@ -7,8 +7,9 @@
 //!
 //! An HTTP/2 connection is here as long as it takes requests, and has a task of its own.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use hyper::client::conn::http1::{Connection, SendRequest};
 use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::task::coop::unconstrained;
 
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
@@ -72,10 +74,11 @@ impl OriginConnection {
     }
 
     /// Returns `true` if the connection can take a request: it is not closed, and has not received
-    /// unexpected bytes.
-    fn is_usable(&mut self) -> bool {
+    /// unexpected bytes. It reads them even if the turn of the task is over.
+    pub(super) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        self.poll_drive(&mut cx).is_pending() && self.sender.is_ready()
+        let drive = pin!(unconstrained(poll_fn(|cx| self.poll_drive(cx))));
+        drive.poll(&mut cx).is_pending() && self.sender.is_ready()
     }
 }
 

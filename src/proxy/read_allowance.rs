@@ -2,8 +2,8 @@
 //!
 //! A peer that always has something to say must not keep its task from being interrupted: hyper
 //! reads on while it finds no whole message, for example in a chunk size without end. When the
-//! allowance is spent, the connection pretends that nothing is readable, and is polled again after
-//! all other tasks. Its timers are polled in between.
+//! allowance is spent, the connection pretends that nothing is readable, and the turn of the task
+//! ends. Its timers are polled in between.
 //!
 //! hyper parses chunk framing (sizes with leading zeros, spaces after them) byte by byte. 64 KiB of
 //! it take milliseconds. So an origin's connection reads small parts, except of a body whose length
@@ -12,6 +12,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll};
+
+use super::turn::{end_turn, is_turn_over};
 
 /// The maximum size of one read, and of what one poll reads before it is interrupted.
 pub(crate) const MAX_READ: usize = 64 * 1024;
@@ -26,6 +28,9 @@ pub(crate) struct ReadAllowance {
     limit: AtomicUsize,
     remaining: AtomicUsize,
     interrupted: AtomicBool,
+    paused: AtomicBool,
+    /// `false` if the same task writes to the peer after it has read, which it must be able to do.
+    ends_turn: bool,
 }
 
 impl Default for ReadAllowance {
@@ -40,12 +45,23 @@ impl ReadAllowance {
             limit: AtomicUsize::new(limit),
             remaining: AtomicUsize::new(limit),
             interrupted: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            ends_turn: false,
         }
     }
 
-    /// Creates the allowance of a connection to an origin.
+    /// Creates the allowance of an HTTP/2 connection to an origin.
     pub(crate) fn for_origin() -> Self {
         Self::new(MAX_PARSED)
+    }
+
+    /// Creates the allowance of an HTTP/1 connection to an origin. When it is spent, the turn of the
+    /// task ends: hyper polls a body more than once in a turn.
+    pub(crate) fn for_http1_origin() -> Self {
+        Self {
+            ends_turn: true,
+            ..Self::new(MAX_PARSED)
+        }
     }
 
     /// Raises the limit of later polls: only data arrives until [`Self::expect_framing`].
@@ -58,21 +74,39 @@ impl ReadAllowance {
         self.limit.store(MAX_PARSED, Relaxed);
     }
 
-    /// Renews the allowance before the connection is polled.
+    /// Renews the allowance before the connection is polled, unless the turn of the task is over.
     pub(crate) fn renew(&self) {
-        self.remaining.store(self.limit.load(Relaxed), Relaxed);
-        self.interrupted.store(false, Relaxed);
+        if !is_turn_over() {
+            self.remaining.store(self.limit.load(Relaxed), Relaxed);
+        }
     }
 
-    /// Pending once if the allowance is spent; then the task is woken at once.
+    /// Pending if the allowance is spent; the task is polled again after the others.
     pub(crate) fn poll_available(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.remaining.load(Relaxed) > 0 {
+        if self.remaining.load(Relaxed) > 0 && !self.is_paused() {
             return Poll::Ready(());
         }
-        self.renew();
-        self.interrupted.store(true, Relaxed);
-        cx.waker().wake_by_ref();
+        if !is_turn_over() {
+            self.renew();
+            self.interrupted.store(true, Relaxed);
+            self.paused.store(true, Relaxed);
+        }
+        if self.ends_turn {
+            end_turn(cx);
+        } else {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
+    }
+
+    /// Returns `true` if the allowance was spent in this turn.
+    fn is_paused(&self) -> bool {
+        if !self.paused.load(Relaxed) {
+            return false;
+        }
+        let is_paused = is_turn_over();
+        self.paused.store(is_paused, Relaxed);
+        is_paused
     }
 
     /// Returns the number of bytes that may still be read in this poll.
@@ -80,9 +114,9 @@ impl ReadAllowance {
         self.remaining.load(Relaxed)
     }
 
-    /// Returns `true` if the allowance was spent in this poll, and more was to be read.
-    pub(crate) fn was_interrupted(&self) -> bool {
-        self.interrupted.load(Relaxed)
+    /// Returns `true` once after the allowance was spent and more was to be read.
+    pub(crate) fn take_interruption(&self) -> bool {
+        self.interrupted.load(Relaxed) && self.interrupted.swap(false, Relaxed)
     }
 
     /// Subtracts bytes that were read.
@@ -94,6 +128,8 @@ impl ReadAllowance {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
 
     #[test]
@@ -110,16 +146,30 @@ mod tests {
         assert_eq!(read_of_a_poll(), MAX_PARSED);
     }
 
-    #[test]
-    fn a_spent_allowance_interrupts_one_poll() {
-        let allowance = ReadAllowance::default();
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        allowance.spend(MAX_READ - 1);
-        assert!(allowance.poll_available(&mut cx).is_ready());
-        allowance.spend(1);
-        assert!(allowance.poll_available(&mut cx).is_pending());
-        assert!(allowance.was_interrupted());
-        assert!(allowance.poll_available(&mut cx).is_ready());
-        assert_eq!(allowance.remaining(), MAX_READ);
+    #[tokio::test]
+    async fn a_spent_allowance_ends_the_turn() {
+        let allowance = ReadAllowance::for_http1_origin();
+        allowance.expect_data();
+        let mut turns = 0;
+        poll_fn(|cx| {
+            turns += 1;
+            allowance.renew();
+            assert_eq!(allowance.remaining(), MAX_READ);
+            if turns == 2 {
+                return Poll::Ready(());
+            }
+            allowance.spend(MAX_READ - 1);
+            assert!(allowance.poll_available(cx).is_ready());
+            allowance.spend(1);
+            assert!(allowance.poll_available(cx).is_pending());
+            assert!(allowance.take_interruption());
+            // Another call in the same turn reads nothing, and is no further interruption.
+            allowance.renew();
+            assert!(allowance.poll_available(cx).is_pending());
+            assert!(!allowance.take_interruption());
+            Poll::Pending
+        })
+        .await;
+        assert_eq!(turns, 2);
     }
 }

@@ -476,7 +476,7 @@ impl UpstreamClient {
         stream: OriginStream,
         address: SocketAddr,
     ) -> Result<Box<OriginConnection>, UpstreamError> {
-        let allowance = Arc::new(ReadAllowance::for_origin());
+        let allowance = Arc::new(ReadAllowance::for_http1_origin());
         let stream = LimitedStream::new(stream, Arc::clone(&allowance));
         let (sender, driver) = self
             .builder

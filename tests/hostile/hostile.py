@@ -9,6 +9,8 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import functools
+import gzip
 import hashlib
 import logging
 import multiprocessing
@@ -69,6 +71,14 @@ BROKEN = {
     "/eof": b"",
     "/reset": b"",
 }
+
+
+@functools.cache
+def bomb() -> bytes:
+    """A document of 8 MB that is packed to a thousandth."""
+    body = gzip.compress(b"<a href=/>" * 800_000)
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nConnection: close\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def page(url: str, serial: str, size: int) -> bytes:
@@ -134,6 +144,9 @@ async def _serve_request(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         writer.write(BROKEN[path])
         if path == "/reset":
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return False
+    if path == "/bomb":
+        writer.write(bomb())
         return False
     if path == "/early":
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nearly")

@@ -21,9 +21,32 @@ pub struct ConnectionLimiter {
 #[derive(Debug, Default)]
 struct ConnectionCounts {
     total: usize,
+    /// The number of streams.
+    streams: usize,
+    /// The largest number of connections and streams since it was last taken.
+    peak: usize,
     overload_replies: usize,
     by_client: HashMap<IpAddr, usize>,
     streams_by_client: HashMap<IpAddr, usize>,
+}
+
+impl ConnectionCounts {
+    /// Returns the number of connections and streams.
+    fn load(&self) -> usize {
+        self.total + self.streams
+    }
+
+    fn raise_peak(&mut self) {
+        self.peak = self.peak.max(self.load());
+    }
+}
+
+/// The number of connections and streams together, which memory use follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLoad {
+    pub open: usize,
+    /// The largest number since the previous one was taken.
+    pub peak: usize,
 }
 
 /// A connection's share of the limit, released on drop.
@@ -52,9 +75,12 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Returns the number of open connections.
-    pub fn open_connections(&self) -> usize {
-        self.counts.lock().total
+    /// Returns the number of open connections and streams, and starts another peak.
+    pub fn take_load(&self) -> ConnectionLoad {
+        let mut counts = self.counts.lock();
+        let open = counts.load();
+        let peak = std::mem::replace(&mut counts.peak, open);
+        ConnectionLoad { open, peak }
     }
 
     /// Returns a slot for a connection of this client, unless a limit is reached.
@@ -67,6 +93,7 @@ impl ConnectionLimiter {
             return None;
         }
         counts.total += 1;
+        counts.raise_peak();
         counts.by_client.insert(client, client_count + 1);
         Some(ConnectionSlot {
             limiter: Arc::clone(limiter),
@@ -84,6 +111,8 @@ impl ConnectionLimiter {
             return None;
         }
         *streams += 1;
+        counts.streams += 1;
+        counts.raise_peak();
         Some(StreamSlot {
             limiter: Arc::clone(limiter),
             client,
@@ -118,10 +147,9 @@ impl Drop for ConnectionSlot {
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        decrement(
-            &mut self.limiter.counts.lock().streams_by_client,
-            self.client,
-        );
+        let mut counts = self.limiter.counts.lock();
+        counts.streams -= 1;
+        decrement(&mut counts.streams_by_client, self.client);
     }
 }
 
@@ -202,6 +230,24 @@ mod tests {
         assert!(ConnectionLimiter::acquire_stream(&limiter, mapped).is_some());
         assert!(limiter.counts.lock().streams_by_client.is_empty());
         drop(connection);
+    }
+
+    #[test]
+    fn connections_and_streams_add_up_to_a_peak() {
+        let limiter = limiter(3, 2);
+        let client: IpAddr = "10.0.0.1".parse().unwrap();
+        let check = |open, peak| {
+            assert_eq!(limiter.take_load(), ConnectionLoad { open, peak });
+        };
+        check(0, 0);
+        let connection = ConnectionLimiter::acquire(&limiter, client);
+        let stream = ConnectionLimiter::acquire_stream(&limiter, client);
+        drop(ConnectionLimiter::acquire_stream(&limiter, client));
+        check(2, 3);
+        check(2, 2);
+        drop((connection, stream));
+        check(0, 2);
+        check(0, 0);
     }
 
     #[test]

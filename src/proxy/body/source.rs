@@ -1,7 +1,7 @@
 //! The connection or the stream that the body of a response arrives on.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body as _, SizeHint};
@@ -26,7 +26,7 @@ pub enum BodySource {
 pub struct ExclusiveSource {
     incoming: Incoming,
     connection: Option<Box<OriginConnection>>,
-    /// The number of polls in a row that read as much as they could and found no data.
+    /// The number of polls since the last data that read as much as they could.
     empty_polls: u8,
 }
 
@@ -78,7 +78,7 @@ impl BodySource {
         }
     }
 
-    /// Returns the number of polls in a row that read as much as they could and found no data.
+    /// Returns the number of polls since the last data that read as much as they could.
     pub(super) fn empty_polls(&self) -> u8 {
         match self {
             Self::Exclusive(source) => source.empty_polls,
@@ -102,8 +102,7 @@ impl BodySource {
             Self::Exclusive(source) => {
                 if let Some(mut connection) = source.connection.take() {
                     connection.allowance.expect_framing();
-                    let mut cx = Context::from_waker(Waker::noop());
-                    if connection.poll_drive(&mut cx).is_pending() && connection.sender.is_ready() {
+                    if connection.is_usable() {
                         to.pool.put(connection, to.clock.now());
                     }
                 }
@@ -140,16 +139,16 @@ impl ExclusiveSource {
             return Pin::new(&mut self.incoming).poll_frame(cx);
         };
         let ended = connection.poll_drive(cx).is_ready();
-        let was_interrupted = connection.allowance.was_interrupted();
+        let was_interrupted = connection.allowance.take_interruption();
         if ended {
             self.connection = None;
         }
         let next = Pin::new(&mut self.incoming).poll_frame(cx);
-        self.empty_polls = if next.is_pending() && was_interrupted {
-            self.empty_polls + 1
-        } else {
-            0
-        };
+        if next.is_ready() {
+            self.empty_polls = 0;
+        } else if was_interrupted {
+            self.empty_polls += 1;
+        }
         next
     }
 }

@@ -316,10 +316,10 @@ impl UploadStream {
             }
             match next {
                 Some(Ok(frame)) => {
-                    self.timers.idle.record_progress();
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
+                    self.timers.record_part(data.len());
                     let Some(remaining) = self.remaining.checked_sub(data.len() as u64) else {
                         return Poll::Ready(Some(Err(BodyError::TooLarge)));
                     };

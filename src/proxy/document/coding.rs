@@ -2,7 +2,7 @@
 //! bounded at every step.
 //!
 //! At most [`STEP`] bytes are produced at once, however strong the compression is, and the consumer
-//! may stop at any time. Checksums are not verified: the bytes are evaluated or changed, not
+//! may stop at any time, and go on later. Checksums are not verified: the bytes are evaluated or changed, not
 //! stored.
 
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 /// The maximum number of bytes per decoding step.
-const STEP: usize = 32 * 1024;
+const STEP: usize = 4 * 1024;
 /// The maximum size of a gzip header, including the name and the comment.
 const GZIP_HEADER: usize = 4 * 1024;
 /// The size of the checksum and length after each gzip member (RFC 1952 section 2.3.1).
@@ -81,6 +81,8 @@ pub(in crate::proxy) struct ContentDecodeError;
 pub(in crate::proxy) struct ContentDecoder {
     state: DecoderState,
     out: Vec<u8>,
+    /// `true` if the consumer has stopped before all output of the input so far was produced.
+    holds_output: bool,
 }
 
 #[derive(Debug)]
@@ -105,7 +107,7 @@ enum StreamTrailer {
     Nothing,
 }
 
-/// The consumer of the decoded bytes; breaks when it needs no more.
+/// The consumer of the decoded bytes; breaks when it needs no more, or no more for now.
 pub(in crate::proxy) type DecodedSink<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 impl ContentDecoder {
@@ -118,26 +120,35 @@ impl ContentDecoder {
         Self {
             state,
             out: Vec::new(),
+            holds_output: false,
         }
     }
 
-    /// Decodes the next bytes and passes the output to `sink`.
+    /// Decodes the next bytes and passes the output to `sink`. The bytes that were used are removed
+    /// from `input`. After a break another call goes on where this one has stopped, even if all
+    /// input was used.
     ///
     /// # Errors
     /// Returns an error if the data is invalid.
     pub(in crate::proxy) fn feed(
         &mut self,
-        mut input: &[u8],
+        input: &mut &[u8],
         sink: DecodedSink<'_>,
     ) -> Result<ControlFlow<()>, ContentDecodeError> {
-        while !input.is_empty() {
+        while !input.is_empty() || self.holds_output {
             let (consumed, flow) = self.step(input, sink)?;
-            input = input.get(consumed..).unwrap_or_default();
+            *input = input.get(consumed..).unwrap_or_default();
             if flow.is_break() {
                 return Ok(flow);
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Returns `true` if the consumer has stopped before all output of the input so far was
+    /// produced.
+    pub(in crate::proxy) fn holds_output(&self) -> bool {
+        self.holds_output
     }
 
     /// Returns `true` if the body may end here.
@@ -227,6 +238,7 @@ impl ContentDecoder {
             return Err(ContentDecodeError);
         };
         let mut consumed = 0;
+        self.holds_output = false;
         loop {
             let before_in = stream.total_in();
             let before_out = stream.total_out();
@@ -251,6 +263,7 @@ impl ContentDecoder {
             // The input is used up, and no output is left inside the stream.
             let drained = consumed == input.len() && produced < self.out.len();
             if flow.is_break() || drained {
+                self.holds_output = !drained;
                 return Ok((consumed, flow));
             }
             if produced == 0 && used == 0 {
@@ -334,8 +347,8 @@ mod tests {
     ) -> Result<(Vec<u8>, bool), ContentDecodeError> {
         let mut decoder = ContentDecoder::new(coding);
         let mut out = Vec::new();
-        for part in packed.chunks(step) {
-            let _ = decoder.feed(part, &mut |bytes| {
+        for mut part in packed.chunks(step) {
+            let _ = decoder.feed(&mut part, &mut |bytes| {
                 out.extend_from_slice(bytes);
                 ControlFlow::Continue(())
             })?;
@@ -398,7 +411,7 @@ mod tests {
         let mut decoder = ContentDecoder::new(ContentCoding::Gzip);
         let mut most = 0;
         let mut seen = 0;
-        let flow = decoder.feed(&bomb, &mut |bytes| {
+        let flow = decoder.feed(&mut bomb.as_slice(), &mut |bytes| {
             most = most.max(bytes.len());
             seen += bytes.len();
             if seen < 100_000 {
@@ -409,6 +422,46 @@ mod tests {
         });
         assert_eq!(flow, Ok(ControlFlow::Break(())));
         assert!(most <= STEP && seen < 200_000, "{most} {seen}");
+    }
+
+    #[test]
+    fn a_consumer_that_stops_gets_the_rest_later() {
+        for (coding, packed, text) in [
+            (ContentCoding::Identity, vec![7; 99_999], vec![7; 99_999]),
+            (ContentCoding::Gzip, gzip(&[0; 99_999]), vec![0; 99_999]),
+            (ContentCoding::Gzip, gzip(TEXT), TEXT.to_vec()),
+            (
+                ContentCoding::Deflate,
+                zlib(&[0; 4 * STEP]),
+                vec![0; 4 * STEP],
+            ),
+            (ContentCoding::Deflate, bare(&[0; 99_999]), vec![0; 99_999]),
+        ] {
+            for step in [1, 3, 1 << 20] {
+                let mut decoder = ContentDecoder::new(coding);
+                let mut out = Vec::new();
+                for mut part in packed.chunks(step) {
+                    while decode_step(&mut decoder, &mut part, &mut out).is_break() {}
+                    assert!(part.is_empty());
+                }
+                assert!(out == text && decoder.may_end(), "{coding:?} by {step}");
+            }
+        }
+    }
+
+    /// Decodes until the first output, and stops there.
+    fn decode_step(
+        decoder: &mut ContentDecoder,
+        part: &mut &[u8],
+        out: &mut Vec<u8>,
+    ) -> ControlFlow<()> {
+        let before = out.len();
+        let flow = decoder.feed(part, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            ControlFlow::Break(())
+        });
+        assert!(out.len() - before <= STEP);
+        flow.unwrap()
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
+use tokio::task::yield_now;
 
 use crate::pipeline::response::ContentHash;
+use crate::proxy::turn::TurnWork;
 
 use super::buffer::BodyBuffer;
 use super::coding::{ContentCoding, ContentDecoder};
@@ -39,23 +41,31 @@ impl ContentHasher {
         }
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    /// Hashes the next bytes, and removes those that were used from `bytes`. Breaks when `work` is as
+    /// much as a turn may do; another call goes on.
+    pub(super) fn feed(&mut self, bytes: &mut &[u8], work: &mut TurnWork) -> ControlFlow<()> {
         if self.state == HasherState::Invalid {
-            return;
+            *bytes = &[];
+            return ControlFlow::Continue(());
         }
         let hasher = &mut self.hasher;
         let hashed = &mut self.hashed;
         let fed = self.decoder.feed(bytes, &mut |decoded| {
             hasher.update(decoded);
             *hashed += decoded.len() as u64;
-            if *hashed <= MAX_DECODED {
+            if *hashed <= MAX_DECODED && !work.add(decoded.len()) {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         });
-        if fed != Ok(ControlFlow::Continue(())) {
-            self.state = HasherState::Invalid;
+        match fed {
+            Ok(flow) if *hashed <= MAX_DECODED => flow,
+            Ok(_) | Err(_) => {
+                self.state = HasherState::Invalid;
+                *bytes = &[];
+                ControlFlow::Continue(())
+            }
         }
     }
 
@@ -67,9 +77,15 @@ impl ContentHasher {
 }
 
 /// Returns the hash of a body that is complete in memory.
-pub(super) fn hash_buffer(buffer: &BodyBuffer, coding: ContentCoding) -> Option<ContentHash> {
+pub(super) async fn hash_buffer(buffer: &BodyBuffer, coding: ContentCoding) -> Option<ContentHash> {
     let mut hasher = ContentHasher::new(coding);
-    buffer.iter().for_each(|part| hasher.feed(part));
+    let mut work = TurnWork::default();
+    for mut part in buffer.iter() {
+        while hasher.feed(&mut part, &mut work).is_break() {
+            work.restart();
+            yield_now().await;
+        }
+    }
     hasher.finish()
 }
 
@@ -90,7 +106,10 @@ mod tests {
 
     fn hash(coding: ContentCoding, body: &[u8]) -> Option<ContentHash> {
         let mut hasher = ContentHasher::new(coding);
-        body.chunks(7).for_each(|part| hasher.feed(part));
+        let mut work = TurnWork::default();
+        for mut part in body.chunks(7) {
+            assert!(hasher.feed(&mut part, &mut work).is_continue());
+        }
         hasher.finish()
     }
 
@@ -110,7 +129,31 @@ mod tests {
     #[test]
     fn a_bomb_has_no_hash() {
         let mut hasher = ContentHasher::new(ContentCoding::Gzip);
-        hasher.feed(&gzip(&vec![0; MAX_DECODED as usize + 1]));
+        let bomb = gzip(&vec![0; MAX_DECODED as usize + 1]);
+        let mut rest = bomb.as_slice();
+        let mut work = TurnWork::default();
+        let mut turns = 1;
+        while hasher.feed(&mut rest, &mut work).is_break() {
+            work.restart();
+            turns += 1;
+        }
         assert_eq!(hasher.finish(), None);
+        assert!(turns > MAX_DECODED as usize / TurnWork::MAX, "{turns}");
+    }
+
+    #[tokio::test]
+    async fn a_hash_in_many_turns_is_the_same() {
+        let body = vec![5; 3 * TurnWork::MAX];
+        for (coding, bytes) in [
+            (ContentCoding::Identity, body.clone()),
+            (ContentCoding::Gzip, gzip(&body)),
+        ] {
+            let mut buffer = BodyBuffer::default();
+            buffer.push(bytes.into());
+            assert_eq!(
+                hash_buffer(&buffer, coding).await,
+                Some(<ContentHash>::from(Sha256::digest(&body)))
+            );
+        }
     }
 }

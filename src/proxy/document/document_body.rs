@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::SizeHint;
 
 use crate::pipeline::response::ContentHash;
@@ -11,19 +11,33 @@ use super::buffer::BodyBuffer;
 use super::content_hash::ContentHasher;
 use super::rewrite::{DocumentRewriter, RewriteError};
 use super::{BodyError, ResponseDownload};
+use crate::proxy::turn::TurnWork;
 
-/// The maximum number of input parts that are rewritten per poll.
-const FEEDS_PER_POLL: usize = 32;
 /// The number of rewritten bytes that are sent at once.
 const SEND_SIZE: usize = 16 * 1024;
 
 /// The body of a response that was read in part before any of it was sent.
 #[derive(Debug)]
 pub struct DocumentBody {
+    source: PartSource,
+    rewrite: Option<Box<RewriteStream>>,
+}
+
+/// The parts of the origin's body, which are hashed on the way if their hash is wanted.
+#[derive(Debug)]
+struct PartSource {
     buffer: BodyBuffer,
     rest: Box<ResponseDownload>,
     hasher: Option<Box<ContentHasher>>,
-    rewrite: Option<Box<RewriteStream>>,
+    /// A part that is not hashed completely.
+    hashing: Option<HashingPart>,
+    work: TurnWork,
+}
+
+#[derive(Debug)]
+struct HashingPart {
+    part: Bytes,
+    unhashed: Bytes,
 }
 
 /// A rewrite in progress.
@@ -51,9 +65,7 @@ impl DocumentBody {
         hasher: Option<Box<ContentHasher>>,
     ) -> Self {
         Self {
-            buffer,
-            rest,
-            hasher,
+            source: PartSource::new(buffer, rest, hasher),
             rewrite: None,
         }
     }
@@ -66,9 +78,7 @@ impl DocumentBody {
         rewriter: DocumentRewriter,
     ) -> Self {
         Self {
-            buffer,
-            rest,
-            hasher,
+            source: PartSource::new(buffer, rest, hasher),
             rewrite: Some(Box::new(RewriteStream {
                 rewriter,
                 input: Bytes::new(),
@@ -82,16 +92,10 @@ impl DocumentBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let Self {
-            buffer,
-            rest,
-            hasher,
-            rewrite,
-        } = self;
+        let Self { source, rewrite } = self;
         let Some(stream) = rewrite else {
-            return poll_next_part(buffer, rest, hasher, cx);
+            return source.poll_next(cx);
         };
-        let mut fed = 0;
         loop {
             if stream.has_enough() {
                 return Poll::Ready(Some(Ok(std::mem::take(&mut stream.output).into())));
@@ -99,8 +103,10 @@ impl DocumentBody {
             if stream.state == StreamState::Ended {
                 return Poll::Ready(None);
             }
-            let result = if stream.input.is_empty() {
-                match poll_next_part(buffer, rest, hasher, cx) {
+            // Little input can produce much output, or none that can be sent.
+            ready!(source.work.poll_allowed(cx));
+            let result = if stream.needs_input() {
+                match source.poll_next(cx) {
                     Poll::Ready(Some(Ok(bytes))) => {
                         stream.input = bytes;
                         Ok(())
@@ -113,14 +119,8 @@ impl DocumentBody {
                     }
                     Poll::Pending => return Poll::Pending,
                 }
-            } else if fed < FEEDS_PER_POLL {
-                fed += 1;
-                stream.feed()
             } else {
-                // Little input can produce much output, or none that can be sent. Yield to the
-                // other tasks.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+                stream.feed(&mut source.work)
             };
             if result.is_err() {
                 stream.state = StreamState::Ended;
@@ -133,14 +133,15 @@ impl DocumentBody {
     /// Releases the resources of the origin's body after its end. Returns its hash if one was
     /// requested; only the first call does.
     pub(crate) fn finish(&mut self) -> Option<ContentHash> {
-        self.rest.release();
-        self.hasher.take().and_then(|hasher| hasher.finish())
+        self.source.rest.release();
+        let hasher = self.source.hasher.take();
+        hasher.and_then(|hasher| hasher.finish())
     }
 
     pub(crate) fn is_over(&self) -> bool {
         match &self.rewrite {
             Some(stream) => stream.state == StreamState::Ended && stream.output.is_empty(),
-            None => self.buffer.length() == 0 && self.rest.is_over(),
+            None => self.source.is_over(),
         }
     }
 
@@ -149,11 +150,7 @@ impl DocumentBody {
         if self.rewrite.is_some() {
             return SizeHint::default();
         }
-        let rest = self.rest.size_hint();
-        match rest.exact() {
-            Some(exact) => SizeHint::with_exact(self.buffer.length() + exact),
-            None => SizeHint::default(),
-        }
+        self.source.size_hint()
     }
 }
 
@@ -163,8 +160,12 @@ impl RewriteStream {
             || (self.state == StreamState::Ended && !self.output.is_empty())
     }
 
-    fn feed(&mut self) -> Result<(), RewriteError> {
-        self.rewriter.feed(&mut self.input)?;
+    fn needs_input(&self) -> bool {
+        self.input.is_empty() && !self.rewriter.holds_output()
+    }
+
+    fn feed(&mut self, work: &mut TurnWork) -> Result<(), RewriteError> {
+        self.rewriter.feed(&mut self.input, work)?;
         self.output.extend_from_slice(&self.rewriter.take_output());
         Ok(())
     }
@@ -177,21 +178,74 @@ impl RewriteStream {
     }
 }
 
-fn poll_next_part(
-    buffer: &mut BodyBuffer,
-    rest: &mut ResponseDownload,
-    hasher: &mut Option<Box<ContentHasher>>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes, BodyError>>> {
-    let next = match buffer.pop() {
-        Some(part) => Some(Ok(part)),
-        None if rest.is_over() => None,
-        None => ready!(rest.poll_data(cx)),
-    };
-    match (&next, &mut *hasher) {
-        (Some(Ok(part)), Some(hasher)) => hasher.feed(part),
-        (Some(Err(_)), hasher) => *hasher = None,
-        (Some(Ok(_)) | None, _) => {}
+impl PartSource {
+    fn new(
+        buffer: BodyBuffer,
+        rest: Box<ResponseDownload>,
+        hasher: Option<Box<ContentHasher>>,
+    ) -> Self {
+        Self {
+            buffer,
+            rest,
+            hasher,
+            hashing: None,
+            work: TurnWork::default(),
+        }
     }
-    Poll::Ready(next)
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut hashing = match self.hashing.take() {
+            Some(hashing) => hashing,
+            None => match ready!(self.poll_unhashed(cx)) {
+                Some(Ok(part)) => HashingPart {
+                    unhashed: part.clone(),
+                    part,
+                },
+                end @ (Some(Err(_)) | None) => return Poll::Ready(end),
+            },
+        };
+        let Some(hasher) = &mut self.hasher else {
+            return Poll::Ready(Some(Ok(hashing.part)));
+        };
+        let mut unhashed = &hashing.unhashed[..];
+        if hasher.feed(&mut unhashed, &mut self.work).is_continue() {
+            return Poll::Ready(Some(Ok(hashing.part)));
+        }
+        let used = hashing.unhashed.len() - unhashed.len();
+        hashing.unhashed.advance(used);
+        self.hashing = Some(hashing);
+        self.work.end_turn(cx);
+        Poll::Pending
+    }
+
+    fn poll_unhashed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if let Some(part) = self.buffer.pop() {
+            return Poll::Ready(Some(Ok(part)));
+        }
+        if self.rest.is_over() {
+            return Poll::Ready(None);
+        }
+        let next = self.rest.poll_data(cx);
+        match &next {
+            Poll::Ready(Some(Err(_))) => self.hasher = None,
+            Poll::Ready(Some(Ok(_)) | None) => {}
+            Poll::Pending => self.work.restart(),
+        }
+        next
+    }
+
+    fn is_over(&self) -> bool {
+        self.hashing.is_none() && self.buffer.length() == 0 && self.rest.is_over()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let hashing = self
+            .hashing
+            .as_ref()
+            .map_or(0, |hashing| hashing.part.len());
+        match self.rest.size_hint().exact() {
+            Some(exact) => SizeHint::with_exact(hashing as u64 + self.buffer.length() + exact),
+            None => SizeHint::default(),
+        }
+    }
 }

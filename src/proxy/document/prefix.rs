@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 use encoding_rs::Encoding;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
+use tokio::task::yield_now;
 
 use crate::metrics::labels::DocumentOutcome;
 use crate::model::media_type::essence;
 use crate::pipeline::headers::JoinedHeaders;
+use crate::proxy::turn::TurnWork;
 use crate::urls::target::UrlTarget;
 
 use super::buffer::BodyBuffer;
@@ -135,13 +137,15 @@ pub(super) async fn resume_prefix(
 ) -> Result<DocumentPrefix, BodyError> {
     let mut buffer = buffer.unwrap_or_default();
     let mut reader = PrefixReader::new(coding, plan, source);
-    buffer.iter().for_each(|part| reader.feed(part));
+    for part in buffer.iter() {
+        reader.feed_all(part).await;
+    }
     while !reader.is_done() && buffer.length() < plan.max_buffer {
         let Some(part) = download.next().await else {
             break;
         };
         let part = part?;
-        reader.feed(&part);
+        reader.feed_all(&part).await;
         buffer.push(part);
     }
     Ok(reader.finish(buffer))
@@ -181,6 +185,7 @@ struct PrefixReader<'a> {
     encoding: Option<&'static Encoding>,
     head: Option<DocumentHead>,
     outcome: ReadOutcome,
+    work: TurnWork,
 }
 
 /// The scanner of a document's head, and the decoder that transcodes encodings that are not
@@ -201,15 +206,30 @@ impl<'a> PrefixReader<'a> {
             encoding: None,
             head: None,
             outcome: ReadOutcome::Read,
+            work: TurnWork::default(),
         }
     }
 
-    fn feed(&mut self, part: &[u8]) {
+    /// Reads a part; other tasks run in between.
+    async fn feed_all(&mut self, mut part: &[u8]) {
+        loop {
+            self.feed(&mut part);
+            if !self.work.is_enough() || self.is_done() {
+                return;
+            }
+            self.work.restart();
+            yield_now().await;
+        }
+    }
+
+    /// Reads as much of a part as may be done in a turn, and removes it.
+    fn feed(&mut self, part: &mut &[u8]) {
         let text = &mut self.text;
+        let work = &mut self.work;
         let fed = self.decoder.feed(part, &mut |bytes| {
             let room = MAX_PREFIX.saturating_sub(text.len());
             text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-            if text.len() < MAX_PREFIX {
+            if text.len() < MAX_PREFIX && !work.add(TurnWork::HTML * bytes.len()) {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -345,6 +365,13 @@ mod tests {
         response.into_parts().0
     }
 
+    fn feed(reader: &mut PrefixReader<'_>, mut part: &[u8]) {
+        while !part.is_empty() && !reader.is_done() {
+            reader.feed(&mut part);
+            reader.work.restart();
+        }
+    }
+
     fn read(content_type: &str, body: &[u8], step: usize) -> DocumentPrefix {
         let head = parts(content_type);
         let plan = ReadPlan::for_document(&head, true, 1 << 20);
@@ -355,9 +382,7 @@ mod tests {
         };
         let mut reader = PrefixReader::new(ContentCoding::Identity, &plan, &source);
         for part in body.chunks(step) {
-            if !reader.is_done() {
-                reader.feed(part);
-            }
+            feed(&mut reader, part);
         }
         reader.finish(BodyBuffer::default())
     }
@@ -418,7 +443,10 @@ mod tests {
             agent: "x",
         };
         let mut reader = PrefixReader::new(ContentCoding::Identity, &plan, &source);
-        reader.feed(format!("{PAGE}{}", "x".repeat(1000)).as_bytes());
+        feed(
+            &mut reader,
+            format!("{PAGE}{}", "x".repeat(1000)).as_bytes(),
+        );
         assert!(reader.is_done());
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use encoding_rs::Encoding;
 use lol_html::html_content::{ContentType, DocumentEnd};
 use lol_html::send::{
@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use crate::pipeline::document_rewrite::{DocumentRewrite, LinkHandling, TextHandling};
 use crate::proxy::robots_tag::directives;
+use crate::proxy::turn::TurnWork;
 use crate::robots::product_token::is_product_token;
 use crate::robots::robots_tag::forbids_follow;
 
@@ -35,9 +36,6 @@ use super::prefix::transcode;
 const MAX_MEMORY: usize = 16 * 1024 * 1024;
 /// The maximum decoded size of a document: a larger one is taken for a decompression bomb.
 const MAX_DECODED: usize = 64 << 20;
-/// The maximum number of bytes per feed: at a compression ratio of a thousand, they decode to one
-/// MiB.
-const FEED_SIZE: usize = 1024;
 
 /// The rest of the document cannot be rewritten: its coding is invalid, a tag is too large, or its
 /// decoded size exceeds the limit.
@@ -126,15 +124,24 @@ impl DocumentRewriter {
         }
     }
 
-    /// Rewrites a part of `bytes` and removes it from them.
-    pub(super) fn feed(&mut self, bytes: &mut Bytes) -> Result<(), RewriteError> {
-        let part = bytes.split_to(bytes.len().min(FEED_SIZE));
+    /// Returns `true` if [`Self::feed`] has not produced all output of its input so far.
+    pub(super) fn holds_output(&self) -> bool {
+        self.decoder.holds_output()
+    }
+
+    /// Rewrites a part of `bytes` and removes it from them: as much as `work` allows in this turn.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &mut Bytes,
+        work: &mut TurnWork,
+    ) -> Result<(), RewriteError> {
+        let mut rest = &bytes[..];
         let remaining = &mut self.remaining;
         let transcoder = &mut self.transcoder;
         let state = &mut self.state;
         let output = &self.output;
         let mut result = Ok(());
-        let decoded = self.decoder.feed(&part, &mut |bytes| {
+        let decoded = self.decoder.feed(&mut rest, &mut |bytes| {
             let Some(rest) = remaining.checked_sub(bytes.len()) else {
                 result = Err(RewriteError);
                 return ControlFlow::Break(());
@@ -145,12 +152,14 @@ impl DocumentRewriter {
                 .map(|transcoder| transcode(transcoder, bytes));
             let bytes = text.as_ref().map_or(bytes, String::as_bytes);
             result = result.and(state.write(bytes, output));
-            if result.is_ok() {
+            if result.is_ok() && !work.add(TurnWork::HTML * bytes.len()) {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         });
+        let used = bytes.len() - rest.len();
+        bytes.advance(used);
         decoded.map_err(|_| RewriteError).and(result)
     }
 
@@ -414,6 +423,10 @@ mod tests {
         }
     }
 
+    fn feed(rewriter: &mut DocumentRewriter, bytes: &mut Bytes) {
+        rewriter.feed(bytes, &mut TurnWork::default()).unwrap();
+    }
+
     fn rewritten(changes: DocumentRewrite, html: &[u8], step: usize) -> Vec<u8> {
         let mut rewriter =
             DocumentRewriter::new(changes, ContentCoding::Identity, encoding_rs::UTF_8);
@@ -421,7 +434,7 @@ mod tests {
         for part in html.chunks(step) {
             let mut part = Bytes::copy_from_slice(part);
             while !part.is_empty() {
-                rewriter.feed(&mut part).unwrap();
+                feed(&mut rewriter, &mut part);
                 out.extend_from_slice(&rewriter.take_output());
             }
         }
@@ -513,7 +526,7 @@ mod tests {
             ContentCoding::Identity,
             encoding_rs::KOI8_R,
         );
-        rewriter.feed(&mut koi.clone().into()).unwrap();
+        feed(&mut rewriter, &mut koi.clone().into());
         rewriter.finish().unwrap();
         assert_eq!(rewriter.take_output(), [META.as_bytes(), &koi].concat());
         let wide: Vec<u8> = html.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -523,7 +536,7 @@ mod tests {
             encoding_rs::UTF_16LE,
         );
         for byte in wide {
-            rewriter.feed(&mut vec![byte].into()).unwrap();
+            feed(&mut rewriter, &mut vec![byte].into());
         }
         rewriter.finish().unwrap();
         assert_eq!(rewriter.take_output(), format!("{META}{html}"));

@@ -2,7 +2,7 @@
 
 use std::io::{self, Cursor, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Buf;
@@ -11,14 +11,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::client_socket::ClientSocket;
 use super::client_stream::ClientStream;
 use super::timer::LazyTimer;
+use crate::proxy::turn::TurnWork;
 
-/// A client's socket. Writing fails if the client accepts no bytes for `timeouts.write_stall`.
+/// The work of passing a received byte on: HTTP/2 parses, copies and answers frames.
+const RECEIVING: usize = 8;
+
+/// A client's socket. Limits what is received, and what is sent, in one turn of the task. Writing
+/// fails if the client accepts no bytes for `timeouts.write_stall`.
 #[derive(Debug)]
 pub(crate) struct ClientIo {
     stream: ClientStream,
     /// Bytes that were received before.
     unread: Cursor<Vec<u8>>,
     stall_timer: LazyTimer,
+    receiving: TurnWork,
+    sending: TurnWork,
 }
 
 impl ClientIo {
@@ -27,6 +34,8 @@ impl ClientIo {
             stream: client.stream,
             unread: Cursor::new(client.unread),
             stall_timer: LazyTimer::new(write_stall),
+            receiving: TurnWork::default(),
+            sending: TurnWork::default(),
         }
     }
 
@@ -61,7 +70,10 @@ impl AsyncRead for ClientIo {
             }
             return Poll::Ready(Ok(()));
         }
-        this.stream.poll_recv(cx, out).map_ok(|_| ())
+        ready!(this.receiving.poll_pause(cx));
+        let received = ready!(this.stream.poll_recv(cx, out))?;
+        this.receiving.add(RECEIVING * received);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -80,7 +92,13 @@ impl AsyncWrite for ClientIo {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let sent = this.stream.poll_send(cx, slices);
+        let sent = match this.sending.poll_pause(cx) {
+            Poll::Ready(()) => this.stream.poll_send(cx, slices),
+            Poll::Pending => Poll::Pending,
+        };
+        if let Poll::Ready(Ok(sent)) = sent {
+            this.sending.add(sent);
+        }
         this.poll_stall(cx, sent)
     }
 

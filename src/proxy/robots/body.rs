@@ -125,7 +125,7 @@ impl LimitedText {
     fn decode(&self, coding: ContentCoding) -> Option<Self> {
         let mut decoder = ContentDecoder::new(coding);
         let mut text = Self::default();
-        let result = decoder.feed(&self.bytes, &mut |part| {
+        let result = decoder.feed(&mut self.bytes.as_slice(), &mut |part| {
             text.push(part);
             match text.end {
                 TextEnd::Whole => ControlFlow::Continue(()),
