@@ -25,6 +25,7 @@ use crate::config::settings::{PolicyOrigin, Settings};
 use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
+use crate::model::rule_id::Slug;
 use crate::pipeline::reload::ReloadHandle;
 use crate::pipeline::request::dry_run::DryRunner;
 use crate::pipeline::rollout::RolloutHandle;
@@ -33,6 +34,7 @@ use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::ProfileSelection;
+use crate::proxy::parents::ParentConnector;
 use crate::tls::CaCertificate;
 
 use super::StartError;
@@ -103,6 +105,7 @@ impl AdminParts {
                 self.draining,
                 ledger,
                 self.removals,
+                Arc::clone(self.exchange.upstream.parents()),
                 StartFiles {
                     certificates: self.certificates,
                     config_changed: self.config_changed,
@@ -220,6 +223,13 @@ impl StartFiles {
     }
 }
 
+/// Warns of parent proxies that cannot be used.
+fn parents_check(parents: &ParentConnector) -> Option<HealthCheck> {
+    let down: Vec<&str> = parents.down().into_iter().map(Slug::as_str).collect();
+    let text = format!("every proxy is down of: {}", down.join(", "));
+    (!down.is_empty()).then(|| HealthCheck::new("parents", CheckState::Warn(text)))
+}
+
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {
     AdminToken::from_file(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
@@ -232,6 +242,7 @@ fn new_readiness(
     draining: Arc<AtomicBool>,
     ledger: LedgerCell,
     removals: RemovalScheduler,
+    parents: Arc<ParentConnector>,
     files: StartFiles,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
@@ -261,6 +272,7 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(files.checks());
+        checks.extend(parents_check(&parents));
         checks.extend(super::ledger::health_check(&ledger));
         checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());

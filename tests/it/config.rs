@@ -573,8 +573,32 @@ const BROKEN: [(&str, &str); 61] = [
         "c.yaml:1:27: error: write a port from 1 to 65535, or a range such as 1024-65535; found `ssh`",
     ),
     (
-        "egress: { parents: { a: \"http://p:1\" } }",
-        "c.yaml:1:20: error: `egress.parents` is not in this version; leave it out",
+        "egress: { parents: { a: { proxies: \"ftp://p:1\" } } }",
+        "c.yaml:1:36: error: write the URL of a proxy: http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT; found `ftp://p:1`",
+    ),
+    (
+        "egress: { parents: { a: { proxies: \"http://p\" } } }",
+        "c.yaml:1:36: error: the port of the proxy is needed, such as http://proxy.corp.example:3128; found `http://p`",
+    ),
+    (
+        "egress: { parents: { a: { proxies: [], user: me } } }",
+        "c.yaml:1:36: error: a parent has 1 to 100 proxies\nc.yaml:1:25: error: `user` and `password_file` belong together",
+    ),
+    (
+        "egress: { parents: { none: { proxies: \"socks5://p\" } } }",
+        "c.yaml:1:22: error: a name consists of at most 64 lower-case letters, digits and hyphens, and is not `none`; found `none`",
+    ),
+    (
+        "egress: { bind: [{ crawler: a, address: [10.0.0.1, 10.0.0.2] }] }",
+        "c.yaml:1:41: error: one address, or one of IPv4 and one of IPv6, is needed here\nc.yaml:1:18: error: no crawler has this name; found `a`",
+    ),
+    (
+        "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: [] } }",
+        "c.yaml:1:60: error: `trusted` needs at least one network",
+    ),
+    (
+        "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: everyone } }",
+        "c.yaml:1:60: error: write a network, such as 10.1.0.0/16, or an address; found `everyone`",
     ),
     (
         "egress: { ports: [0] }",

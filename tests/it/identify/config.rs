@@ -89,11 +89,7 @@ const MISTAKES: [(&str, &str); 20] = [
     (
         "crawlers: [{ name: a, sources: [10.0.0.1], may: [deph] }]",
         "c.yaml:1:50: error: not an allowed value; found `deph`; allowed: priority, wait, \
-             depth, trace, recrawl; did you mean `depth`?",
-    ),
-    (
-        "crawlers: [{ name: a, sources: [10.0.0.1], may: [warcprox] }]",
-        "c.yaml:1:50: error: `may: warcprox` is not in this version; leave it out",
+             depth, trace, recrawl, warcprox; did you mean `depth`?",
     ),
     (
         "anonymous: maybe",
