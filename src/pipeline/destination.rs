@@ -48,7 +48,7 @@ pub trait DestinationResolver {
     ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
 }
 
-/// What chooses the way to a destination.
+/// The choice of the way to a destination.
 #[derive(Clone, Copy, Debug)]
 pub struct EgressChoice<'a> {
     /// The crawler that the request is made for.

@@ -518,7 +518,7 @@ impl ParentConnector {
             let _ = transport.shutdown().await;
             Ok(())
         };
-        let checked: Result<(), ParentFault> = tokio::time::timeout(self.limits.total, checking)
+        let checked: Result<(), ParentFault> = tokio::time::timeout(self.limits.connect, checking)
             .await
             .unwrap_or(Err(ParentFault::Timeout));
         match checked {
