@@ -143,8 +143,13 @@ class Site:
             def log_message(self, *_: object) -> None:
                 pass
 
-        server = http.server.ThreadingHTTPServer(("", 0), Handler)
-        server.daemon_threads = True
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_: object) -> None:
+                """Proxies that are killed reset their connections."""
+
+        server = Server(("", 0), Handler)
         if context:
             server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -84,6 +84,7 @@ fn listener(address: &str, crawler: Option<&str>) -> ListenerConfig {
         address: address.parse().unwrap(),
         crawler: crawler.and_then(Slug::new),
         tls: None,
+        proxy_protocol: Vec::new(),
     }
 }
 
@@ -479,7 +480,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 }
 
 /// One error per row, with the whole message.
-const BROKEN: [(&str, &str); 61] = [
+const BROKEN: [(&str, &str); 67] = [
     (
         "lisen: 1",
         "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
