@@ -583,7 +583,7 @@ const BROKEN: [(&str, &str); 67] = [
     ),
     (
         "egress: { parents: { a: { proxies: [], user: me } } }",
-        "c.yaml:1:36: error: a parent has 1 to 100 proxies\nc.yaml:1:25: error: `user` and `password_file` belong together",
+        "c.yaml:1:25: error: `user` and `password_file` belong together\nc.yaml:1:36: error: a parent has 1 to 100 proxies; found `a list`",
     ),
     (
         "egress: { parents: { none: { proxies: \"socks5://p\" } } }",
@@ -591,15 +591,15 @@ const BROKEN: [(&str, &str); 67] = [
     ),
     (
         "egress: { bind: [{ crawler: a, address: [10.0.0.1, 10.0.0.2] }] }",
-        "c.yaml:1:41: error: one address, or one of IPv4 and one of IPv6, is needed here\nc.yaml:1:18: error: no crawler has this name; found `a`",
+        "c.yaml:1:18: error: no crawler has this name; found `a`\nc.yaml:1:41: error: one address, or one of IPv4 and one of IPv6, is needed here; found `a list`",
     ),
     (
         "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: [] } }",
-        "c.yaml:1:60: error: `trusted` needs at least one network",
+        "c.yaml:1:59: error: `trusted` needs at least one network; found `a list`",
     ),
     (
         "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: everyone } }",
-        "c.yaml:1:60: error: write a network, such as 10.1.0.0/16, or an address; found `everyone`",
+        "c.yaml:1:59: error: write a network, such as 10.1.0.0/16, or an address; found `everyone`",
     ),
     (
         "egress: { ports: [0] }",
