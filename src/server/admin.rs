@@ -22,7 +22,6 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
-use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::model::rule_id::Slug;
@@ -40,7 +39,6 @@ use crate::tls::CaCertificate;
 use super::StartError;
 use super::authority;
 use super::ca_bundle;
-use super::ledger::LedgerCell;
 use super::reload::{self, PolicyStoreAccess};
 
 /// The parts of a proxy that the admin listener shows.
@@ -80,7 +78,6 @@ impl AdminParts {
             .transpose()?;
         let guard = AdminGuard::new(settings.admin.names.iter().cloned(), token);
         let (policy, stops) = self.policy_and_stops_apis(settings);
-        let ledger = Arc::clone(&self.exchange.ledger);
         let recorder = &self.exchange.recorder;
         let log = recorder.log().clone();
         let apis = AdminApis {
@@ -91,7 +88,7 @@ impl AdminParts {
                 .then(|| ca_bundle::join_pem(&self.certificates)),
             decisions: DecisionsApi::new(log.tap()),
             ledger: LedgerApi::new(
-                Arc::clone(&ledger),
+                Arc::clone(&self.exchange.ledger),
                 self.sweeper,
                 self.removals.clone(),
                 Arc::clone(&policy.crawlers),
@@ -101,11 +98,9 @@ impl AdminParts {
             readiness: new_readiness(
                 policy.clone(),
                 &stops,
-                log,
+                Arc::clone(&self.exchange),
                 self.draining,
-                ledger,
                 self.removals,
-                Arc::clone(self.exchange.upstream.parents()),
                 StartFiles {
                     certificates: self.certificates,
                     config_changed: self.config_changed,
@@ -238,11 +233,9 @@ fn read_token(path: &Path) -> Result<AdminToken, StartError> {
 fn new_readiness(
     policy: PolicyApi,
     stops: &StopsApi,
-    log: DecisionLog,
+    exchange: Arc<ProxyService>,
     draining: Arc<AtomicBool>,
-    ledger: LedgerCell,
     removals: RemovalScheduler,
-    parents: Arc<ParentConnector>,
     files: StartFiles,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
@@ -252,7 +245,7 @@ fn new_readiness(
         } else {
             CheckState::Ok("not draining".into())
         };
-        let log_state = match log.warning() {
+        let log_state = match exchange.recorder.log().warning() {
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
@@ -272,8 +265,8 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(files.checks());
-        checks.extend(parents_check(&parents));
-        checks.extend(super::ledger::health_check(&ledger));
+        checks.extend(parents_check(exchange.upstream.parents()));
+        checks.extend(super::ledger::health_check(&exchange.ledger));
         checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
         let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);

@@ -61,7 +61,8 @@ impl AsyncRead for OriginTcp {
     ) -> Poll<io::Result<()>> {
         let tcp = match &mut self.transport {
             OriginTransport::Tcp(tcp) if out.remaining() > MAX_READ => tcp,
-            transport => return Pin::new(transport).poll_read(cx, out),
+            OriginTransport::Tcp(tcp) => return Pin::new(tcp).poll_read(cx, out),
+            OriginTransport::ProxyTls(tls) => return Pin::new(tls).poll_read(cx, out),
         };
         loop {
             ready!(tcp.poll_read_ready(cx))?;
