@@ -61,6 +61,9 @@ install() {
   command -v nghttpd >/dev/null || packages+=(nghttp2-server)
   command -v faketime >/dev/null || packages+=(faketime)
   command -v nginx >/dev/null || packages+=(nginx-light)
+  command -v haproxy >/dev/null || packages+=(haproxy)
+  command -v squid >/dev/null || packages+=(squid)
+  command -v danted >/dev/null || packages+=(dante-server)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
   [[ -e /usr/share/jetty9/start.jar ]] || packages+=(jetty9)
   command -v python3 >/dev/null || packages+=(python3)
@@ -207,6 +210,11 @@ over_http2() {
 signed() {
   python3 -B tests/acceptance/signed.py --binary "$binary" --python "$scratch/venv/bin/python" |
     tee "$scratch/acceptance-signed.log"
+}
+
+parents() {
+  python3 -B tests/acceptance/parents.py --binary "$binary" --python "$scratch/venv/bin/python" |
+    tee "$scratch/acceptance-parents.log"
 }
 
 # Sixty pages at one request per second, forty crawls side by side: it waits more than it works.

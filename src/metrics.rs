@@ -36,8 +36,8 @@ use activity::CrawlerActivity;
 use families::MetricFamilies;
 use labels::{
     ClientTlsFailureCause, DocumentOutcome, ForeignBytesKind, Http2ErrorCode, Http2ErrorScope,
-    Http2Limit, LabelSet, MetricsMode, OriginHttp2Failure, ResponseSource, SniCheck,
-    SpanLossReason, TunnelVerdictLabel, VerdictLabel,
+    Http2Limit, LabelSet, MetricsMode, OriginHttp2Failure, ProxyHeaderFailure, ResponseSource,
+    SniCheck, SpanLossReason, TunnelVerdictLabel, VerdictLabel,
 };
 use policy::{DEFAULT_RULE_LABELS, PolicySeries};
 use series::{CounterTable, gauge_value, increment};
@@ -210,6 +210,27 @@ impl Metrics {
     /// Counts a connection that was closed because its first bytes belong to another protocol.
     pub fn record_foreign_bytes(&self, kind: ForeignBytesKind) {
         self.update(|families| families.foreign_bytes.increment(kind));
+    }
+
+    /// Counts a connection that a proxy of a parent did not open.
+    pub fn record_parent_failure(&self, parent: &str, error: &'static str) {
+        self.update(|families| {
+            let failures = &families.parent_failures;
+            failures.with_label_values(&[parent, error]).inc();
+        });
+    }
+
+    /// Records if a proxy of a parent can be connected to.
+    pub fn set_parent_up(&self, parent: &str, proxy: &str, is_up: bool) {
+        self.update(|families| {
+            let up = families.parent_up.with_label_values(&[parent, proxy]);
+            up.set(i64::from(is_up));
+        });
+    }
+
+    /// Counts a connection of a load balancer that was closed because of its PROXY protocol header.
+    pub fn record_proxy_header_failure(&self, failure: ProxyHeaderFailure) {
+        self.update(|families| families.proxy_protocol_failures.increment(failure));
     }
 
     /// Counts a limit of HTTP/2 that a client has exceeded.

@@ -17,6 +17,7 @@ pub mod intercept;
 pub mod local_reply;
 pub mod negative_cache;
 pub mod origin_tls;
+pub mod parents;
 pub mod pool;
 mod read_allowance;
 pub mod request_target;

@@ -14,6 +14,7 @@ pub(crate) mod systemd;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
-use crate::config::settings::{DrainConfig, ListenerConfig, Settings};
+use crate::config::settings::{DrainConfig, ListenerConfig, ParentConfig, Settings};
 use crate::heap::{self, ConnectionBurst};
 use crate::identity::{IdentityError, RequestSigners};
 use crate::metrics::Metrics;
@@ -47,6 +48,7 @@ use crate::proxy::http::ProxyService;
 use crate::proxy::intercept::Interceptor;
 use crate::proxy::local_reply::RefusalContacts;
 use crate::proxy::origin_tls::OriginTls;
+use crate::proxy::parents::{ParentConnector, ParentCredentials, ParentSettings};
 use crate::proxy::resolve::DnsResolver;
 use crate::proxy::robots::{RobotsFetcher, RobotsFileCache};
 use crate::proxy::tunnel::TunnelLimiter;
@@ -210,6 +212,8 @@ impl Server {
             &drain_watch,
             &mut tasks,
         )?;
+        let parents = Arc::clone(service.upstream.parents());
+        tasks.spawn(parents.run_checks(drain_watch.clone()));
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
         let policies = reloader.store().clone();
@@ -466,16 +470,33 @@ pub(crate) fn new_robots_fetcher(
     let origin_tls = origin_tls_settings(&settings.tls)
         .and_then(|tls| OriginTls::new(tls, metrics.clone()))
         .map_err(StartError::Other)?;
+    let origin_tls = Arc::new(origin_tls);
     let rules = EgressRules {
         own_listeners,
+        parents: settings
+            .parents
+            .iter()
+            .map(|parent| parent.name.clone())
+            .collect(),
         ..settings.egress.clone()
     };
     let address_vetter = Arc::new(AddressVetter::new(resolver, rules, metrics.clone()));
+    let parents = settings.parents.iter().map(load_parent);
+    let parents: Vec<ParentSettings> = parents.collect::<Result<_, _>>()?;
+    let parents = ParentConnector::new(
+        &parents,
+        Arc::clone(&address_vetter),
+        Arc::clone(&origin_tls),
+        settings.upstream.dial,
+        clock.clone(),
+        metrics.clone(),
+    );
     let upstream = UpstreamClient::new(
         settings.upstream,
         origin_tls,
         clock.clone(),
         Arc::clone(address_vetter.negative_cache()),
+        Arc::new(parents),
     );
     Ok(RobotsFetcher {
         address_vetter,
@@ -483,6 +504,33 @@ pub(crate) fn new_robots_fetcher(
         via,
         timeout: ROBOTS_TIMEOUT,
         clock: clock.clone(),
+    })
+}
+
+/// Reads the password of a parent.
+fn load_parent(config: &ParentConfig) -> Result<ParentSettings, StartError> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        let name = config.name.as_str();
+        other(format!(
+            "egress.parents.{name}: {}: {error}",
+            path.display()
+        ))
+    };
+    let credentials = match &config.credentials {
+        Some((user, path)) => {
+            let password = std::fs::read_to_string(path).map_err(|error| failed(path, &error))?;
+            let password = password.trim_end_matches(['\r', '\n']);
+            let credentials = ParentCredentials::new(user, password);
+            Some(credentials.map_err(|error| failed(path, &error))?)
+        }
+        None => None,
+    };
+    Ok(ParentSettings {
+        name: config.name.clone(),
+        proxies: config.proxies.clone(),
+        credentials,
+        check_interval: config.check_interval,
+        is_warcprox: config.is_warcprox,
     })
 }
 
@@ -518,6 +566,7 @@ fn spawn_listeners(
             service: Arc::clone(service),
             crawler: config.crawler.clone(),
             tls: load_certificate(config, settings)?,
+            proxy_protocol: config.proxy_protocol.clone().into(),
         });
         tasks.spawn(accept::serve(
             listener,

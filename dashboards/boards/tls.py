@@ -208,6 +208,17 @@ EDGES = [
         stacked=True,
     ),
     lines(
+        "Proxies before and behind",
+        "Connections that a parent proxy did not open, proxies of parents that are down, and connections of load balancers "
+        "without a valid header of the PROXY protocol.",
+        "short",
+        [
+            ("parent {{parent}}: {{error}}", "sum by (parent, error) (rate(crawlgate_parent_failures_total{@}[~])) > 0"),
+            ("parent {{parent}}: proxies down", "sum by (parent) (1 - crawlgate_parent_up{@}) > 0"),
+            ("balancer: {{reason}}", "sum by (reason) (rate(crawlgate_proxy_protocol_failures_total{@}[~]))"),
+        ],
+    ),
+    lines(
         "Name lookup and connection, p95",
         "For requests that needed one.",
         "s",

@@ -229,6 +229,11 @@ impl CheckReport {
         if loaded.file.is_some() {
             let crawlers = &loaded.settings.crawlers;
             let mut problems = policy::unknown_crawlers(&compiled.named_crawlers, crawlers);
+            problems.extend(policy::unknown_parents(
+                compiled,
+                &checked.location,
+                &loaded.settings.parents,
+            ));
             problems.extend(crawler_fit::find_problems(
                 compiled,
                 &checked.location,

@@ -76,6 +76,14 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy, Option<PolicyS
         &compiled.named_crawlers,
         &settings.crawlers,
     ));
+    let unknown = policy::unknown_parents(
+        &compiled,
+        &policy::location(&settings.policy.origin),
+        &settings.parents,
+    );
+    if !unknown.is_empty() {
+        return Err(inputs::report_errors(&unknown));
+    }
     let shadow = match &settings.policy.shadow {
         Some(path) => Some(load_shadow_policy(path, &settings)?),
         None => None,

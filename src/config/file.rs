@@ -12,6 +12,7 @@ mod ledger;
 mod limits;
 pub(super) mod listing;
 mod logs;
+mod parents;
 mod telemetry;
 mod tls;
 mod values;

@@ -1,6 +1,7 @@
 //! Opens policies: reads their files, compiles them and runs their cases.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -11,13 +12,23 @@ use crate::policy::Policy;
 use crate::policy::cases::{CaseAssertion, Mismatch};
 use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::exact::{VerdictAnswer, VerdictFinder};
+use crate::policy::options::OptionSetter;
 use crate::policy::source::tree::LocatedText;
 use crate::policy::source::{self, PolicyFileSet, PolicyFileSetError};
 
 use super::captured_files::CapturingFiles;
 use super::policy_files::PolicyFiles;
-use super::settings::PolicyOrigin;
+use super::settings::{ParentConfig, PolicyOrigin};
 use super::watch::{PathStamps, RecordingFiles};
+
+/// Returns the location of a policy as a whole.
+pub fn location(origin: &PolicyOrigin) -> SourceLocation {
+    let name = match origin {
+        PolicyOrigin::Path(path) => path.display().to_string(),
+        PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
+    };
+    SourceLocation::for_file(&Arc::from(name.as_str()))
+}
 
 /// Reads and compiles a policy.
 ///
@@ -163,6 +174,38 @@ pub fn unknown_crawlers(named: &[LocatedText], known: &[CrawlerRegistration]) ->
         .iter()
         .filter(|name| !known.contains(&&*name.value))
         .map(|name| unknown_crawler(name, &known))
+        .collect()
+}
+
+/// Returns an error for each parent proxy that a policy names (option `upstream`) and the configuration does not define.
+/// `location` is the policy's.
+pub fn unknown_parents(
+    compiled: &CompiledPolicy,
+    location: &SourceLocation,
+    known: &[ParentConfig],
+) -> Vec<Problem> {
+    let policy = &compiled.policy;
+    let known = || known.iter().map(|parent| parent.name.as_str());
+    policy
+        .parent_proxies()
+        .filter(|(_, name)| !known().any(|known| known == *name))
+        .map(|(setter, name)| {
+            let (place, rule) = match setter {
+                OptionSetter::Rule(rule) => (
+                    compiled.rule_places.get(rule.0 as usize),
+                    policy.rules().get(rule.0 as usize),
+                ),
+                OptionSetter::BuiltIn
+                | OptionSetter::Document
+                | OptionSetter::Space(_)
+                | OptionSetter::Host(_) => (None, None),
+            };
+            let message = "the configuration defines no parent proxy of this name (egress.parents)";
+            Problem::error(place.unwrap_or(location), message)
+                .with_found(name)
+                .with_allowed_words(known())
+                .with_rule(rule.map(|rule| &rule.id))
+        })
         .collect()
 }
 

@@ -12,6 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use crate::admin::config::ConfigListing;
 use crate::identity::CrawlerKeys;
 use crate::metrics::log::LogSettings;
@@ -24,6 +26,7 @@ use crate::proxy::dial::DialLimits;
 use crate::proxy::head::{HeadLimits, HeadReaderSettings};
 use crate::proxy::http2::Http2Settings;
 use crate::proxy::local_reply::ProfileSelection;
+use crate::proxy::parents::ParentProxyAddress;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::NameServers;
 use crate::proxy::tunnel::TunnelSettings;
@@ -53,6 +56,8 @@ pub struct Settings {
     pub tls: TlsConfig,
     /// The destinations that requests may have.
     pub egress: EgressRules,
+    /// The parent proxies through which the policy can send requests.
+    pub parents: Vec<ParentConfig>,
     /// Name resolution.
     pub dns: DnsConfig,
     /// State that is kept over a restart.
@@ -87,6 +92,21 @@ pub struct ListenerConfig {
     pub crawler: Option<Slug>,
     /// The certificate, if clients connect with TLS.
     pub tls: Option<ListenerTlsFiles>,
+    /// The networks of load balancers that name their clients by the PROXY protocol.
+    pub proxy_protocol: Vec<IpNet>,
+}
+
+/// A parent proxy, or several that are equivalent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentConfig {
+    pub name: Slug,
+    pub proxies: Vec<ParentProxyAddress>,
+    /// The user, and the file with the password.
+    pub credentials: Option<(String, PathBuf)>,
+    /// The interval at which a proxy that is up is checked.
+    pub check_interval: Duration,
+    /// `true` if the proxies are warcprox.
+    pub is_warcprox: bool,
 }
 
 /// The certificate of a listener.
@@ -99,12 +119,19 @@ pub struct ListenerTlsFiles {
 }
 
 impl ListenerConfig {
+    /// Returns `true` if clients of other machines may reach the listener, directly or through a load
+    /// balancer.
+    fn may_serve_other_machines(&self) -> bool {
+        !self.address.ip().to_canonical().is_loopback() || !self.proxy_protocol.is_empty()
+    }
+
     /// Creates a listener for every client.
     pub fn for_all(address: SocketAddr) -> Self {
         Self {
             address,
             crawler: None,
             tls: None,
+            proxy_protocol: Vec::new(),
         }
     }
 }
@@ -214,7 +241,10 @@ impl Settings {
                 allow_loopback: false,
                 ports: vec![80..=80, 443..=443, 1024..=65535],
                 own_listeners: Vec::new(),
+                bind: Vec::new(),
+                parents: Vec::new(),
             },
+            parents: Vec::new(),
             dns: DnsConfig {
                 servers: NameServers::System,
                 hosts: BTreeMap::new(),
@@ -252,7 +282,7 @@ impl Settings {
         let mut errors: Vec<String> = self
             .listen
             .iter()
-            .filter(|listener| !listener.address.ip().to_canonical().is_loopback())
+            .filter(|listener| listener.may_serve_other_machines())
             .filter_map(|listener| self.open_relay_error(listener))
             .collect();
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
@@ -398,6 +428,14 @@ mod tests {
         assert_eq!(count_errors("0.0.0.0:1", "127.0.0.1:2", None), 1);
         assert_eq!(count_errors("[::]:1", "10.0.0.1:2", None), 2);
         assert_eq!(count_errors("127.0.0.1:1", "[::ffff:127.0.0.1]:2", None), 0);
+        let balanced = Settings {
+            listen: vec![ListenerConfig {
+                proxy_protocol: vec!["127.0.0.1/32".parse().unwrap()],
+                ..ListenerConfig::for_all("127.0.0.1:1".parse().unwrap())
+            }],
+            ..Settings::default()
+        };
+        assert_eq!(balanced.safety_errors().len(), 1);
         for admin in ["10.0.0.1:2", "0.0.0.0:2", "[::]:2"] {
             assert_eq!(count_errors("127.0.0.1:1", admin, None), 1, "{admin}");
             assert_eq!(count_errors("127.0.0.1:1", admin, Some("token")), 0);

@@ -155,6 +155,12 @@ impl RequestRecord {
         self.count_request(result, ended);
         self.count_durations(families, result, ended);
         self.count_exchange(families, result);
+        if let Some(parent) = &self.parent {
+            families
+                .parent_requests
+                .with_label_values(&[&**parent])
+                .inc();
+        }
     }
 
     fn count_request(&self, result: &FinalResult, now: Instant) {
@@ -366,6 +372,7 @@ impl RequestRecord {
             address: self.address,
             error: self.logged_error(),
             origin_http: self.used_http2.then_some("2"),
+            parent: self.parent.as_deref(),
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),

@@ -17,8 +17,8 @@ use super::content::ContentFamily;
 use super::labels::{
     ByteDirection, CodeClass, ConnectionSide, DocumentOutcome, FeedResult, FeedTarget,
     ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, OriginHttp2Failure,
-    ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide, TunnelVerdictLabel,
-    UpstreamErrorLabel,
+    ProxyHeaderFailure, ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide,
+    TunnelVerdictLabel, UpstreamErrorLabel,
 };
 use super::series::{Counters, Error, Gauges, Histograms, Registered};
 
@@ -241,10 +241,19 @@ metric_families! {
         "Disabled rules of the active policy.";
     policy_rules_inert: IntGauge, "crawlgate_policy_rules_inert", [],
         "Rules of the active policy that can never act, because nothing matches their values. `crawlgate check` reports them.";
+    parent_requests: IntCounterVec, "crawlgate_parent_requests_total", ["parent"],
+        "Requests and tunnels that went out through a parent proxy (egress.parents), or were to.";
+    parent_failures: IntCounterVec, "crawlgate_parent_failures_total", ["parent", "error"],
+        "Connections that a parent proxy did not open, each attempt with each of its proxies, by the type of the error (RFC 9209).";
+    parent_up: IntGaugeVec, "crawlgate_parent_up", ["parent", "proxy"],
+        "1 if the proxy of a parent can be connected to, 0 while it cannot.";
     head_rejections: IntCounterVec, "crawlgate_head_rejections_total", ["reason"],
         "Request heads that were rejected before they became a request.";
     foreign_bytes: Counters<ForeignBytesKind>, "crawlgate_foreign_bytes_total", ["reason"],
         "Connections closed because their first bytes belong to another protocol.";
+    proxy_protocol_failures: Counters<ProxyHeaderFailure>, "crawlgate_proxy_protocol_failures_total", ["reason"],
+        "Connections of load balancers (proxy_protocol of a listener) closed because they do not begin with a valid header \
+         of the PROXY protocol.";
     http2_limits: Counters<Http2Limit>, "crawlgate_http2_limits_total", ["limit"],
         "HTTP/2 connections closed because the client exceeded a limit; write_stall: responses that the client did not read.";
     http2_errors: Counters<(Http2ErrorScope, Http2ErrorCode)>, "crawlgate_http2_errors_total", ["scope", "code"],

@@ -193,6 +193,21 @@ label_values! {
         Unknown = "unknown",
     }
 
+    /// The cause if a connection of a load balancer does not begin with a header of the PROXY protocol; the label
+    /// `reason` of `proxy_protocol_failures_total`.
+    pub enum ProxyHeaderFailure {
+        /// It begins with other bytes.
+        Missing = "missing",
+        /// The header violates the protocol.
+        Malformed = "malformed",
+        /// The header is longer than the limit.
+        TooLong = "too_long",
+        /// The connection ended in the middle of the header.
+        Incomplete = "incomplete",
+        /// The header did not arrive in time.
+        Timeout = "timeout",
+    }
+
     /// The cause of a stream to an origin that failed, or of a connection that was closed; the label `reason` of
     /// `upstream_http2_failures_total`.
     pub enum OriginHttp2Failure {
@@ -409,7 +424,7 @@ pub(super) const HEAD_REASONS: [Reason; 4] = [
 pub(super) const OTHER: &str = "other";
 
 /// The error types of RFC 9209 section 2.3 that an exchange with an origin can end in.
-const UPSTREAM_ERRORS: [&str; 27] = [
+const UPSTREAM_ERRORS: [&str; 28] = [
     "dns_timeout",
     "dns_error",
     "destination_not_found",
@@ -435,6 +450,7 @@ const UPSTREAM_ERRORS: [&str; 27] = [
     "http_upgrade_failed",
     "http_request_error",
     "http_protocol_error",
+    "proxy_configuration_error",
     "proxy_internal_error",
     OTHER,
 ];

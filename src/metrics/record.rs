@@ -71,6 +71,8 @@ pub struct RequestRecord {
     upload_meter: Option<Arc<AtomicU64>>,
     pub(super) sent_bytes: u64,
     pub(super) address: Option<IpAddr>,
+    /// The parent proxy through which the request goes.
+    pub(super) parent: Option<Arc<str>>,
     /// `true` if the origin was asked over HTTP/2.
     pub(super) used_http2: bool,
     pub(super) error: Option<&'static str>,
@@ -114,6 +116,7 @@ impl RequestRecord {
             upload_meter: None,
             sent_bytes: 0,
             address: None,
+            parent: None,
             used_http2: false,
             error: None,
             other_error: None,
@@ -260,6 +263,11 @@ impl RequestRecord {
     /// Sets the address that the request is sent to, or the first one that is tried.
     pub fn set_address(&mut self, address: IpAddr) {
         self.address = Some(address);
+    }
+
+    /// Sets the parent proxy through which the request goes.
+    pub fn set_parent(&mut self, name: Arc<str>) {
+        self.parent = Some(name);
     }
 
     /// Records that the origin was asked over HTTP/2.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::clock::TimeSpan;
+use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::urls::target::{HostTarget, UrlTarget};
@@ -21,6 +22,7 @@ pub trait DestinationResolver {
     fn vet(
         &self,
         target: &UrlTarget,
+        egress: EgressChoice<'_>,
     ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
 
     /// Returns the time for which nothing is sent to a host of which every address has just refused a connection. It is
@@ -30,7 +32,11 @@ pub trait DestinationResolver {
     }
 
     /// Checks the addresses of a target that are known without a lookup; `None` if they are not. Nothing is counted.
-    fn vet_known(&self, _target: &UrlTarget) -> Option<Result<Self::Addresses, DestinationError>> {
+    fn vet_known(
+        &self,
+        _target: &UrlTarget,
+        _egress: EgressChoice<'_>,
+    ) -> Option<Result<Self::Addresses, DestinationError>> {
         None
     }
 
@@ -38,7 +44,17 @@ pub trait DestinationResolver {
     fn vet_host(
         &self,
         host: &HostTarget,
+        egress: EgressChoice<'_>,
     ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
+}
+
+/// The choice of the way to a destination.
+#[derive(Clone, Copy, Debug)]
+pub struct EgressChoice<'a> {
+    /// The crawler that the request is made for.
+    pub crawler: &'a Crawler,
+    /// The parent proxy that the policy names.
+    pub parent: Option<&'a str>,
 }
 
 /// A list of checked addresses, from which the policy may remove some.
@@ -46,7 +62,7 @@ pub trait AddressList {
     /// Keeps the addresses for which `keep` returns `true`, and returns whether any remains.
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses;
 
-    /// Returns the address that is dialled first.
+    /// Returns the address that is dialled first; `None` if a parent proxy resolves the name.
     fn first(&self) -> Option<IpAddr>;
 
     /// Returns the time that the lookup took; `None` if they were cached.
@@ -102,6 +118,10 @@ pub enum DestinationError {
     LookupTimeout(Option<Duration>),
     /// Every address has just refused a connection, and is not tried again for this time.
     ConnectionRefused(Duration),
+    /// The policy names a parent proxy that the configuration does not define.
+    UnknownParent,
+    /// `egress.bind` has no local address of the family of any address of the host.
+    NoLocalAddress,
 }
 
 /// The range of an address that must not be dialled.
@@ -170,6 +190,16 @@ impl From<DestinationError> for Refusal {
                 Self::new(Reason::UpstreamConnect, Stage::Destination)
                     .with_detail("the host refused a connection a moment ago")
                     .with_retry_after(Some(remaining))
+            }
+            DestinationError::UnknownParent => {
+                Self::new(Reason::UpstreamConnect, Stage::Destination).with_detail(
+                    "the policy names a parent proxy that is not in egress.parents of the configuration",
+                )
+            }
+            DestinationError::NoLocalAddress => {
+                Self::new(Reason::UpstreamConnect, Stage::Destination).with_detail(
+                    "egress.bind has no local address of the family (IPv4, IPv6) of the host's addresses",
+                )
             }
         }
     }

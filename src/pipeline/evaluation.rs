@@ -230,6 +230,11 @@ impl<F: EvaluationFacts> Evaluation<F> {
         }
     }
 
+    /// Returns the parent proxy that the option `upstream` names.
+    pub fn parent(&self) -> Option<&str> {
+        self.trail.text(self.policy(), schema::UPSTREAM)
+    }
+
     /// Returns the options that a permit carries.
     pub(crate) fn send_options(&self) -> SendOptions {
         SendOptions {
@@ -471,7 +476,7 @@ impl TunnelEvaluation {
     pub fn re_evaluate(
         &mut self,
         snapshot: Arc<PolicySnapshot>,
-        address: IpAddr,
+        address: Option<IpAddr>,
     ) -> Result<(), Box<Refusal>> {
         self.snapshot = snapshot;
         let stage = self.decide_address(address);
@@ -479,16 +484,16 @@ impl TunnelEvaluation {
         self.ensure_admitted()
     }
 
-    /// Evaluates the policy with one of the host's addresses.
-    pub(crate) fn decide_address(&self, address: IpAddr) -> StageDecision {
-        let (trail, decision) = self.snapshot.decide_tunnel(&self.facts, Some(address));
+    /// Evaluates the policy with one of the host's addresses; without one, what depends on it stays undecided.
+    pub(crate) fn decide_address(&self, address: Option<IpAddr>) -> StageDecision {
+        let (trail, decision) = self.snapshot.decide_tunnel(&self.facts, address);
         StageDecision { trail, decision }
     }
 
     /// Sets the policy's decision for the tunnel's address, and evaluates the shadows with it.
-    pub(crate) fn set_address_decision(&mut self, stage: StageDecision, address: IpAddr) {
+    pub(crate) fn set_address_decision(&mut self, stage: StageDecision, address: Option<IpAddr>) {
         self.set_decision(stage);
-        self.shadow = ShadowEvaluation::for_tunnel(&self.facts, Some(address), &self.snapshot);
+        self.shadow = ShadowEvaluation::for_tunnel(&self.facts, address, &self.snapshot);
     }
 
     /// # Errors

@@ -13,7 +13,7 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::reason::{Reason, StatusSource};
-use crate::model::rule_id::RuleId;
+use crate::model::rule_id::{RuleId, Slug};
 use crate::model::stage::Stage;
 use crate::model::upstream_fault::UpstreamFault;
 use crate::pacing::retry_after::round_up_retry_after;
@@ -47,6 +47,8 @@ pub struct Refusal {
     pub error: Option<&'static str>,
     /// The failure between the proxy and the origin, for the `details` of Proxy-Status.
     pub fault: Option<&'static UpstreamFault>,
+    /// The parent proxy that has failed, or through which the exchange has failed.
+    pub parent: Option<Slug>,
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
     /// The status of the origin's response, if there was one.
@@ -116,6 +118,7 @@ impl Refusal {
             status: None,
             error: None,
             fault: None,
+            parent: None,
             code: None,
             received_status: None,
             retry_after: None,

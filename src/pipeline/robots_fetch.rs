@@ -17,7 +17,7 @@ use crate::robots::state::RobotsState;
 use crate::urls::target::UrlTarget;
 
 use super::admission::{AdmissionQueue, WaitTerms};
-use super::destination::{DestinationError, DestinationResolver};
+use super::destination::{DestinationError, DestinationResolver, EgressChoice};
 use super::permit::{Permit, SendOptions};
 use super::stage::pace::{PaceSubject, Pacing};
 use super::stage::{class, stop};
@@ -85,6 +85,8 @@ pub struct RobotsFetchRequest {
     pub verify: CertificateVerification,
     /// The versions of HTTP that may be used.
     pub versions: OriginHttpVersions,
+    /// The parent proxy through which it is fetched.
+    pub parent: Option<Box<str>>,
 }
 
 /// The cause if a robots.txt cannot be requested.
@@ -108,8 +110,12 @@ impl RobotsFetchRequest {
         destinations: &D,
         max_wait: Duration,
     ) -> Result<Permit<UrlTarget, D::Addresses>, RobotsPermitError> {
+        let egress = EgressChoice {
+            crawler: &self.crawler,
+            parent: self.parent.as_deref(),
+        };
         let vetted = destinations
-            .vet(target)
+            .vet(target, egress)
             .await
             .map_err(RobotsPermitError::Destination)?;
         if let Some(remaining) = destinations.connect_backoff(&vetted) {

@@ -130,13 +130,13 @@ fn evaluate_addresses(
 ) -> Result<(), Box<Refusal>> {
     let decided = retain_admitted(
         addresses,
-        |address| (evaluation.decide_address(address), address),
+        |address| (evaluation.decide_address(Some(address)), address),
         |(stage, _)| {
             Refusal::from_decision(evaluation.policy(), &stage.trail, &stage.decision).is_none()
         },
     );
     if let Some((stage, address)) = decided {
-        evaluation.set_address_decision(stage, address);
+        evaluation.set_address_decision(stage, Some(address));
     }
     evaluation.ensure_admitted()
 }

@@ -4,12 +4,13 @@
 //! request heads and to clients above the connection limit.
 
 mod connection_limiter;
+pub mod proxy_header;
 mod proxy_listener;
 
 use std::error::Error;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -35,13 +36,15 @@ use super::head::{
 };
 use super::http2::frame::PREFACE;
 use super::http2::{Http2Settings, serve_http2};
+use super::tunnel::wait_cut_off;
 use super::turn::end_turn;
 use crate::clock::Clock;
-use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
+use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyHeaderFailure};
 
 use connection_limiter::ConnectionSlot;
 pub(crate) use connection_limiter::StreamSlot;
 pub use connection_limiter::{ConnectionLimiter, ConnectionLoad};
+use proxy_header::ProxiedClient;
 pub use proxy_listener::ProxyListener;
 
 /// The first pause after `accept` failed, for example because no file descriptor is left. It
@@ -125,6 +128,12 @@ pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
 
     /// Returns the clock of the handler.
     fn clock(&self) -> &Clock;
+
+    /// Returns `true` if connections from this address begin with a header of the PROXY protocol.
+    fn expects_proxy_header(&self, peer: IpAddr) -> bool;
+
+    /// Called when a connection is closed because it does not begin with such a header.
+    fn record_proxy_header_failure(&self, failure: ProxyHeaderFailure);
 
     /// Called when a connection begins.
     fn on_connect(&self, peer: SocketAddr) -> Self::ConnectionState;
@@ -265,28 +274,85 @@ fn admit<O: ConnectionHandler>(
 ) {
     // Fails if the client has left.
     let _ = socket.set_nodelay(true);
+    if context.handler.expects_proxy_header(peer.ip()) {
+        match ConnectionLimiter::acquire_unnamed(&context.limiter) {
+            Some(slot) => {
+                tokio::spawn(Box::pin(serve_proxied(
+                    socket,
+                    peer,
+                    slot,
+                    Arc::clone(context),
+                    drain.clone(),
+                )));
+            }
+            None => refuse_overloaded(socket, peer, context),
+        }
+        return;
+    }
     match ConnectionLimiter::acquire(&context.limiter, peer.ip()) {
         Some(slot) => {
             // Boxed because a task is moved several times before it reaches its place on the heap.
             tokio::spawn(Box::pin(serve_connection(
-                socket,
+                ClientSocket::from(socket),
                 peer,
                 slot,
                 Arc::clone(context),
                 drain.clone(),
             )));
         }
-        None => {
-            // Above the limit of such responses, the connection is closed without one.
-            let Some(slot) = ConnectionLimiter::acquire_overload_reply(&context.limiter) else {
-                return;
-            };
-            let handler = Arc::clone(&context.handler);
-            tokio::spawn(async move {
-                let _slot = slot;
-                reply_overloaded(socket, handler.overload_response(peer)).await;
-            });
+        None => refuse_overloaded(socket, peer, context),
+    }
+}
+
+/// Answers a client above a limit. Above the limit of such responses, the connection is closed without
+/// one.
+fn refuse_overloaded<O: ConnectionHandler>(
+    socket: TcpStream,
+    peer: SocketAddr,
+    context: &Arc<AcceptContext<O>>,
+) {
+    let Some(slot) = ConnectionLimiter::acquire_overload_reply(&context.limiter) else {
+        return;
+    };
+    let handler = Arc::clone(&context.handler);
+    tokio::spawn(async move {
+        let _slot = slot;
+        reply_overloaded(socket, handler.overload_response(peer)).await;
+    });
+}
+
+/// Serves a connection from a load balancer: reads the header that names the client, and continues
+/// with that client's address.
+async fn serve_proxied<O: ConnectionHandler>(
+    mut socket: TcpStream,
+    balancer: SocketAddr,
+    slot: ConnectionSlot,
+    context: Arc<AcceptContext<O>>,
+    mut drain: DrainWatch,
+) {
+    let header = tokio::select! {
+        header = proxy_header::read(&mut socket, context.settings.reader.head) => header,
+        () = wait_cut_off(&mut drain) => return,
+    };
+    let (client, unread) = match header {
+        Ok(Some(header)) => header,
+        Ok(None) => return,
+        Err(failure) => {
+            tracing::debug!(%balancer, failure = failure.as_str(), "no PROXY protocol header");
+            return context.handler.record_proxy_header_failure(failure);
         }
+    };
+    let peer = match client {
+        ProxiedClient::Address(address) => address,
+        ProxiedClient::Unnamed => balancer,
+    };
+    match slot.with_client(peer.ip()) {
+        Some(slot) => {
+            let mut client = ClientSocket::from(socket);
+            client.unread = unread;
+            serve_connection(client, peer, slot, context, drain).await;
+        }
+        None => refuse_overloaded(socket, peer, &context),
     }
 }
 
@@ -323,13 +389,12 @@ pub(crate) async fn close_lingering(client: &mut ClientSocket) {
 
 /// Serves one connection to its end. A panic ends only this task.
 async fn serve_connection<O: ConnectionHandler>(
-    socket: TcpStream,
+    client: ClientSocket,
     peer: SocketAddr,
     slot: ConnectionSlot,
     context: Arc<AcceptContext<O>>,
     mut drain: DrainWatch,
 ) {
-    let client = ClientSocket::from(socket);
     let connection = ClientConnection {
         peer,
         client_watch: client.watch(),

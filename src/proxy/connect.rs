@@ -17,7 +17,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use hyper::ext::ReasonPhrase;
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
 
 use crate::clock::TimeSpan;
 use crate::metrics::GaugeGuard;
@@ -48,6 +47,7 @@ use super::http::{
 };
 use super::intercept::{self, RefusalDelivery};
 use super::local_reply::ReplyPreferences;
+use super::parents::{OriginTransport, ParentCall, ParentUse};
 use super::request_target::{self, EnclosingTunnel};
 use super::service_response::{Hangup, ServiceResult, established_response, local_response};
 use super::timing;
@@ -95,9 +95,19 @@ enum TunnelMode {
 
 #[derive(Debug)]
 struct OpaqueTunnel {
-    origin: TcpStream,
+    origin: OriginTransport,
+    /// The address of the origin, or of a parent proxy.
     address: SocketAddr,
+    via: TunnelRoute,
     evaluation: TunnelEvaluation,
+}
+
+/// The way of an opaque tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TunnelRoute {
+    Direct,
+    /// A parent proxy has resolved the name.
+    Parent,
 }
 
 impl ConnectionContext {
@@ -352,18 +362,40 @@ impl ProxyService {
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
         let timeouts = permit.options().timeouts;
-        let (_, vetted, mut slot) = permit.redeem();
+        let (host, vetted, mut slot) = permit.redeem();
         record.enter_stage(Stage::Upstream);
         if let Some(address) = vetted.first() {
             record.set_address(address);
         }
         let began = record.clock().now();
         let limits = self.tunnels.settings.dial.with_overrides(timeouts);
-        let dialled = dial(&vetted, limits).await;
-        self.address_vetter
-            .negative_cache()
-            .record(vetted.addresses(), &dialled);
-        let dialled = dialled.map_err(UpstreamError::Dial);
+        let (dialled, via) = match vetted.parent() {
+            Some(parent) => {
+                if let Some(name) = self.upstream.parents().name(parent) {
+                    record.set_parent(name.shared());
+                }
+                let opened = self.upstream.parents().open(ParentCall {
+                    parent,
+                    host: host.host(),
+                    port: host.port(),
+                    usage: ParentUse::Tunnel,
+                    local: vetted.local(),
+                    limits,
+                });
+                let opened = opened
+                    .await
+                    .map(|opened| (opened.transport, opened.address));
+                let opened = opened.map_err(|error| UpstreamError::Parent(Box::new(error)));
+                (opened, TunnelRoute::Parent)
+            }
+            None => {
+                let dialled = dial(&vetted, limits).await;
+                let negative_cache = self.address_vetter.negative_cache();
+                negative_cache.record(vetted.addresses(), &dialled);
+                let dialled = dialled.map(|(tcp, address)| (OriginTransport::Tcp(tcp), address));
+                (dialled.map_err(UpstreamError::Dial), TunnelRoute::Direct)
+            }
+        };
         let (origin, address) = dialled.inspect_err(|error| {
             record.set_upstream_error(error.as_str());
             if error.is_origin_fault() {
@@ -381,6 +413,7 @@ impl ProxyService {
         Ok(OpaqueTunnel {
             origin,
             address,
+            via,
             evaluation,
         })
     }

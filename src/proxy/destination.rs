@@ -3,7 +3,7 @@
 //!
 //! This module alone creates [`VettedAddresses`], and the dialler accepts nothing else.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,11 @@ use smallvec::SmallVec;
 
 use crate::clock::TimeSpan;
 use crate::metrics::Metrics;
+use crate::model::crawler::Crawler;
+use crate::model::rule_id::Slug;
 use crate::pipeline::destination::{
-    AddressList, DestinationError, DestinationResolver, ProhibitedAddress, RemainingAddresses,
+    AddressList, DestinationError, DestinationResolver, EgressChoice, ProhibitedAddress,
+    RemainingAddresses,
 };
 use crate::urls::address::{AddressClass, classify, effective_address, to_unmapped};
 use crate::urls::target::{HostTarget, UrlTarget};
@@ -33,7 +36,65 @@ pub struct EgressRules {
     pub ports: Vec<RangeInclusive<u16>>,
     /// The proxy's own listeners, which are never dialled.
     pub own_listeners: Vec<SocketAddr>,
+    /// The local addresses of connections; the first rule that fits applies.
+    pub bind: Vec<BindRule>,
+    /// The names of the parent proxies.
+    pub parents: Vec<Slug>,
 }
+
+/// One entry of `egress.bind`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindRule {
+    /// The crawler that it is for; `None` for every crawler.
+    pub crawler: Option<Slug>,
+    /// A host name, or `*.domain` for every host below a domain; `None` for every host.
+    pub host: Option<String>,
+    pub local: Arc<LocalAddresses>,
+}
+
+impl BindRule {
+    fn fits(&self, crawler: &Crawler, host: &str) -> bool {
+        let name = self.crawler.as_ref().map(Slug::as_str);
+        name.is_none_or(|name| name == crawler.as_str())
+            && self
+                .host
+                .as_ref()
+                .is_none_or(|pattern| pattern_covers(pattern, host))
+    }
+}
+
+/// The addresses of this machine that a connection may come from, at most one of each family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LocalAddresses {
+    v4: Option<Ipv4Addr>,
+    v6: Option<Ipv6Addr>,
+}
+
+impl LocalAddresses {
+    /// Creates the addresses from a list, of which the last one of each family counts.
+    pub fn new(addresses: &[IpAddr]) -> Self {
+        let mut local = Self { v4: None, v6: None };
+        for address in addresses {
+            match address {
+                IpAddr::V4(v4) => local.v4 = Some(*v4),
+                IpAddr::V6(v6) => local.v6 = Some(*v6),
+            }
+        }
+        local
+    }
+
+    /// Returns the address from which a connection to this one comes, if there is one of its family.
+    pub fn for_peer(&self, peer: IpAddr) -> Option<IpAddr> {
+        match peer {
+            IpAddr::V4(_) => self.v4.map(IpAddr::V4),
+            IpAddr::V6(_) => self.v6.map(IpAddr::V6),
+        }
+    }
+}
+
+/// The index of a parent proxy in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParentIndex(pub u16);
 
 /// One entry of `egress.allow_private`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +105,15 @@ pub struct PrivateHost {
     pub cidr: IpNet,
 }
 
-/// Addresses that passed the checks, in the order in which they should be tried. Never empty.
+/// Addresses that passed the checks, in the order in which they should be tried; or a parent proxy that
+/// resolves the name, which has passed the checks.
 #[derive(Clone, Debug)]
 pub struct VettedAddresses {
+    /// Empty with a parent, and never without one.
     addresses: SmallVec<[SocketAddr; 2]>,
     resolved_in: Option<TimeSpan>,
+    parent: Option<ParentIndex>,
+    local: Option<Arc<LocalAddresses>>,
 }
 
 impl VettedAddresses {
@@ -56,12 +121,28 @@ impl VettedAddresses {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+
+    /// Returns the parent proxy through which the request goes.
+    pub fn parent(&self) -> Option<ParentIndex> {
+        self.parent
+    }
+
+    /// Returns the addresses of this machine that connections come from, if they are restricted.
+    pub fn local(&self) -> Option<&Arc<LocalAddresses>> {
+        self.local.as_ref()
+    }
+
+    /// Returns `true` if a connection to this address may be used. Which one a parent has is its own
+    /// affair.
+    pub fn covers(&self, address: &SocketAddr) -> bool {
+        self.parent.is_some() || self.addresses.contains(address)
+    }
 }
 
 impl AddressList for VettedAddresses {
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
         self.addresses.retain(|address| keep(address.ip()));
-        if self.addresses.is_empty() {
+        if self.addresses.is_empty() && self.parent.is_none() {
             RemainingAddresses::None
         } else {
             RemainingAddresses::Some
@@ -131,9 +212,25 @@ impl AddressVetter {
         host: &str,
         literal: Option<IpAddr>,
         port: u16,
+        egress: EgressChoice<'_>,
     ) -> Result<VettedAddresses, DestinationError> {
         self.check_port(port)?;
         let count = |class: AddressClass| self.metrics.record_refused_address(class.as_str());
+        if let Some(parent) = egress.parent {
+            let vetted = self.vet_for_parent(host, literal, port, parent, count)?;
+            return self.bind(vetted, host, egress);
+        }
+        let vetted = self.resolve_directly(host, literal, port, count).await?;
+        self.bind(vetted, host, egress)
+    }
+
+    async fn resolve_directly(
+        &self,
+        host: &str,
+        literal: Option<IpAddr>,
+        port: u16,
+        count: impl Fn(AddressClass),
+    ) -> Result<VettedAddresses, DestinationError> {
         if let Some(literal) = literal {
             return self.vet_all(host, &[literal], port, count);
         }
@@ -148,6 +245,7 @@ impl AddressVetter {
         host: &str,
         literal: Option<IpAddr>,
         port: u16,
+        egress: EgressChoice<'_>,
     ) -> Option<Result<VettedAddresses, DestinationError>> {
         let checked = self
             .check_port(port)
@@ -155,9 +253,92 @@ impl AddressVetter {
         if let Err(error) = checked {
             return Some(Err(error));
         }
-        Some(match literal {
-            Some(literal) => self.vet_all(host, &[literal], port, |_| {}),
-            None => self.vet_resolution(host, port, self.resolver.known(host)?, |_| {}),
+        let vetted = match (egress.parent, literal) {
+            (Some(parent), _) => self.vet_for_parent(host, literal, port, parent, |_| {}),
+            (None, Some(literal)) => self.vet_all(host, &[literal], port, |_| {}),
+            (None, None) => self.vet_resolution(host, port, self.resolver.known(host)?, |_| {}),
+        };
+        Some(vetted.and_then(|vetted| self.bind(vetted, host, egress)))
+    }
+
+    /// Checks a target whose name a parent resolves. Literals and special names are refused as without a
+    /// parent.
+    fn vet_for_parent(
+        &self,
+        host: &str,
+        literal: Option<IpAddr>,
+        port: u16,
+        parent: &str,
+        count: impl Fn(AddressClass),
+    ) -> Result<VettedAddresses, DestinationError> {
+        let mut names = self.egress.parents.iter();
+        let index = names.position(|name| name.as_str() == parent);
+        let index = index.and_then(|index| u16::try_from(index).ok());
+        let index = index.ok_or(DestinationError::UnknownParent)?;
+        match literal {
+            Some(literal) => drop(self.vet_all(host, &[literal], port, count)?),
+            None => self.check_name(host)?,
+        }
+        Ok(VettedAddresses {
+            addresses: SmallVec::new(),
+            resolved_in: None,
+            parent: Some(ParentIndex(index)),
+            local: None,
+        })
+    }
+
+    /// Adds the local addresses for a request, and drops the addresses of other families.
+    fn bind(
+        &self,
+        mut vetted: VettedAddresses,
+        host: &str,
+        egress: EgressChoice<'_>,
+    ) -> Result<VettedAddresses, DestinationError> {
+        let mut rules = self.egress.bind.iter();
+        let Some(rule) = rules.find(|rule| rule.fits(egress.crawler, host)) else {
+            return Ok(vetted);
+        };
+        vetted
+            .addresses
+            .retain(|address| rule.local.for_peer(address.ip()).is_some());
+        if vetted.addresses.is_empty() && vetted.parent.is_none() {
+            return Err(DestinationError::NoLocalAddress);
+        }
+        vetted.local = Some(Arc::clone(&rule.local));
+        Ok(vetted)
+    }
+
+    /// Returns the addresses of a proxy of the configuration. They may be private, but are not those of
+    /// this process.
+    pub(super) async fn resolve_proxy(
+        &self,
+        host: &str,
+        port: u16,
+        local: Option<&Arc<LocalAddresses>>,
+    ) -> Result<VettedAddresses, ResolveError> {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses: Arc<[IpAddr]> = match bare.parse() {
+            Ok(literal) => [literal].into(),
+            Err(_) => self.resolver.resolve(host).await.addresses?,
+        };
+        let fits = |address: &&IpAddr| {
+            !self
+                .egress
+                .is_own_listener(effective_address(**address), port)
+                && local.is_none_or(|local| local.for_peer(**address).is_some())
+        };
+        let usable = addresses.iter().filter(fits);
+        let addresses: SmallVec<[SocketAddr; 2]> = usable
+            .map(|address| SocketAddr::new(*address, port))
+            .collect();
+        if addresses.is_empty() {
+            return Err(ResolveError::NoSuchName);
+        }
+        Ok(VettedAddresses {
+            addresses,
+            resolved_in: None,
+            parent: None,
+            local: local.cloned(),
         })
     }
 
@@ -233,6 +414,8 @@ impl AddressVetter {
             _ => Ok(VettedAddresses {
                 addresses: vetted,
                 resolved_in: None,
+                parent: None,
+                local: None,
             }),
         }
     }
@@ -303,21 +486,37 @@ fn is_loopback_name(host: &str) -> bool {
 impl DestinationResolver for AddressVetter {
     type Addresses = VettedAddresses;
 
-    async fn vet(&self, target: &UrlTarget) -> Result<VettedAddresses, DestinationError> {
-        self.resolve(target.host(), target.ip(), target.port())
+    async fn vet(
+        &self,
+        target: &UrlTarget,
+        egress: EgressChoice<'_>,
+    ) -> Result<VettedAddresses, DestinationError> {
+        self.resolve(target.host(), target.ip(), target.port(), egress)
             .await
     }
 
-    fn vet_known(&self, target: &UrlTarget) -> Option<Result<VettedAddresses, DestinationError>> {
-        self.resolve_known(target.host(), target.ip(), target.port())
+    fn vet_known(
+        &self,
+        target: &UrlTarget,
+        egress: EgressChoice<'_>,
+    ) -> Option<Result<VettedAddresses, DestinationError>> {
+        self.resolve_known(target.host(), target.ip(), target.port(), egress)
     }
 
     fn connect_backoff(&self, vetted: &VettedAddresses) -> Option<Duration> {
-        self.negative_cache.retry_in(vetted.addresses())
+        match vetted.parent() {
+            Some(_) => None,
+            None => self.negative_cache.retry_in(vetted.addresses()),
+        }
     }
 
-    async fn vet_host(&self, host: &HostTarget) -> Result<VettedAddresses, DestinationError> {
-        self.resolve(host.host(), host.ip(), host.port()).await
+    async fn vet_host(
+        &self,
+        host: &HostTarget,
+        egress: EgressChoice<'_>,
+    ) -> Result<VettedAddresses, DestinationError> {
+        self.resolve(host.host(), host.ip(), host.port(), egress)
+            .await
     }
 }
 
@@ -344,12 +543,17 @@ impl EgressRules {
 
 impl PrivateHost {
     fn covers(&self, host: &str) -> bool {
-        match self.host.strip_prefix("*.") {
-            Some(domain) => host
-                .strip_suffix(domain)
-                .is_some_and(|rest| rest.ends_with('.')),
-            None => host == self.host,
-        }
+        pattern_covers(&self.host, host)
+    }
+}
+
+/// Returns `true` if a pattern, a host name or `*.domain`, covers a host.
+fn pattern_covers(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(domain) => host
+            .strip_suffix(domain)
+            .is_some_and(|rest| rest.ends_with('.')),
+        None => host == pattern,
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::pipeline::permit::OriginTimeouts;
 
-use super::destination::VettedAddresses;
+use super::destination::{LocalAddresses, VettedAddresses};
 
 /// The time before the next attempt starts in parallel (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -72,7 +72,8 @@ pub async fn dial(
     limits: DialLimits,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
     let order = interleave(vetted.addresses());
-    match timeout(limits.total, race(order, limits.connect)).await {
+    let local = vetted.local().map(|local| **local);
+    match timeout(limits.total, race(order, limits.connect, local)).await {
         Ok(result) => result,
         Err(_) => Err(DialError::Timeout),
     }
@@ -96,15 +97,16 @@ fn interleave(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
 async fn race(
     mut order: VecDeque<SocketAddr>,
     attempt_timeout: Duration,
+    local: Option<LocalAddresses>,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
     let mut attempts = tokio::task::JoinSet::new();
     let mut worst = DialError::Unreachable;
     while let Some(address) = order.pop_front() {
         if order.is_empty() && attempts.is_empty() {
             // The usual case: one address, which needs no task.
-            return attempt(address, attempt_timeout).await;
+            return attempt(address, attempt_timeout, local).await;
         }
-        attempts.spawn(attempt(address, attempt_timeout));
+        attempts.spawn(attempt(address, attempt_timeout, local));
         let mut stagger = pin!(sleep(ATTEMPT_DELAY));
         tokio::select! {
             Some(result) = attempts.join_next() => match result {
@@ -128,8 +130,13 @@ async fn race(
 async fn attempt(
     address: SocketAddr,
     attempt_timeout: Duration,
+    local: Option<LocalAddresses>,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
-    let stream = match timeout(attempt_timeout, TcpStream::connect(address)).await {
+    let connected = match local.and_then(|local| local.for_peer(address.ip())) {
+        None => timeout(attempt_timeout, TcpStream::connect(address)).await,
+        Some(local) => timeout(attempt_timeout, connect_from(local, address)).await,
+    };
+    let stream = match connected {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(classify_error(&error)),
         Err(_) => return Err(DialError::Timeout),
@@ -140,6 +147,16 @@ async fn attempt(
     }
     let _ = stream.set_nodelay(true);
     Ok((stream, address))
+}
+
+/// Connects from an address of this machine.
+async fn connect_from(local: IpAddr, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = match local {
+        IpAddr::V4(_) => TcpSocket::new_v4()?,
+        IpAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.bind(SocketAddr::new(local, 0))?;
+    socket.connect(address).await
 }
 
 fn classify_error(error: &io::Error) -> DialError {

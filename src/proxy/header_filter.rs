@@ -15,6 +15,9 @@ use crate::urls::target::UrlTarget;
 
 use super::local_reply::{CRAWL_STATUS, PROXY_STATUS};
 
+/// The field in which crawlers and warcprox exchange what should be archived and what is refused.
+pub(super) const WARCPROX_META: HeaderName = HeaderName::from_static("warcprox-meta");
+
 /// Returns `true` for fields that belong to one connection, or to the operator of this proxy.
 fn is_hop_by_hop(name: &str) -> bool {
     matches!(
@@ -246,7 +249,10 @@ pub fn filter_response(
     via: &ViaName,
 ) {
     remove_fields(headers, |name| {
-        is_hop_by_hop(name) || is_crawl_field(name) || bypasses_proxy(name)
+        is_hop_by_hop(name)
+            || is_crawl_field(name)
+            || bypasses_proxy(name)
+            || name == WARCPROX_META.as_str()
     });
     remove_our_proxy_status(headers);
     normalize_content_type(headers);

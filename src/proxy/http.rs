@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
 use crate::identity::RequestSigners;
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::{Recorder, RequestRecord};
-use crate::model::crawler::Crawler;
+use crate::model::crawler::{Crawler, CrawlerHint};
 use crate::model::profile::Profile;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -43,7 +43,7 @@ use super::connect::ConnectionContext;
 use super::destination::{AddressVetter, VettedAddresses};
 use super::document::{self, OutgoingBody};
 use super::head::ServiceGuard;
-use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName};
+use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName, WARCPROX_META};
 use super::intercept::Interceptor;
 use super::local_reply::{self, ProfileSelection, RefusalContacts, ReplyPreferences};
 use super::request_target::{self, EnclosingTunnel, ForwardMode, RequestTarget};
@@ -117,6 +117,20 @@ impl ProxyService {
             admission: &self.admission_queue,
             ledger: self.ledger.get(),
         }
+    }
+
+    /// Returns `true` if `Warcprox-Meta` is passed on for this request: its parent is warcprox, and its
+    /// crawler may use it.
+    fn passes_warcprox_meta(&self, evaluation: &Evaluation) -> bool {
+        let parents = self.upstream.parents();
+        !parents.is_empty()
+            && evaluation
+                .parent()
+                .is_some_and(|parent| parents.is_warcprox(parent))
+            && evaluation
+                .facts()
+                .crawler
+                .allows_hint(CrawlerHint::Warcprox)
     }
 
     /// Answers one request. Its record ends with the last byte of the response, or when the client leaves.
@@ -386,6 +400,11 @@ impl<'a> Exchange<'a> {
                 if let Some(address) = permit.addresses().first() {
                     self.record.set_address(address);
                 }
+                if let Some(parent) = permit.addresses().parent()
+                    && let Some(name) = self.service.upstream.parents().name(parent)
+                {
+                    self.record.set_parent(name.shared());
+                }
                 let outcome_recorder = OutcomeRecorder::for_request(&evaluation);
                 let forwarded = ForwardedRequest {
                     evaluation,
@@ -427,6 +446,10 @@ impl<'a> Exchange<'a> {
         self.record.enter_stage(Stage::Upstream);
         let target = &evaluation.facts().target;
         let mut headers = std::mem::take(&mut self.parts.headers);
+        let warcprox_meta = match self.service.passes_warcprox_meta(evaluation) {
+            true => headers.remove(WARCPROX_META),
+            false => None,
+        };
         request_target::decrement_max_forwards(&self.parts.method, &mut headers);
         header_filter::filter_request(
             &mut headers,
@@ -434,6 +457,9 @@ impl<'a> Exchange<'a> {
             self.parts.version,
             &self.service.via,
         );
+        if let Some(meta) = warcprox_meta {
+            headers.insert(WARCPROX_META, meta);
+        }
         if evaluation.facts().changes_origin() {
             // They were meant for the origin that the crawler named.
             headers.remove(AUTHORIZATION);
@@ -488,6 +514,12 @@ impl<'a> Exchange<'a> {
         self.record.set_address(address);
         let first_byte = timing::record_first_byte(&mut self.record, &result, sent_at);
         let response = result.response;
+        if self.service.passes_warcprox_meta(&forwarded.evaluation)
+            && is_warcprox_refusal(&response)
+        {
+            // The answer of the parent, which says nothing about the URL.
+            forwarded.outcome_recorder = None;
+        }
         if response.version() == http::Version::HTTP_2 {
             self.record.set_used_http2();
         }
@@ -618,7 +650,14 @@ impl<'a> Exchange<'a> {
         evaluation: &Evaluation,
     ) {
         let via = &self.service.via;
+        let warcprox_meta = match self.service.passes_warcprox_meta(evaluation) {
+            true => head.headers.remove(WARCPROX_META),
+            false => None,
+        };
         header_filter::filter_response(&mut head.headers, head.status, head.version, via);
+        if let Some(meta) = warcprox_meta {
+            head.headers.insert(WARCPROX_META, meta);
+        }
         if let Some(requested) = evaluation.facts().rewritten_from() {
             header_filter::rewrite_for_requested_url(
                 &mut head.headers,
@@ -692,6 +731,12 @@ impl<'a> Exchange<'a> {
             }
         }
     }
+}
+
+/// Returns `true` for a refusal by warcprox: 403 by a rule of `blocks`, 420 by a limit, each with its field.
+fn is_warcprox_refusal<B>(response: &Response<B>) -> bool {
+    matches!(response.status().as_u16(), 403 | 420)
+        && response.headers().contains_key(WARCPROX_META)
 }
 
 fn content_length(parts: &request::Parts) -> Option<u64> {
@@ -789,7 +834,7 @@ mod tests {
     #[test]
     fn the_future_of_a_request_is_small_enough_to_move() {
         assert!(
-            size(ProxyService::handle_request) <= 2_832,
+            size(ProxyService::handle_request) <= 2_896,
             "{}",
             size(ProxyService::handle_request)
         );

@@ -453,10 +453,17 @@ fn proxy_status(refusal: &Refusal) -> String {
     let line = refusal
         .robots_cause()
         .map_or(String::new(), |cause| format!("; line={}", cause.line));
+    let parent = refusal
+        .parent
+        .as_ref()
+        .map_or(String::new(), |name| format!("; parent={}", name.as_str()));
     let fault = refusal
         .fault
         .map_or(String::new(), |fault| format!("; {}", fault.description));
-    member.push_str(&format!("; details=\"{}{rule}{line}{fault}\"", row.name));
+    member.push_str(&format!(
+        "; details=\"{}{rule}{line}{parent}{fault}\"",
+        row.name
+    ));
     member
 }
 

@@ -20,12 +20,15 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
 use crate::tls::provider::crypto_provider;
 use crate::urls::target::UrlTarget;
+
+use super::parents::OriginTransport;
 
 pub use error::TlsError;
 pub use stream::OriginTcp;
@@ -174,7 +177,7 @@ impl OriginTls {
     /// Returns an error if the handshake fails, the certificate is not trusted, or the time is up.
     pub async fn handshake(
         &self,
-        stream: TcpStream,
+        stream: OriginTransport,
         target: &UrlTarget,
         terms: HandshakeTerms,
         hello: ClientHelloKind,
@@ -193,6 +196,25 @@ impl OriginTls {
             self.metrics.record_unverified_upstream();
         }
         result
+    }
+
+    /// Performs a TLS handshake with an HTTPS proxy. Its certificate is verified like those of origins.
+    ///
+    /// # Errors
+    /// Returns an error if the handshake fails, the certificate is not trusted, or the time is up.
+    pub async fn connect_proxy(
+        &self,
+        tcp: TcpStream,
+        host: &str,
+    ) -> Result<TlsStream<TcpStream>, TlsError> {
+        let verify = self.effective_verify(CertificateVerification::On);
+        let config = &self.configs(verify, ClientHelloKind::Hybrid).http1;
+        let connector = TlsConnector::from(Arc::clone(config));
+        let connecting = connector.connect(server_name(host)?, tcp);
+        match tokio::time::timeout(self.handshake_timeout, connecting).await {
+            Ok(connected) => connected.map_err(|error| TlsError::from_handshake_error(&error)),
+            Err(_) => Err(TlsError::timeout()),
+        }
     }
 
     /// Records an established TLS connection and the time that it took, including a second attempt.
@@ -281,22 +303,26 @@ pub(super) fn has_selected_http2(stream: &OriginStream) -> bool {
 /// Performs the handshake. The requested name, which the certificate must contain, is the target's
 /// host.
 async fn connect_tls(
-    stream: TcpStream,
+    stream: OriginTransport,
     target: &UrlTarget,
     config: Arc<ClientConfig>,
 ) -> Result<OriginStream, TlsError> {
-    let host = target.host();
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(host);
-    let name = ServerName::try_from(bare)
-        .map_err(|_| TlsError::invalid_name())?
-        .to_owned();
+    let name = server_name(target.host())?;
     let tcp = TokioIo::new(TokioIo::new(OriginTcp::for_handshake(stream)));
     let connected = TlsConnector::from(config).connect(name, tcp).await;
     let connected = connected.map_err(|error| TlsError::from_handshake_error(&error))?;
     let mut connected = MaybeHttpsStream::Https(TokioIo::new(connected));
     stream::stop_coalescing(&mut connected);
     Ok(connected)
+}
+
+/// Returns the name that the certificate of a canonical host must contain.
+fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    ServerName::try_from(bare)
+        .map(|name| name.to_owned())
+        .map_err(|_| TlsError::invalid_name())
 }

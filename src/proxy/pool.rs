@@ -26,6 +26,7 @@ use crate::model::http_versions::OriginHttpVersions;
 use super::body::RequestUpload;
 use super::destination::VettedAddresses;
 use super::head::timer::LazyTimer;
+use super::parents::ConnectionRoute;
 use super::read_allowance::ReadAllowance;
 use super::upstream::{LimitedStream, SharedConnection, StreamReservation};
 
@@ -63,6 +64,8 @@ pub struct OriginConnection {
     pub base: Box<str>,
     /// `On` if the origin's certificate was verified.
     pub verify: CertificateVerification,
+    /// The way to the origin.
+    pub route: ConnectionRoute,
     pub(crate) response_timer: LazyTimer,
 }
 
@@ -90,6 +93,8 @@ pub struct PoolKey<'a> {
     pub base: &'a str,
     /// `On` if the origin's certificate must be verified; irrelevant without TLS.
     pub verify: CertificateVerification,
+    /// The way to the origin: a connection through one proxy never serves a request that goes another way.
+    pub route: &'a ConnectionRoute,
 }
 
 /// A connection of the pool that can take a request at once.
@@ -135,11 +140,16 @@ impl OriginConnections {
         self.idle.len() + self.shared.len()
     }
 
-    /// Reserves a stream of a connection to one of these addresses.
-    fn reserve(&self, vetted: &VettedAddresses, now: Instant) -> Option<StreamReservation> {
+    /// Reserves a stream of a connection on this way to one of these addresses.
+    fn reserve(
+        &self,
+        route: &ConnectionRoute,
+        vetted: &VettedAddresses,
+        now: Instant,
+    ) -> Option<StreamReservation> {
         self.shared
             .iter()
-            .filter(|shared| vetted.addresses().contains(&shared.address()))
+            .filter(|shared| shared.route() == route && vetted.covers(&shared.address()))
             .find_map(|shared| shared.reserve(now))
     }
 
@@ -216,15 +226,16 @@ impl ConnectionPool {
         let mut shard = self.shard(key);
         let connections = shard.get_mut(key.base)?;
         if versions == OriginHttpVersions::Http1And2
-            && let Some(stream) = connections.reserve(vetted, now)
+            && let Some(stream) = connections.reserve(key.route, vetted, now)
         {
             return Some(PooledConnection::Shared(stream));
         }
-        while let Some(mut last) = connections.idle.pop() {
+        let fits = |idle: &IdleConnection| idle.connection.route == *key.route;
+        while let Some(at) = connections.idle.iter().rposition(fits) {
+            let mut last = connections.idle.remove(at);
             self.count.fetch_sub(1, Ordering::Relaxed);
             let idle_for = now.saturating_duration_since(last.since);
-            let fits = idle_for < self.limits.idle
-                && vetted.addresses().contains(&last.connection.address);
+            let fits = idle_for < self.limits.idle && vetted.covers(&last.connection.address);
             if fits && last.connection.is_usable() {
                 return Some(PooledConnection::Exclusive {
                     connection: last.connection,
@@ -242,7 +253,9 @@ impl ConnectionPool {
         vetted: &VettedAddresses,
         now: Instant,
     ) -> Option<StreamReservation> {
-        self.shard(key).get(key.base)?.reserve(vetted, now)
+        self.shard(key)
+            .get(key.base)?
+            .reserve(key.route, vetted, now)
     }
 
     /// Stores an HTTP/2 connection, which other requests can use at once.
@@ -253,6 +266,7 @@ impl ConnectionPool {
         let mut shard = self.shard(PoolKey {
             base: connection.base(),
             verify: connection.verify(),
+            route: connection.route(),
         });
         if self.is_full() && !self.evict(&mut shard, now) {
             return;
@@ -272,6 +286,7 @@ impl ConnectionPool {
         let mut shard = self.shard(PoolKey {
             base: &connection.base,
             verify: connection.verify,
+            route: &connection.route,
         });
         if self.is_full() && !self.evict(&mut shard, now) {
             return;

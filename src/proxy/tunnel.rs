@@ -8,14 +8,15 @@ use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::coop::consume_budget;
@@ -27,6 +28,7 @@ use crate::metrics::{GaugeGuard, Metrics};
 use super::dial::DialLimits;
 use super::drain::{DrainStage, DrainWatch};
 use super::head::{ClientIo, ClientSocket};
+use super::parents::OriginTransport;
 
 /// The number of bytes read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -232,21 +234,24 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     end
 }
 
-/// Relays bytes like [`relay`] for a client whose tunnel is inside TLS to the proxy, or a stream of
-/// an HTTP/2 connection.
+/// Relays bytes like [`relay`] if one side is not a socket: a client whose tunnel is inside TLS to the
+/// proxy or a stream of an HTTP/2 connection, or an origin behind an HTTPS proxy.
 pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
     client: ClientSocket,
-    origin: &TcpStream,
+    origin: &mut OriginTransport,
     meter: &TunnelMeter,
     watch: TunnelWatch<'_, J>,
 ) -> TunnelEnd {
     let client_watch = client.watch();
     let (receiver, sender) = tokio::io::split(ClientIo::new(client, watch.settings.idle));
-    let upload = relay_up(receiver, origin, meter);
-    let down = relay_down(origin, sender, meter);
-    let end = wait_end(upload, down, meter, watch).await;
+    let end = {
+        let (from_origin, to_origin) = tokio::io::split(&mut *origin);
+        let upload = relay_up(receiver, to_origin, meter);
+        let down = relay_down(from_origin, sender, meter);
+        wait_end(upload, down, meter, watch).await
+    };
     if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
-        let _ = SockRef::from(origin).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(origin.socket()).set_linger(Some(Duration::ZERO));
         client_watch.reset_on_drop();
     }
     end
@@ -255,7 +260,7 @@ pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
 /// Relays a layered client's bytes to the origin, and their end.
 async fn relay_up(
     mut client: ReadHalf<ClientIo>,
-    origin: &TcpStream,
+    mut origin: WriteHalf<&mut OriginTransport>,
     meter: &TunnelMeter,
 ) -> Result<(), TunnelEnd> {
     let mut chunk = Vec::with_capacity(LAYERED_CHUNK);
@@ -264,12 +269,17 @@ async fn relay_up(
         chunk.clear();
         match client.read_buf(&mut chunk).await {
             Ok(0) => {
-                let _ = SockRef::from(origin).shutdown(Shutdown::Write);
+                let _ = origin.shutdown().await;
                 return Ok(());
             }
-            Ok(_) => send_all(origin, &chunk, TunnelDirection::Up, meter)
-                .await
-                .map_err(|_| TunnelEnd::OriginLeft)?,
+            Ok(count) => {
+                let sent = async {
+                    origin.write_all(&chunk).await?;
+                    origin.flush().await
+                };
+                sent.await.map_err(|_| TunnelEnd::OriginLeft)?;
+                meter.record(TunnelDirection::Up, count);
+            }
             Err(_) => return Err(TunnelEnd::ClientLeft),
         }
     }
@@ -277,31 +287,37 @@ async fn relay_up(
 
 /// Relays the origin's bytes to a layered client, and their end.
 async fn relay_down(
-    origin: &TcpStream,
+    mut origin: ReadHalf<&mut OriginTransport>,
     mut client: WriteHalf<ClientIo>,
     meter: &TunnelMeter,
 ) -> Result<(), TunnelEnd> {
     loop {
-        origin.readable().await.map_err(|_| TunnelEnd::OriginLeft)?;
-        let mut chunk = Vec::with_capacity(LAYERED_CHUNK);
-        match origin.try_read_buf(&mut chunk) {
-            Ok(0) => {
-                let _ = client.shutdown().await;
-                return Ok(());
-            }
-            Ok(count) => {
-                let sent = async {
-                    client.write_all(&chunk).await?;
-                    client.flush().await
-                };
-                sent.await.map_err(|_| TunnelEnd::ClientLeft)?;
-                meter.record(TunnelDirection::Down, count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return Err(TunnelEnd::OriginLeft),
+        let received = receive_chunk(&mut origin).await;
+        let chunk = received.map_err(|_| TunnelEnd::OriginLeft)?;
+        if chunk.is_empty() {
+            let _ = client.shutdown().await;
+            return Ok(());
         }
+        let sent = async {
+            client.write_all(&chunk).await?;
+            client.flush().await
+        };
+        sent.await.map_err(|_| TunnelEnd::ClientLeft)?;
+        meter.record(TunnelDirection::Down, chunk.len());
         consume_budget().await;
     }
+}
+
+/// Receives bytes; none at the end. Nothing is allocated while there are none, since most tunnels are
+/// silent most of the time.
+async fn receive_chunk(origin: &mut ReadHalf<&mut OriginTransport>) -> io::Result<Vec<u8>> {
+    poll_fn(|cx| {
+        let mut room = [0; LAYERED_CHUNK];
+        let mut received = ReadBuf::new(&mut room);
+        ready!(Pin::new(&mut *origin).poll_read(cx, &mut received))?;
+        Poll::Ready(Ok(received.filled().to_vec()))
+    })
+    .await
 }
 
 /// Waits until both directions have ended, or another event ends the tunnel.

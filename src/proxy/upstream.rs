@@ -23,7 +23,6 @@ use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
 use crate::clock::{Clock, TimeSpan};
 use crate::model::certificate_verification::CertificateVerification;
@@ -43,6 +42,7 @@ use super::negative_cache::NegativeConnectCache;
 use super::origin_tls::{
     self, ClientHelloKind, HandshakeTerms, OriginStream, OriginTcp, OriginTls,
 };
+use super::parents::{ConnectionRoute, OriginTransport, ParentCall, ParentConnector, ParentUse};
 use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledConnection};
 use super::read_allowance::{MAX_READ, ReadAllowance};
 
@@ -83,7 +83,8 @@ pub struct UpstreamLimits {
 #[derive(Debug)]
 pub struct UpstreamClient {
     pool: Arc<ConnectionPool>,
-    tls: OriginTls,
+    tls: Arc<OriginTls>,
+    parents: Arc<ParentConnector>,
     limits: UpstreamLimits,
     clock: Clock,
     builder: http1::Builder,
@@ -118,13 +119,14 @@ pub struct UpstreamResponse {
 }
 
 impl UpstreamClient {
-    /// Creates a client with these limits. It uses `tls` for `https` origins, and records refused
-    /// connections in the negative cache.
+    /// Creates a client with these limits. It uses `tls` for `https` origins, `parents` for requests that
+    /// go through parent proxies, and records refused connections in the negative cache.
     pub fn new(
         limits: UpstreamLimits,
-        tls: OriginTls,
+        tls: Arc<OriginTls>,
         clock: Clock,
         negative_cache: Arc<NegativeConnectCache>,
+        parents: Arc<ParentConnector>,
     ) -> Self {
         let mut builder = http1::Builder::new();
         // Origins send such fields. Each is interpreted in a way that cannot change the end of the
@@ -139,6 +141,7 @@ impl UpstreamClient {
         Self {
             pool: Arc::new(ConnectionPool::new(limits.pool)),
             tls,
+            parents,
             limits,
             clock,
             builder,
@@ -152,11 +155,17 @@ impl UpstreamClient {
         &self.pool
     }
 
+    /// Returns the parent proxies.
+    pub fn parents(&self) -> &Arc<ParentConnector> {
+        &self.parents
+    }
+
     /// Sends a request to the destination of its permit.
     ///
     /// If a pooled connection dies before the request is written, or before any response to an
     /// idempotent request, or if an origin refuses a stream unprocessed, the request is sent once
-    /// more on another connection, but never twice.
+    /// more on another connection, but never twice. Through a parent, whose proxies may go away at any
+    /// time, the same applies to new connections.
     ///
     /// # Errors
     /// Returns an error if no response head arrives.
@@ -182,12 +191,13 @@ impl UpstreamClient {
         // surplus bytes on it.
         let copy = match (&reused, &request) {
             (Some(PooledConnection::Exclusive { idle_for, .. }), Ok(request)) => {
-                repeatable_copy(request, *idle_for)
+                let was_idle = MAX_FRESH_IDLE <= *idle_for || dispatch.route.uses_parent();
+                was_idle.then(|| repeatable_copy(request)).flatten()
             }
             (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => None,
         };
         async move {
-            let Ok(request) = request else {
+            let Ok(mut request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
             let (mut connection, idle_for) = match reused {
@@ -210,6 +220,8 @@ impl UpstreamClient {
                 timeout: dispatch.response_head_timeout,
                 since: now,
             };
+            self.parents
+                .prepare(dispatch.route.hop, &mut request, &dispatch.target);
             let sending = pin!(connection.sender.try_send_request(request));
             match exchange_head(
                 connection,
@@ -222,6 +234,7 @@ impl UpstreamClient {
             .await
             {
                 Ok((response, connection)) => {
+                    self.check_parent_response(&dispatch, &response)?;
                     Ok(self.build_exclusive_response(response, connection, dispatch.slot, now))
                 }
                 Err(ExchangeFailure { error, unsent }) => {
@@ -259,10 +272,15 @@ impl UpstreamClient {
             Scheme::Http => OriginHttpVersions::Http1,
             Scheme::Https => versions,
         };
+        let route = ConnectionRoute {
+            hop: self.parents.next_hop(vetted.parent(), target.host()),
+            local: vetted.local().cloned(),
+        };
         let response_head_timeout = timeouts.response_head.unwrap_or(self.limits.response_head);
         RequestDispatch {
             target,
             vetted,
+            route,
             slot,
             verify,
             versions,
@@ -292,11 +310,11 @@ impl UpstreamClient {
     async fn send_on_new_connection(
         &self,
         mut dispatch: RequestDispatch,
-        request: Request<RequestUpload>,
+        mut request: Request<RequestUpload>,
         now: Instant,
         attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let connected = self.connect(&dispatch, now).await;
+        let connected = self.connect(&mut dispatch, now).await;
         let NewConnection {
             channel,
             connect,
@@ -318,6 +336,10 @@ impl UpstreamClient {
             timeout: dispatch.response_head_timeout,
             since: self.clock.now(),
         };
+        let may_repeat = attempt == SendAttempt::First && dispatch.route.uses_parent();
+        let copy = may_repeat.then(|| repeatable_copy(&request)).flatten();
+        self.parents
+            .prepare(dispatch.route.hop, &mut request, &dispatch.target);
         let watch = request.body().watch();
         let sending = pin!(connection.sender.try_send_request(request));
         let exchanged = exchange_head(
@@ -329,13 +351,37 @@ impl UpstreamClient {
             &self.clock,
         )
         .await;
-        let (response, connection) =
-            exchanged.map_err(|failed| record_failure(&mut dispatch.slot, failed.error))?;
+        let (response, connection) = match exchanged {
+            Ok(answered) => answered,
+            Err(failed) => {
+                return match copy.filter(|_| failed.error.may_repeat()) {
+                    Some(request) => self.resend(dispatch, *request, failed.error).await,
+                    None => Err(record_failure(&mut dispatch.slot, failed.error)),
+                };
+            }
+        };
+        self.check_parent_response(&dispatch, &response)?;
         Ok(UpstreamResponse {
             connect,
             tls,
             ..self.build_exclusive_response(response, connection, dispatch.slot, wait.since)
         })
+    }
+
+    /// # Errors
+    /// Returns an error if an HTTP proxy rejects the credentials of this proxy. That answer is not for the
+    /// crawler.
+    fn check_parent_response<B>(
+        &self,
+        dispatch: &RequestDispatch,
+        response: &Response<B>,
+    ) -> Result<(), UpstreamError> {
+        let rejected = self.parents.rejected_credentials(
+            dispatch.route.hop,
+            &dispatch.target,
+            response.status(),
+        );
+        rejected.map_or(Ok(()), |error| Err(UpstreamError::Parent(Box::new(error))))
     }
 
     /// Sends a request on a stream. If the origin has not processed it, it is sent once more.
@@ -380,9 +426,10 @@ impl UpstreamClient {
             dispatch.versions = OriginHttpVersions::Http1;
         }
         let was_idle = MAX_FRESH_IDLE <= idle_for;
+        let may_have_ended = was_idle || dispatch.route.uses_parent();
         let may_repeat = match failed.repetition {
             Repetition::Never => false,
-            Repetition::IfIdempotent => is_idempotent && was_idle,
+            Repetition::IfIdempotent => is_idempotent && may_have_ended,
             Repetition::Safe | Repetition::OverHttp1 => true,
         };
         match copy.filter(|_| may_repeat) {
@@ -409,7 +456,7 @@ impl UpstreamClient {
     /// Opens a connection, or waits for one that another request opens and that can be shared.
     async fn connect(
         &self,
-        to: &RequestDispatch,
+        to: &mut RequestDispatch,
         began: Instant,
     ) -> Result<NewConnection, UpstreamError> {
         let versions = self.offered_versions(to);
@@ -422,7 +469,7 @@ impl UpstreamClient {
         let connected = self.clock.now();
         let connect = Some(TimeSpan::between(began, connected));
         if to.target.scheme() == Scheme::Http {
-            let stream = OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream)));
+            let stream = OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.transport)));
             let connection = self.start_exclusive(to, stream, dialled.address).await?;
             return Ok(NewConnection::exclusive(connection, connect, None));
         }
@@ -490,6 +537,7 @@ impl UpstreamClient {
             address,
             base: to.target.base().into(),
             verify: to.verify,
+            route: to.route.clone(),
             response_timer: LazyTimer::new(self.limits.response_head),
         }))
     }
@@ -509,6 +557,7 @@ impl UpstreamClient {
             address,
             base: to.target.base().into(),
             verify: to.verify,
+            route: to.route.clone(),
             head: self.limits.head,
             write_stall: self.limits.body_idle,
             clock: self.clock.clone(),
@@ -522,30 +571,54 @@ impl UpstreamClient {
         Ok(stream)
     }
 
-    async fn dial(&self, to: &RequestDispatch) -> Result<OriginSocket, UpstreamError> {
+    /// Connects to the origin, or through a parent, whose proxy becomes part of the route.
+    async fn dial(&self, to: &mut RequestDispatch) -> Result<OriginSocket, UpstreamError> {
+        if let Some(parent) = to.vetted.parent() {
+            // Boxed, since most requests go to the origin.
+            let opening = self.parents.open(ParentCall {
+                parent,
+                host: to.target.host(),
+                port: to.target.port(),
+                usage: match to.target.scheme() {
+                    Scheme::Http => ParentUse::HttpRequests,
+                    Scheme::Https => ParentUse::Tunnel,
+                },
+                local: to.vetted.local(),
+                limits: to.dial,
+            });
+            let opened = Box::pin(opening).await;
+            let opened = opened.map_err(|error| UpstreamError::Parent(Box::new(error)))?;
+            to.route.hop = opened.hop;
+            return Ok(OriginSocket {
+                transport: opened.transport,
+                address: opened.address,
+            });
+        }
         let dialled = dial(&to.vetted, to.dial).await;
         self.negative_cache.record(to.vetted.addresses(), &dialled);
         let (stream, address) = dialled.map_err(UpstreamError::Dial)?;
-        Ok(OriginSocket { stream, address })
+        Ok(OriginSocket {
+            transport: OriginTransport::Tcp(stream),
+            address,
+        })
     }
 
     /// Performs a TLS handshake on an established connection. If the failure may be caused by a
     /// large ClientHello, it is repeated once with a small one, on another connection.
     async fn handshake_tls(
         &self,
-        to: &RequestDispatch,
+        to: &mut RequestDispatch,
         dialled: OriginSocket,
         versions: OriginHttpVersions,
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
-        let target = &to.target;
         let terms = HandshakeTerms {
             verify: to.verify,
             versions,
         };
-        let hello = self.tls.hello_kind(target.base());
+        let hello = self.tls.hello_kind(to.target.base());
         let failed = match self
             .tls
-            .handshake(dialled.stream, target, terms, hello)
+            .handshake(dialled.transport, &to.target, terms, hello)
             .await
         {
             Ok(stream) => return Ok((stream, dialled.address)),
@@ -559,7 +632,12 @@ impl UpstreamClient {
         };
         let stream = self
             .tls
-            .handshake(redialled.stream, target, terms, ClientHelloKind::Classic)
+            .handshake(
+                redialled.transport,
+                &to.target,
+                terms,
+                ClientHelloKind::Classic,
+            )
             .await;
         Ok((stream.map_err(UpstreamError::Tls)?, redialled.address))
     }
@@ -689,6 +767,7 @@ struct ResponseWait {
 struct RequestDispatch {
     target: UrlTarget,
     vetted: VettedAddresses,
+    route: ConnectionRoute,
     slot: HostSlot,
     verify: CertificateVerification,
     /// The versions of HTTP that may be used.
@@ -703,6 +782,7 @@ impl RequestDispatch {
         PoolKey {
             base: self.target.base(),
             verify: self.verify,
+            route: &self.route,
         }
     }
 }
@@ -755,7 +835,7 @@ enum SendAttempt {
 
 /// A connection on which nothing has been sent.
 struct OriginSocket {
-    stream: TcpStream,
+    transport: OriginTransport,
     address: SocketAddr,
 }
 
@@ -798,17 +878,10 @@ async fn wait_to_retry(slot: &HostSlot, error: UpstreamError) -> Result<(), Upst
     }
 }
 
-/// Returns a copy for a repetition, if repeating is safe (RFC 9110 section 9.2.2) and the
-/// connection may be dead.
-fn repeatable_copy(
-    request: &Request<RequestUpload>,
-    idle_for: Duration,
-) -> Option<Box<Request<RequestUpload>>> {
+/// Returns a copy for a repetition, if repeating is safe (RFC 9110 section 9.2.2).
+fn repeatable_copy(request: &Request<RequestUpload>) -> Option<Box<Request<RequestUpload>>> {
     let repeatable = request.method().is_idempotent() && request.body().is_empty();
-    if !repeatable || idle_for < MAX_FRESH_IDLE {
-        return None;
-    }
-    Some(copy_request(request))
+    repeatable.then(|| copy_request(request))
 }
 
 /// Returns a copy of a request without a body.

@@ -35,6 +35,7 @@ pub fn to_json(run: &DryRun, profile: Profile) -> Json {
         "retry_after_s": refusal.and_then(|refusal| refusal.retry_after).map(|time| time.as_secs()),
         "held_ms": held_for.map(millis),
         "rewritten_to": run.is_rewritten.then(|| run.target.as_str()),
+        "parent": run.parent.as_deref(),
         "addresses": run.addresses.as_ref().map(addresses_to_json),
         "robots": run.robots.as_ref().map(|robots| robots_to_json(robots, run)),
         "stop": run.stop.as_ref().and_then(|stop| stop.detail.as_deref()),

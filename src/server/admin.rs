@@ -22,9 +22,9 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
-use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
+use crate::model::rule_id::Slug;
 use crate::pipeline::reload::ReloadHandle;
 use crate::pipeline::request::dry_run::DryRunner;
 use crate::pipeline::rollout::RolloutHandle;
@@ -33,12 +33,12 @@ use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::ProfileSelection;
+use crate::proxy::parents::ParentConnector;
 use crate::tls::CaCertificate;
 
 use super::StartError;
 use super::authority;
 use super::ca_bundle;
-use super::ledger::LedgerCell;
 use super::reload::{self, PolicyStoreAccess};
 
 /// The parts of a proxy that the admin listener shows.
@@ -78,7 +78,6 @@ impl AdminParts {
             .transpose()?;
         let guard = AdminGuard::new(settings.admin.names.iter().cloned(), token);
         let (policy, stops) = self.policy_and_stops_apis(settings);
-        let ledger = Arc::clone(&self.exchange.ledger);
         let recorder = &self.exchange.recorder;
         let log = recorder.log().clone();
         let apis = AdminApis {
@@ -89,7 +88,7 @@ impl AdminParts {
                 .then(|| ca_bundle::join_pem(&self.certificates)),
             decisions: DecisionsApi::new(log.tap()),
             ledger: LedgerApi::new(
-                Arc::clone(&ledger),
+                Arc::clone(&self.exchange.ledger),
                 self.sweeper,
                 self.removals.clone(),
                 Arc::clone(&policy.crawlers),
@@ -99,9 +98,8 @@ impl AdminParts {
             readiness: new_readiness(
                 policy.clone(),
                 &stops,
-                log,
+                Arc::clone(&self.exchange),
                 self.draining,
-                ledger,
                 self.removals,
                 StartFiles {
                     certificates: self.certificates,
@@ -220,6 +218,13 @@ impl StartFiles {
     }
 }
 
+/// Warns of parent proxies that cannot be used.
+fn parents_check(parents: &ParentConnector) -> Option<HealthCheck> {
+    let down: Vec<&str> = parents.down().into_iter().map(Slug::as_str).collect();
+    let text = format!("every proxy is down of: {}", down.join(", "));
+    (!down.is_empty()).then(|| HealthCheck::new("parents", CheckState::Warn(text)))
+}
+
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {
     AdminToken::from_file(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
@@ -228,9 +233,8 @@ fn read_token(path: &Path) -> Result<AdminToken, StartError> {
 fn new_readiness(
     policy: PolicyApi,
     stops: &StopsApi,
-    log: DecisionLog,
+    exchange: Arc<ProxyService>,
     draining: Arc<AtomicBool>,
-    ledger: LedgerCell,
     removals: RemovalScheduler,
     files: StartFiles,
 ) -> Readiness {
@@ -241,7 +245,7 @@ fn new_readiness(
         } else {
             CheckState::Ok("not draining".into())
         };
-        let log_state = match log.warning() {
+        let log_state = match exchange.recorder.log().warning() {
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
@@ -261,7 +265,8 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(files.checks());
-        checks.extend(super::ledger::health_check(&ledger));
+        checks.extend(parents_check(exchange.upstream.parents()));
+        checks.extend(super::ledger::health_check(&exchange.ledger));
         checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
         let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);

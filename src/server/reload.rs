@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::admin::health::CheckState;
 use crate::clock::Clock;
 use crate::config::policy::{self, WatchedPolicy};
-use crate::config::settings::{PolicyConfig, PolicyOrigin, Settings};
+use crate::config::settings::{ParentConfig, PolicyConfig, PolicyOrigin, Settings};
 use crate::config::timed_read::ReadTimeoutError;
 use crate::config::watch::{PathStamps, PolicyWatcher};
 use crate::console::print_problems;
@@ -105,6 +105,8 @@ pub(super) struct PolicyFileReloader {
     clock: Clock,
     /// The known crawlers, for warnings about rules that name others.
     crawlers: Vec<CrawlerRegistration>,
+    /// The parent proxies that a policy may name.
+    parents: Vec<ParentConfig>,
     ledger_opener: Arc<LedgerOpener>,
     /// Never locked while a file is examined, since the disk may hang.
     watcher: Mutex<PolicyWatcher>,
@@ -180,6 +182,7 @@ impl PolicyFileReloader {
             metrics: metrics.clone(),
             clock,
             crawlers: settings.crawlers.clone(),
+            parents: settings.parents.clone(),
             watcher: Mutex::new(PolicyWatcher::new(loaded.stamps)),
             shadow_watcher: Mutex::new(PolicyWatcher::new(shadow_stamps)),
             store,
@@ -317,6 +320,11 @@ impl PolicyFileReloader {
             PolicyOrigin::BuiltIn => Path::new(""),
             PolicyOrigin::Path(path) => path,
         };
+        let location = policy::location(&self.settings.origin);
+        let unknown = policy::unknown_parents(&compiled, &location, &self.parents);
+        if !unknown.is_empty() {
+            return Err(compiled.problems.into_iter().chain(unknown).collect());
+        }
         self.ledger_opener
             .ensure_open(&compiled.policy)
             .map_err(|message| vec![file_problem(path, message)])?;

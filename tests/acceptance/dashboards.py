@@ -40,6 +40,7 @@ QUIET = {
     ("crawlgate-fleet", "Panics"): "a request that panics would be a bug to mend, not traffic to make",
     ("crawlgate-tls", "HTTP/2 with origins"): "the origin of this traffic has no HTTP/2; tests/it/origin_http2 counts connections and failures",
     ("crawlgate-tls", "HTTP/2 limits and errors"): "clients that violate HTTP/2 are those of tests/conformance/h2 and tests/hostile/floods.py",
+    ("crawlgate-tls", "Proxies before and behind"): "this traffic has no parents and no load balancer; parents.py has them",
     ("crawlgate-ledger", "Lost looks"): "a ledger whose disk fails, or does not keep up, is not to be had beside one that works",
     ("crawlgate-ledger", "Waits, losses and failed commits"): "the same",
     ("crawlgate-ledger", "Pending and held removals, by cause"): "a mistaken policy that empties an index is not traffic to make",

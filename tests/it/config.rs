@@ -84,6 +84,7 @@ fn listener(address: &str, crawler: Option<&str>) -> ListenerConfig {
         address: address.parse().unwrap(),
         crawler: crawler.and_then(Slug::new),
         tls: None,
+        proxy_protocol: Vec::new(),
     }
 }
 
@@ -479,7 +480,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 }
 
 /// One error per row, with the whole message.
-const BROKEN: [(&str, &str); 61] = [
+const BROKEN: [(&str, &str); 67] = [
     (
         "lisen: 1",
         "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
@@ -573,8 +574,32 @@ const BROKEN: [(&str, &str); 61] = [
         "c.yaml:1:27: error: write a port from 1 to 65535, or a range such as 1024-65535; found `ssh`",
     ),
     (
-        "egress: { parents: { a: \"http://p:1\" } }",
-        "c.yaml:1:20: error: `egress.parents` is not in this version; leave it out",
+        "egress: { parents: { a: { proxies: \"ftp://p:1\" } } }",
+        "c.yaml:1:36: error: write the URL of a proxy: http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT; found `ftp://p:1`",
+    ),
+    (
+        "egress: { parents: { a: { proxies: \"http://p\" } } }",
+        "c.yaml:1:36: error: the port of the proxy is needed, such as http://proxy.corp.example:3128; found `http://p`",
+    ),
+    (
+        "egress: { parents: { a: { proxies: [], user: me } } }",
+        "c.yaml:1:25: error: `user` and `password_file` belong together\nc.yaml:1:36: error: a parent has 1 to 100 proxies; found `a list`",
+    ),
+    (
+        "egress: { parents: { none: { proxies: \"socks5://p\" } } }",
+        "c.yaml:1:22: error: a name consists of at most 64 lower-case letters, digits and hyphens, and is not `none`; found `none`",
+    ),
+    (
+        "egress: { bind: [{ crawler: a, address: [10.0.0.1, 10.0.0.2] }] }",
+        "c.yaml:1:18: error: no crawler has this name; found `a`\nc.yaml:1:41: error: one address, or one of IPv4 and one of IPv6, is needed here; found `a list`",
+    ),
+    (
+        "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: [] } }",
+        "c.yaml:1:59: error: `trusted` needs at least one network; found `a list`",
+    ),
+    (
+        "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: everyone } }",
+        "c.yaml:1:59: error: write a network, such as 10.1.0.0/16, or an address; found `everyone`",
     ),
     (
         "egress: { ports: [0] }",

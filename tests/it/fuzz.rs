@@ -12,6 +12,7 @@ mod ledger_file;
 mod nbt;
 mod patterns;
 mod policy_source;
+mod proxy_header;
 mod robots;
 mod url;
 
@@ -119,4 +120,9 @@ fn indexed_decisions() {
 #[test]
 fn projects_of_webcopy() {
     fuzz("nbt", nbt::run);
+}
+
+#[test]
+fn proxy_headers() {
+    fuzz("proxy_header", proxy_header::run);
 }

@@ -61,6 +61,7 @@ mod origin_tls;
 mod pace;
 mod pacing;
 mod packaging;
+mod parents;
 /// The generator of the property tests of `crates/policy`.
 #[allow(
     dead_code,
@@ -71,6 +72,7 @@ mod property {
     pub(crate) mod generate;
     pub(crate) mod model;
 }
+mod proxy_protocol;
 mod readings;
 mod reload;
 mod robots;

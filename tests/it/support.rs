@@ -5,6 +5,7 @@
 //! | [`proxy::TestProxy`] | the real binary with a configuration and a policy, its listeners, log and metrics |
 //! | [`origin::ScriptedOrigin`] | an origin that a test scripts, in the clear or over TLS; records what it receives |
 //! | [`http2_origin::Http2Origin`], [`http2_origin::FramePeer`] | origins that speak HTTP/2, by requests or frame by frame |
+//! | [`parent::TestParent`] | a parent proxy: HTTP, HTTPS, SOCKS 5 |
 //! | [`client::RawClient`], [`client::Response`] | a client that sends bytes and reads responses |
 //! | [`dns::DnsServer`] | a DNS server with scripted answers |
 //! | [`http2::Http2Client`], [`http2::RawHttp2`] | clients that speak HTTP/2: by a library, and frame by frame |
@@ -25,6 +26,7 @@ pub(crate) mod http2;
 pub(crate) mod http2_origin;
 pub(crate) mod ledger;
 pub(crate) mod origin;
+pub(crate) mod parent;
 pub(crate) mod pipeline;
 pub(crate) mod policy;
 pub(crate) mod proxy;

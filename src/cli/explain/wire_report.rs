@@ -54,6 +54,10 @@ fn write_stages(report: &mut ReportText, wire: &Json) {
         field("fetches", url);
     }
     let lines = [
+        (
+            "parent",
+            get_or_null(wire, "parent").as_str().map(str::to_owned),
+        ),
         ("addresses", addresses(get_or_null(wire, "addresses"))),
         ("robots.txt", robots(get_or_null(wire, "robots"))),
         (

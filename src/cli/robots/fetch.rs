@@ -82,6 +82,7 @@ fn fetch_robots(
         admission: Arc::new(admission),
         verify: CertificateVerification::On,
         versions: OriginHttpVersions::Http1And2,
+        parent: None,
     };
     runtime.block_on(async {
         let fetcher = new_robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);

@@ -25,19 +25,11 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema};
 use super::key::{
-    ConfigKey, CustomValue, KeyGroup, ParsedValue, PathValue, UnsupportedValue, object_schema,
-    parse_scalar, read_keys, read_word, set_if_some,
+    ConfigKey, CustomValue, KeyGroup, ParsedValue, PathValue, object_schema, parse_scalar,
+    parse_scalars, read_keys, set_if_some,
 };
 use super::values;
 
-/// The hints that this version reads from requests.
-const SUPPORTED_HINTS: [CrawlerHint; 5] = [
-    CrawlerHint::Priority,
-    CrawlerHint::Wait,
-    CrawlerHint::Depth,
-    CrawlerHint::Trace,
-    CrawlerHint::Recrawl,
-];
 const PASSWORD_HELP: &str = "`crawlgate password` makes one";
 
 /// Names, users and networks that must each belong to one crawler; the second use is reported.
@@ -83,6 +75,7 @@ struct ListenerDraft {
     crawler: Option<Slug>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
+    trusted: Vec<IpNet>,
     known_crawlers: Vec<String>,
 }
 
@@ -123,11 +116,46 @@ const LISTENER_KEYS: &[ConfigKey<ListenerDraft>] = &[
             may_be_empty: false,
         },
     ),
-    ConfigKey::unsupported(
+    ConfigKey::new(
         "proxy_protocol",
-        &UnsupportedValue::new("listen.proxy_protocol"),
+        "Load balancers in front of the listener, which name the client of each connection by the PROXY protocol.",
+        &KeyGroup {
+            path: "listen.proxy_protocol",
+            keys: PROXY_PROTOCOL_KEYS,
+            may_be_empty: false,
+        },
     ),
 ];
+
+const PROXY_PROTOCOL_KEYS: &[ConfigKey<ListenerDraft>] = &[ConfigKey::required(
+    "trusted",
+    "Their networks. Connections from these must begin with the header; from others it is not read.",
+    &CustomValue(
+        read_trusted_networks,
+        |_| one_or_many_schema(&text_schema()),
+    ),
+)];
+
+fn read_trusted_networks(node: &Node, draft: &mut ListenerDraft, context: &mut ReadContext<'_>) {
+    let parse = values::parse_source_network;
+    draft.trusted = parse_scalars(node, parse, context.problems);
+    if read::one_or_many(node).is_empty() {
+        context.problems.push(read::wrong_type(
+            node,
+            "`trusted` needs at least one network",
+        ));
+    }
+    if draft
+        .trusted
+        .iter()
+        .any(|network| network.prefix_len() == 0)
+    {
+        context.problems.push(
+            Problem::warning(&node.place, "every client may claim any address")
+                .with_help("name the networks of the load balancers"),
+        );
+    }
+}
 
 pub(super) fn read_listeners(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
     let items = read::one_or_many(node);
@@ -186,6 +214,7 @@ fn read_listener(
             .cert
             .zip(draft.key)
             .map(|(cert, key)| ListenerTlsFiles { cert, key }),
+        proxy_protocol: draft.trusted,
     })
 }
 
@@ -309,7 +338,7 @@ const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
             |node, draft: &mut CrawlerDraft, context| {
                 draft.hints = read_hints(node, context.problems);
             },
-            |_| one_or_many_schema(&json!({ "enum": SUPPORTED_HINTS.map(CrawlerHint::as_str) })),
+            |_| one_or_many_schema(&json!({ "enum": CrawlerHint::ALL.map(CrawlerHint::as_str) })),
         ),
     ),
 ];
@@ -556,24 +585,8 @@ fn read_sources(node: &Node, context: &mut ReadContext<'_>) -> Vec<IpNet> {
 }
 
 fn read_hints(node: &Node, problems: &mut Problems) -> Vec<CrawlerHint> {
-    let words = SUPPORTED_HINTS.map(|hint| (hint.as_str(), hint));
-    let is_announced = |item: &Node| {
-        CrawlerHint::ALL
-            .iter()
-            .filter(|hint| !SUPPORTED_HINTS.contains(hint))
-            .any(|hint| item.spelling() == Some(hint.as_str()))
-    };
-    let mut hints = Vec::new();
-    for item in read::one_or_many(node) {
-        if is_announced(item) {
-            let message = format!(
-                "`may: {}` is not in this version",
-                item.spelling().unwrap_or_default()
-            );
-            problems.push(Problem::error(&item.place, message).with_help("leave it out"));
-        } else {
-            hints.extend(read_word(item, &words, problems));
-        }
-    }
+    let hints = read::one_or_many(node).iter();
     hints
+        .filter_map(|item| read::enum_word(item, problems))
+        .collect()
 }

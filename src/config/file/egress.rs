@@ -17,9 +17,10 @@ use crate::yaml::read::{self, MapReader};
 use super::ReadContext;
 use super::json_schema::{one_or_many_schema, text_schema};
 use super::key::{
-    AcceptedValue, ConfigKey, ConfigValue, CustomValue, ParsedValue, SwitchValue, UnsupportedValue,
-    object_schema, parse_scalar, parse_scalars, read_keys, set_if_some,
+    ConfigKey, ConfigValue, CustomValue, ParsedValue, SwitchValue, object_schema, parse_scalar,
+    parse_scalars, read_keys, set_if_some,
 };
+use super::parents;
 use super::values::{self, PortRange};
 
 pub(super) const KEYS: &[ConfigKey<Settings>] = &[
@@ -76,12 +77,15 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
             |_| json!({ "type": "object", "additionalProperties": one_or_many_schema(&text_schema()) }),
         ),
     ),
-    ConfigKey::unsupported(
+    ConfigKey::new(
         "parents",
-        &UnsupportedValue {
-            path: "egress.parents",
-            accepted: AcceptedValue::EmptyMapping,
-        },
+        "Other proxies through which requests can go, by name; the policy option upstream selects one.",
+        &CustomValue(parents::read_parents, parents::parents_schema),
+    ),
+    ConfigKey::new(
+        "bind",
+        "The local addresses of outgoing connections, by crawler or host.",
+        &CustomValue(parents::read_bind, parents::bind_schema),
     ),
 ];
 

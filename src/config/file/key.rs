@@ -13,8 +13,8 @@ use crate::diagnostics::problems::Problems;
 use crate::metrics::log::SampleRate;
 use crate::model::units::{format_duration, format_size};
 use crate::model::words::Word;
+use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
-use crate::yaml::{Node, YamlValue};
 
 use super::ReadContext;
 use super::json_schema::{
@@ -63,9 +63,7 @@ impl<T> ConfigKey<T> {
     pub(super) const fn unsupported(name: &'static str, value: &'static UnsupportedValue) -> Self {
         let about = match value.accepted {
             AcceptedValue::Nothing => "Not in this version.",
-            AcceptedValue::EmptyMapping | AcceptedValue::Word(_) => {
-                "Has no effect yet; no other value is accepted."
-            }
+            AcceptedValue::Word(_) => "Has no effect yet; no other value is accepted.",
         };
         Self::new(name, about, value)
     }
@@ -433,8 +431,6 @@ pub(super) struct UnsupportedValue {
 pub(super) enum AcceptedValue {
     /// The key must be omitted.
     Nothing,
-    /// A mapping without entries.
-    EmptyMapping,
     Word(&'static str),
 }
 
@@ -457,8 +453,6 @@ impl<T> ConfigValue<T> for UnsupportedValue {
         let problem = match self.accepted {
             // The value is not quoted: it may be a secret.
             AcceptedValue::Nothing => problem.with_help("leave it out"),
-            AcceptedValue::EmptyMapping if is_empty_mapping(node) => return,
-            AcceptedValue::EmptyMapping => problem.with_help("leave it out"),
             AcceptedValue::Word(word) if node.spelling() == Some(word) => return,
             AcceptedValue::Word(word) => problem
                 .with_found(node.display_text())
@@ -470,16 +464,9 @@ impl<T> ConfigValue<T> for UnsupportedValue {
     fn schema(&self, _: &mut T) -> Json {
         match self.accepted {
             AcceptedValue::Nothing => json!({ "not": {} }),
-            AcceptedValue::EmptyMapping => {
-                json!({ "type": "object", "additionalProperties": false, "properties": {} })
-            }
             AcceptedValue::Word(word) => json!({ "const": word }),
         }
     }
-}
-
-fn is_empty_mapping(node: &Node) -> bool {
-    matches!(&node.value, YamlValue::Mapping(entries) if entries.is_empty())
 }
 
 /// Replaces a default by the value that was read, if it could be read.

@@ -91,6 +91,7 @@ log_fields! {
     Address "address" address: Option<IpAddr> => write_address;
     Error "error" error: Option<&'r str> => write_name;
     OriginHttp "origin_http" origin_http: Option<&'r str> => write_text_if_some;
+    Parent "parent" parent: Option<&'r str> => write_text_if_some;
     Source "source" source: Option<&'r str> => write_text_if_some;
     RobotsAgent "robots_agent" robots_agent: Option<&'r str> => write_text_if_some;
     Cause "cause" cause: Option<&'r str> => write_text_if_some;
@@ -488,6 +489,7 @@ mod tests {
             address: Some([192, 0, 2, 7].into()),
             error: Some("client_left"),
             origin_http: None,
+            parent: None,
             source: Some("sitemap \u{85}"),
             robots_agent: None,
             cause: None,

@@ -98,6 +98,8 @@ pub struct DryRun {
     /// `true` if the policy fetches it instead of the requested one.
     pub is_rewritten: bool,
     pub end: DryRunEnd,
+    /// The parent proxy through which it would be sent.
+    pub parent: Option<Box<str>>,
     /// The addresses that would be dialled, if they are known.
     pub addresses: Option<DryRunAddresses>,
     /// The host's robots.txt, if it was asked.
@@ -205,6 +207,7 @@ pub async fn dry_run<D: DestinationResolver, R: RobotsProvider>(
         target: evaluation.facts().target.clone(),
         is_rewritten: evaluation.facts().rewritten_from().is_some(),
         end: DryRunEnd::Sent,
+        parent: None,
         addresses: None,
         robots: None,
         stop: None,
@@ -235,6 +238,7 @@ impl DryRun {
         stages: &RequestStages<'_, (), D, R>,
     ) -> Result<(), DryRunEnd> {
         stages.check_before_addresses(evaluation)?;
+        self.parent = evaluation.parent().map(Box::from);
         self.check_addresses(evaluation, request, stages).await?;
         // The robots.txt of the host's real addresses, which the policy has not judged, is not fetched.
         let lookups = match request.address {
@@ -264,7 +268,8 @@ impl DryRun {
             return evaluation.ensure_admitted();
         }
         let destinations = stages.services.destinations;
-        let known = destinations.vet_known(&evaluation.facts().target);
+        let egress = destination::egress_choice(evaluation);
+        let known = destinations.vet_known(&evaluation.facts().target, egress);
         let (vetted, source) = match (known, request.lookups) {
             (Some(known), _) => (
                 known.map_err(|error| evaluation.refuse(error.into())),
@@ -281,6 +286,11 @@ impl DryRun {
         };
         let mut addresses = vetted?;
         let result = stages.check_addresses(evaluation, &mut addresses);
+        if evaluation.parent().is_some() {
+            let why = "the parent proxy resolves the name";
+            self.add_not_asked(NotAskedSubject::Addresses, why);
+            return result;
+        }
         self.addresses = Some(DryRunAddresses {
             addresses: destination::all_addresses(&mut addresses).into_vec(),
             source,

@@ -577,6 +577,7 @@ fn fetch_request(
         admission: Arc::clone(admission),
         verify: evaluation.verify(),
         versions: evaluation.origin_http_versions(),
+        parent: evaluation.parent().map(Box::from),
     }
 }
 

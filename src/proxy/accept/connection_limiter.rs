@@ -53,8 +53,16 @@ pub struct ConnectionLoad {
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     limiter: Arc<ConnectionLimiter>,
-    /// `None` while an overload response is sent.
-    client: Option<IpAddr>,
+    holder: SlotHolder,
+}
+
+/// The holder of a slot.
+#[derive(Clone, Copy, Debug)]
+enum SlotHolder {
+    Client(IpAddr),
+    /// A connection through a load balancer that has not named its client yet.
+    Unnamed,
+    OverloadReply,
 }
 
 /// A stream's share of its client's limit, released on drop.
@@ -85,19 +93,20 @@ impl ConnectionLimiter {
 
     /// Returns a slot for a connection of this client, unless a limit is reached.
     pub(super) fn acquire(limiter: &Arc<Self>, client: IpAddr) -> Option<ConnectionSlot> {
-        // A dual-stack socket reports an IPv4 client as an IPv4-mapped address.
-        let client = client.to_canonical();
+        Self::acquire_unnamed(limiter)?.with_client(client)
+    }
+
+    /// Returns a slot for a connection whose client is not known yet, unless the limit is reached.
+    pub(super) fn acquire_unnamed(limiter: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut counts = limiter.counts.lock();
-        let client_count = counts.by_client.get(&client).copied().unwrap_or(0);
-        if counts.total >= limiter.max_connections || client_count >= limiter.max_per_client {
+        if counts.total >= limiter.max_connections {
             return None;
         }
         counts.total += 1;
         counts.raise_peak();
-        counts.by_client.insert(client, client_count + 1);
         Some(ConnectionSlot {
             limiter: Arc::clone(limiter),
-            client: Some(client),
+            holder: SlotHolder::Unnamed,
         })
     }
 
@@ -128,20 +137,39 @@ impl ConnectionLimiter {
         counts.overload_replies += 1;
         Some(ConnectionSlot {
             limiter: Arc::clone(limiter),
-            client: None,
+            holder: SlotHolder::OverloadReply,
         })
+    }
+}
+
+impl ConnectionSlot {
+    /// Assigns an unnamed slot to a client; returns `None` if the client's limit is reached.
+    pub(super) fn with_client(mut self, client: IpAddr) -> Option<Self> {
+        // A dual-stack socket reports an IPv4 client as an IPv4-mapped address.
+        let client = client.to_canonical();
+        {
+            let mut counts = self.limiter.counts.lock();
+            let count = counts.by_client.get(&client).copied().unwrap_or(0);
+            if count < self.limiter.max_per_client {
+                counts.by_client.insert(client, count + 1);
+                self.holder = SlotHolder::Client(client);
+            }
+        }
+        matches!(self.holder, SlotHolder::Client(_)).then_some(self)
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut counts = self.limiter.counts.lock();
-        let Some(client) = self.client else {
-            counts.overload_replies -= 1;
-            return;
-        };
-        counts.total -= 1;
-        decrement(&mut counts.by_client, client);
+        match self.holder {
+            SlotHolder::Client(client) => {
+                counts.total -= 1;
+                decrement(&mut counts.by_client, client);
+            }
+            SlotHolder::Unnamed => counts.total -= 1,
+            SlotHolder::OverloadReply => counts.overload_replies -= 1,
+        }
     }
 }
 

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response};
+use ipnet::IpNet;
 use rustls::ServerConfig;
 
 use crate::clock::Clock;
 use crate::metrics::labels::{
-    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, ResponseSource,
+    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyHeaderFailure,
+    ResponseSource,
 };
 use crate::model::reason::Reason;
 use crate::model::rule_id::Slug;
@@ -41,6 +43,8 @@ pub struct ProxyListener {
     pub crawler: Option<Slug>,
     /// The certificate, if clients connect with TLS.
     pub tls: Option<Arc<ServerConfig>>,
+    /// The networks of load balancers, whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: Box<[IpNet]>,
 }
 
 impl ConnectionHandler for ProxyListener {
@@ -50,6 +54,18 @@ impl ConnectionHandler for ProxyListener {
 
     fn clock(&self) -> &Clock {
         self.service.recorder.clock()
+    }
+
+    fn expects_proxy_header(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.proxy_protocol
+            .iter()
+            .any(|network| network.contains(&peer))
+    }
+
+    fn record_proxy_header_failure(&self, failure: ProxyHeaderFailure) {
+        let metrics = self.service.recorder.metrics();
+        metrics.record_proxy_header_failure(failure);
     }
 
     async fn open(&self, client: ClientSocket, drain: &mut DrainWatch) -> Option<ClientSocket> {

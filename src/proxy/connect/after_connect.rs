@@ -19,7 +19,7 @@ use crate::proxy::tunnel::{
 };
 use crate::urls::target::HostTarget;
 
-use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode};
+use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode, TunnelRoute};
 
 /// The number of bytes received at a time before the protocol is known.
 const READ_SIZE: usize = 2048;
@@ -192,16 +192,18 @@ impl ProxyService {
         drain: &mut DrainWatch,
     ) {
         let OpaqueTunnel {
-            origin,
+            mut origin,
             address,
+            via,
             mut evaluation,
         } = tunnel;
+        let address = (via == TunnelRoute::Direct).then_some(address.ip());
         let meter = TunnelMeter::new(self.recorder.clock().clone());
         let mut refused = None;
         let evaluate = || {
             let now = self.active_policy.load();
             if !Arc::ptr_eq(&now, evaluation.snapshot()) {
-                refused = evaluation.re_evaluate(now, address.ip()).err();
+                refused = evaluation.re_evaluate(now, address).err();
             }
             if refused.is_some() {
                 return TunnelAdmission::Refused;
@@ -221,10 +223,12 @@ impl ProxyService {
             evaluate,
         };
         // Without TCP of its own, the tunnel is inside TLS to the proxy or an HTTP/2 connection.
-        let end = if let Some(tcp) = client.tcp().cloned() {
-            relay(&tcp, &origin, client.unread, &meter, watching).await
-        } else {
-            Box::pin(relay_layered(client, &origin, &meter, watching)).await
+        // The same applies to an origin behind an HTTPS proxy.
+        let end = match (client.tcp().cloned(), origin.as_tcp()) {
+            (Some(tcp), Some(origin)) => relay(&tcp, origin, client.unread, &meter, watching).await,
+            (Some(_), None) | (None, _) => {
+                Box::pin(relay_layered(client, &mut origin, &meter, watching)).await
+            }
         };
         let (up, down) = meter.bytes();
         record.add_received_bytes(up);

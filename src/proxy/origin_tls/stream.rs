@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 use bytes::BufMut;
 use hyper_rustls::MaybeHttpsStream;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::proxy::coalesce::{self, WriteCoalescing};
+use crate::proxy::parents::OriginTransport;
 use crate::proxy::read_allowance::MAX_READ;
 use crate::proxy::short_write::{CopyRoom, contiguous};
 
@@ -19,23 +19,23 @@ use super::OriginStream;
 /// request.
 #[derive(Debug)]
 pub struct OriginTcp {
-    tcp: TcpStream,
+    transport: OriginTransport,
     coalescing: WriteCoalescing,
 }
 
 impl OriginTcp {
     /// Creates a socket without TLS.
-    pub fn plain(tcp: TcpStream) -> Self {
+    pub fn plain(transport: OriginTransport) -> Self {
         Self {
-            tcp,
+            transport,
             coalescing: WriteCoalescing::Nothing,
         }
     }
 
     /// Creates a socket before a TLS handshake.
-    pub(super) fn for_handshake(tcp: TcpStream) -> Self {
+    pub(super) fn for_handshake(transport: OriginTransport) -> Self {
         Self {
-            tcp,
+            transport,
             coalescing: WriteCoalescing::LastFlight,
         }
     }
@@ -59,12 +59,14 @@ impl AsyncRead for OriginTcp {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if out.remaining() <= MAX_READ {
-            return Pin::new(&mut self.tcp).poll_read(cx, out);
-        }
+        let tcp = match &mut self.transport {
+            OriginTransport::Tcp(tcp) if out.remaining() > MAX_READ => tcp,
+            OriginTransport::Tcp(tcp) => return Pin::new(tcp).poll_read(cx, out),
+            OriginTransport::ProxyTls(tls) => return Pin::new(tls).poll_read(cx, out),
+        };
         loop {
-            ready!(self.tcp.poll_read_ready(cx))?;
-            match self.tcp.try_read_buf(&mut (&mut *out).limit(MAX_READ)) {
+            ready!(tcp.poll_read_ready(cx))?;
+            match tcp.try_read_buf(&mut (&mut *out).limit(MAX_READ)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return Poll::Ready(received.map(|_| ())),
             }
@@ -86,18 +88,18 @@ impl AsyncWrite for OriginTcp {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.coalescing.holds_back(slices) {
-            let sent = self
-                .tcp
-                .try_io(Interest::WRITABLE, || coalesce::send(&self.tcp, slices));
+        if self.coalescing.holds_back(slices)
+            && let OriginTransport::Tcp(tcp) = &self.transport
+        {
+            let sent = tcp.try_io(Interest::WRITABLE, || coalesce::send(tcp, slices));
             if !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
                 return Poll::Ready(sent);
             }
         }
-        let tcp = Pin::new(&mut self.tcp);
+        let transport = Pin::new(&mut self.transport);
         match contiguous(slices, &mut CopyRoom::new()) {
-            Some(bytes) => tcp.poll_write(cx, bytes),
-            None => tcp.poll_write_vectored(cx, slices),
+            Some(bytes) => transport.poll_write(cx, bytes),
+            None => transport.poll_write_vectored(cx, slices),
         }
     }
 
@@ -106,10 +108,10 @@ impl AsyncWrite for OriginTcp {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.transport).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.transport).poll_shutdown(cx)
     }
 }

@@ -21,6 +21,7 @@ use crate::proxy::body::{RequestUpload, ResponseDownload};
 use crate::proxy::destination::{AddressVetter, VettedAddresses};
 use crate::proxy::dial::DialError;
 use crate::proxy::header_filter::{self, ViaName};
+use crate::proxy::parents::ParentFaultScope;
 use crate::proxy::upstream::{UpstreamClient, UpstreamError, UpstreamRequest};
 use crate::robots::fetch_outcome::{FailurePersistence, RobotsFetchOutcome};
 use crate::robots::freshness::CacheFields;
@@ -307,9 +308,17 @@ fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
             | DestinationError::LookupFailed(_)
             | DestinationError::LookupTimeout(_) => RobotsFetchOutcome::Dns,
             DestinationError::ConnectionRefused(_) => RobotsFetchOutcome::Refused,
+            DestinationError::UnknownParent | DestinationError::NoLocalAddress => {
+                RobotsFetchOutcome::NotAdmitted
+            }
         },
         HopError::Upstream(error) => match error {
             UpstreamError::BackingOff(_) => RobotsFetchOutcome::NotAdmitted,
+            // A failed parent says nothing about the host.
+            UpstreamError::Parent(error) => match error.scope {
+                ParentFaultScope::Parent => RobotsFetchOutcome::NotAdmitted,
+                ParentFaultScope::Origin => RobotsFetchOutcome::Broken,
+            },
             UpstreamError::Dial(DialError::Refused) => RobotsFetchOutcome::Refused,
             UpstreamError::Tls(_) => RobotsFetchOutcome::Tls,
             UpstreamError::Dial(DialError::Timeout) | UpstreamError::Timeout => {

@@ -11,6 +11,7 @@ use crate::proxy::body::BodyError;
 use crate::proxy::dial::DialError;
 use crate::proxy::negative_cache::REFUSED_TTL;
 use crate::proxy::origin_tls::TlsError;
+use crate::proxy::parents::{ParentError, ParentFaultScope};
 
 use super::limited_stream::TooManyInterim;
 
@@ -37,6 +38,8 @@ pub enum UpstreamError {
     TooManyInterim,
     /// The request was not repeated because the host is in backoff for this time.
     BackingOff(Duration),
+    /// A parent proxy failed, or could not reach the origin.
+    Parent(Box<ParentError>),
 }
 
 impl From<hyper::Error> for UpstreamError {
@@ -102,6 +105,7 @@ impl UpstreamError {
             | Self::Http2(_)
             | Self::HeadTooLarge
             | Self::TooManyInterim => true,
+            Self::Parent(error) => error.scope == ParentFaultScope::Origin,
         }
     }
 
@@ -110,7 +114,9 @@ impl UpstreamError {
     /// never removes a URL from an index.
     fn failure_kind(&self) -> Option<FailureKind> {
         match self {
-            Self::Dial(_) | Self::Timeout | Self::Closed => Some(FailureKind::Temporary),
+            Self::Dial(_) | Self::Timeout | Self::Closed | Self::Parent(_) => {
+                Some(FailureKind::Temporary)
+            }
             Self::Tls(_)
             | Self::Protocol(_)
             | Self::Http2(_)
@@ -134,6 +140,7 @@ impl UpstreamError {
             Self::Protocol(_) | Self::Http2(_) | Self::TooManyInterim => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
             Self::BackingOff(_) => "destination_unavailable",
+            Self::Parent(error) => error.fault.error_type,
         }
     }
 }
@@ -146,6 +153,14 @@ impl From<UpstreamError> for Refusal {
         if let UpstreamError::BackingOff(remaining) = error {
             let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
             return refusal.with_retry_after(Some(remaining));
+        }
+        if let UpstreamError::Parent(error) = &error {
+            let refusal = Self {
+                parent: error.parent.clone(),
+                failure: Some(FailureKind::Temporary),
+                ..Self::new(Reason::UpstreamConnect, Stage::Upstream).with_fault(error.fault)
+            };
+            return refusal.with_retry_after(error.retry_after);
         }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
@@ -167,6 +182,7 @@ impl From<UpstreamError> for Refusal {
             }
             UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
+            UpstreamError::Parent(_) => (Reason::UpstreamConnect, None, None),
         };
         let failure = if error.is_origin_fault() {
             error.failure_kind()

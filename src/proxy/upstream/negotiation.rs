@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
+use crate::proxy::parents::ConnectionRoute;
 use crate::proxy::pool::PoolKey;
 
 /// The maximum number of origins whose version is remembered.
@@ -36,13 +37,15 @@ pub(super) struct VersionMemory {
 }
 
 /// The dials in progress. A receiver ends when its dial has ended.
-type Dials = HashMap<(Box<str>, CertificateVerification), watch::Receiver<()>>;
+type Dials = HashMap<DialKey, watch::Receiver<()>>;
+
+type DialKey = (Box<str>, CertificateVerification, ConnectionRoute);
 
 /// A dial that other requests wait for. Dropping it ends their wait.
 #[derive(Debug)]
 pub(super) struct LeadingDial {
     dials: Arc<Mutex<Dials>>,
-    key: (Box<str>, CertificateVerification),
+    key: DialKey,
     _sender: watch::Sender<()>,
 }
 
@@ -102,7 +105,7 @@ impl VersionMemory {
     }
 
     fn join(&self, key: PoolKey<'_>) -> Result<LeadingDial, watch::Receiver<()>> {
-        let key = (key.base.into(), key.verify);
+        let key = (key.base.into(), key.verify, key.route.clone());
         match self.dials.lock().entry(key) {
             Entry::Occupied(running) => Err(running.get().clone()),
             Entry::Vacant(vacant) => {
@@ -126,6 +129,7 @@ mod tests {
     const KEY: PoolKey<'static> = PoolKey {
         base: "https://a.test/",
         verify: CertificateVerification::On,
+        route: &ConnectionRoute::DIRECT,
     };
 
     #[test]

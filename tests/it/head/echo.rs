@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crawlgate::clock::Clock;
-use crawlgate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
+use crawlgate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyHeaderFailure};
 use crawlgate::proxy::accept::{
     self, AcceptLimits, ClientConnection, ConnectionHandler, ConnectionLimiter, StreamRefusal,
 };
@@ -122,6 +122,14 @@ impl ConnectionHandler for Echo {
 
     fn clock(&self) -> &Clock {
         &CLOCK
+    }
+
+    fn expects_proxy_header(&self, _: IpAddr) -> bool {
+        false
+    }
+
+    fn record_proxy_header_failure(&self, _: ProxyHeaderFailure) {
+        unreachable!("no connection has such a header");
     }
 
     fn on_connect(&self, _: SocketAddr) -> usize {

@@ -8,7 +8,7 @@ use crawlgate::clock::Clock;
 use crawlgate::model::crawler::{Crawler, CrawlerHint};
 use crawlgate::model::reason::Reason;
 use crawlgate::pipeline::admission::AdmissionLimits;
-use crawlgate::pipeline::destination::{DestinationError, DestinationResolver};
+use crawlgate::pipeline::destination::{DestinationError, DestinationResolver, EgressChoice};
 use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::shadow::ShadowPolicy;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
@@ -234,14 +234,22 @@ struct Slow<'a>(&'a ActivePolicy, &'static str);
 impl DestinationResolver for Slow<'_> {
     type Addresses = StaticAddresses;
 
-    async fn vet(&self, _target: &UrlTarget) -> Result<StaticAddresses, DestinationError> {
+    async fn vet(
+        &self,
+        _target: &UrlTarget,
+        _egress: EgressChoice<'_>,
+    ) -> Result<StaticAddresses, DestinationError> {
         if self.0.load().policy.rules().is_empty() {
             self.0.replace(snapshot("{ delay: 0s }", self.1));
         }
         Ok(StaticAddresses(vec![Ipv4Addr::LOCALHOST.into()]))
     }
 
-    async fn vet_host(&self, _host: &HostTarget) -> Result<StaticAddresses, DestinationError> {
+    async fn vet_host(
+        &self,
+        _host: &HostTarget,
+        _egress: EgressChoice<'_>,
+    ) -> Result<StaticAddresses, DestinationError> {
         Ok(StaticAddresses(vec![Ipv4Addr::LOCALHOST.into()]))
     }
 }

@@ -391,6 +391,7 @@ async fn a_fetch_of_robots_goes_before_all_others() {
         admission: Arc::clone(&bench.admission),
         verify: CertificateVerification::On,
         versions: OriginHttpVersions::Http1And2,
+        parent: None,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
     let resolver = StaticResolver::loopback();

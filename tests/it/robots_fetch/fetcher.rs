@@ -19,6 +19,7 @@ use crawlgate::proxy::destination::{AddressVetter, EgressRules};
 use crawlgate::proxy::dial::DialLimits;
 use crawlgate::proxy::header_filter::ViaName;
 use crawlgate::proxy::origin_tls::{OriginTls, OriginTlsSettings};
+use crawlgate::proxy::parents::ParentConnector;
 use crawlgate::proxy::pool::PoolLimits;
 use crawlgate::proxy::resolve::{DnsResolver, NameServers};
 use crawlgate::proxy::robots::{RobotsFetcher, RobotsFileCache};
@@ -55,6 +56,8 @@ impl TestFetcher {
             allow_loopback: true,
             ports: vec![1..=65535],
             own_listeners: vec![],
+            bind: vec![],
+            parents: vec![],
         };
         let limits = UpstreamLimits {
             dial: DialLimits {
@@ -77,12 +80,26 @@ impl TestFetcher {
             roots: RootCertStore::empty(),
             handshake_timeout: second,
         };
-        let tls = OriginTls::new(tls, metrics.clone()).unwrap();
+        let tls = Arc::new(OriginTls::new(tls, metrics.clone()).unwrap());
         let vetting = Arc::new(AddressVetter::new(resolver, egress, metrics.clone()));
+        let parents = Arc::new(ParentConnector::new(
+            &[],
+            Arc::clone(&vetting),
+            Arc::clone(&tls),
+            limits.dial,
+            clock.clone(),
+            metrics.clone(),
+        ));
         let dead = Arc::clone(vetting.negative_cache());
         let fetcher = RobotsFetcher {
             address_vetter: vetting,
-            upstream: Arc::new(UpstreamClient::new(limits, tls, clock.clone(), dead)),
+            upstream: Arc::new(UpstreamClient::new(
+                limits,
+                tls,
+                clock.clone(),
+                dead,
+                parents,
+            )),
             via: ViaName::new("test"),
             timeout: Duration::from_millis(700),
             clock: clock.clone(),
@@ -121,6 +138,7 @@ impl TestFetcher {
             admission: Arc::clone(&self.admission),
             verify: CertificateVerification::On,
             versions: OriginHttpVersions::Http1And2,
+            parent: None,
         }
     }
 

@@ -355,6 +355,7 @@ async fn no_robots_txt_is_fetched_from_a_stopped_host() {
         admission: Arc::clone(&bench.admission),
         verify: CertificateVerification::On,
         versions: OriginHttpVersions::Http1And2,
+        parent: None,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
     let resolver = StaticResolver::loopback();

@@ -14,7 +14,7 @@ use crawlgate::model::profile::Profile;
 use crawlgate::model::reason::Reason;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
 use crawlgate::pipeline::destination::{
-    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+    AddressList, DestinationError, DestinationResolver, EgressChoice, RemainingAddresses,
 };
 use crawlgate::pipeline::facts::RequestFacts;
 use crawlgate::pipeline::refusal::Refusal;
@@ -227,11 +227,19 @@ impl StaticResolver {
 impl DestinationResolver for StaticResolver {
     type Addresses = StaticAddresses;
 
-    async fn vet(&self, target: &UrlTarget) -> Result<StaticAddresses, DestinationError> {
+    async fn vet(
+        &self,
+        target: &UrlTarget,
+        _: EgressChoice<'_>,
+    ) -> Result<StaticAddresses, DestinationError> {
         Ok(self.look_up(target.host()))
     }
 
-    async fn vet_host(&self, host: &HostTarget) -> Result<StaticAddresses, DestinationError> {
+    async fn vet_host(
+        &self,
+        host: &HostTarget,
+        _: EgressChoice<'_>,
+    ) -> Result<StaticAddresses, DestinationError> {
         Ok(self.look_up(host.host()))
     }
 }

@@ -184,7 +184,7 @@ async fn an_open_tunnel_is_evaluated_by_the_active_policy() {
     )
     .await
     .evaluation;
-    let address = "192.0.2.1".parse().unwrap();
+    let address = Some("192.0.2.1".parse().unwrap());
     for (rules, refused) in [
         ("  - { id: x, forbid: { host: a.test } }", Some("rule")),
         ("  - { id: x, forbid: { host: c.test } }", None),

@@ -226,6 +226,15 @@ impl<'a> Facts<'a> {
         Self::new(EvaluationTarget::Tunnel(target))
     }
 
+    /// Returns the facts of a request whose origin has no address here, since a parent proxy resolves its name.
+    #[must_use]
+    pub fn without_address(self) -> Self {
+        Self {
+            address: Fact::Known(None),
+            ..self
+        }
+    }
+
     /// Returns the facts with this address of the origin.
     #[must_use]
     pub fn with_address(self, address: IpAddr) -> Self {

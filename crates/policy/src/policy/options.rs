@@ -212,6 +212,17 @@ impl Policy {
         }
     }
 
+    /// Returns the parent proxies that the option `upstream` names anywhere.
+    pub fn parent_proxies(&self) -> impl Iterator<Item = (OptionSetter, &str)> {
+        let values = self.possible_values(schema::UPSTREAM);
+        values.filter_map(|(setter, value)| {
+            let OptionValue::Text(name) = value else {
+                return None;
+            };
+            Some((setter, &**name))
+        })
+    }
+
     /// The name of an origin in explanations: the id of a rule, or the place of the options.
     pub fn setter_name(&self, setter: OptionSetter) -> &str {
         match setter {

@@ -349,6 +349,15 @@ impl Trail {
         }
     }
 
+    /// The value of an option with a text.
+    pub fn text<'p>(&'p self, policy: &'p Policy, index: OptionIndex) -> Option<&'p str> {
+        if let OptionValue::Text(text) = self.value(policy, index) {
+            Some(text)
+        } else {
+            None
+        }
+    }
+
     pub(crate) fn set_state(&mut self, rule: RuleIndex, state: RuleState) {
         self.states.set(rule, state);
         if state == RuleState::Matched {

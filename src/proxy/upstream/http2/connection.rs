@@ -21,6 +21,7 @@ use crate::metrics::labels::OriginHttp2Failure;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::proxy::head::timer::LazyTimer;
 use crate::proxy::origin_tls::OriginStream;
+use crate::proxy::parents::ConnectionRoute;
 use crate::proxy::read_allowance::ReadAllowance;
 
 use super::failure::{InterpretedError, failure_of};
@@ -46,6 +47,8 @@ pub(in crate::proxy) struct SharedConnectionSettings {
     pub base: Box<str>,
     /// `On` if the origin's certificate was verified.
     pub verify: CertificateVerification,
+    /// The way to the origin.
+    pub route: ConnectionRoute,
     /// The maximum size of a response head in bytes.
     pub head: usize,
     /// The time for which the origin may take nothing of what is to be written.
@@ -158,6 +161,11 @@ impl SharedConnection {
     /// Returns `On` if the origin's certificate was verified.
     pub(in crate::proxy) fn verify(&self) -> CertificateVerification {
         self.settings.verify
+    }
+
+    /// Returns the way to the origin.
+    pub(in crate::proxy) fn route(&self) -> &ConnectionRoute {
+        &self.settings.route
     }
 
     /// Interprets an error of a stream, and counts it unless the driver has counted its cause.

@@ -42,6 +42,7 @@ pub const BUDGET_HOSTS: OptionIndex = option_index("budget.hosts");
 pub const BUDGET_PER: OptionIndex = option_index("budget.per");
 pub const BUDGET_NEW_URLS: OptionIndex = option_index("budget.new_urls");
 pub const ROBOTS_USAGE: OptionIndex = option_index("robots.usage");
+pub const UPSTREAM: OptionIndex = option_index("upstream");
 pub const VERIFY: OptionIndex = option_index("verify");
 pub const HTTP2: OptionIndex = option_index("http2");
 pub const REMOVE_HEADERS: OptionIndex = option_index("request_headers.remove");

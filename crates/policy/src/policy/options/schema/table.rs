@@ -399,10 +399,9 @@ pub const SPECS: &[OptionSpec] = &[
     row(
         "upstream",
         OptionShape::TextOrNone,
-        Until(Destination),
-        "A parent proxy of the configuration.",
-    )
-    .ignored_except(EssentialValues::AllButDefault),
+        Until(Request),
+        "A parent proxy of the configuration (egress.parents), through which the request goes.",
+    ),
     row(
         "upgrade",
         OptionShape::Word(&["allow", "deny"], "deny"),
