@@ -89,6 +89,7 @@ pub enum Output {
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     epoch: Epoch,
+    since: BootTime,
     is_given: bool,
 }
 
@@ -427,6 +428,7 @@ impl Ownership {
             self.set_row(*partition, Some(this), *epoch);
             let holding = Holding {
                 epoch: *epoch,
+                since: now,
                 is_given: false,
             };
             self.holdings.insert(*partition, holding);

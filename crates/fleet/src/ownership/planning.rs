@@ -149,6 +149,8 @@ impl Ownership {
             .filter(|row| self.renews(row.member.incarnation))
             .map(|row| &row.member.node)
             .collect();
+        // A host whose owner died has waited long enough: it is not given away again at once.
+        let is_settled = |since: BootTime| now.since(since) >= self.times.silence;
         let belongs_elsewhere = |partition: Partition| {
             let preferred = self
                 .partitioner
@@ -159,6 +161,7 @@ impl Ownership {
             .holdings
             .iter()
             .filter(|(_, holding)| !holding.is_given)
+            .filter(|(_, holding)| self.is_draining || is_settled(holding.since))
             .map(|(partition, _)| *partition)
             .filter(|partition| self.is_draining || belongs_elsewhere(*partition))
             .take(room)

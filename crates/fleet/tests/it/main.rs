@@ -1,3 +1,4 @@
 //! Tests of the crate.
 
 mod partition;
+mod simulation;
