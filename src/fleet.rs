@@ -1,3 +1,28 @@
-//! This node in a fleet: which node owns a host.
+//! The fleet: several proxies that act as one. Every host has one owner, and requests travel to it.
+//!
+//! [`owners`] says who owns a host, [`link`] carries requests to other nodes, and [`forward_header`] is what the
+//! owner is told about them.
 
+pub mod forward_header;
+pub mod link;
 pub mod owners;
+
+use std::time::Duration;
+
+use crawlgate_fleet::node::NodeName;
+
+use link::LinkClient;
+use owners::HostOwners;
+
+/// This node's part in its fleet.
+#[derive(Debug)]
+pub struct FleetNode {
+    /// Its own name, `fleet.node`.
+    pub name: NodeName,
+    /// The owners of hosts.
+    pub owners: HostOwners,
+    /// The links to other nodes.
+    pub links: LinkClient,
+    /// `fleet.lease`: within this time a host without an owner usually has one again.
+    pub lease: Duration,
+}

@@ -8,6 +8,7 @@ pub mod activity;
 mod completion;
 pub mod content;
 pub mod families;
+mod fleet;
 pub mod labels;
 pub mod ledger;
 pub mod log;

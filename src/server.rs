@@ -6,6 +6,7 @@ pub(crate) mod ca_bundle;
 mod config_watch;
 mod descriptors;
 mod feed;
+mod fleet;
 pub(crate) mod ledger;
 mod origin_roots;
 pub mod reload;
@@ -24,6 +25,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
 use crate::config::settings::{DrainConfig, ListenerConfig, Settings};
+use crate::fleet::FleetNode;
+use crate::fleet::owners::HostOwners;
 use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
@@ -54,6 +57,7 @@ use crate::store::HostStore;
 use crate::store::budgets::BudgetsFile;
 use crate::store::ledger::Ledger;
 use crate::store::stops::StopsFile;
+use crate::tls::fleet::NodeTlsError;
 use crate::tls::listener::{ListenerTlsError, load_listener_tls};
 use crate::tls::{CaError, CertificateAuthority, CertificateIssuer};
 use crate::urls::address::AddressClass;
@@ -88,6 +92,8 @@ pub struct Server {
     pub proxy: Vec<SocketAddr>,
     /// The address of the admin listener.
     pub admin: SocketAddr,
+    /// The address of the listener for other nodes of the fleet, if there is one.
+    pub links: Option<SocketAddr>,
     recorder: Recorder,
     reloads: ReloadHandle,
     drain: Drain,
@@ -121,6 +127,9 @@ pub enum StartError {
     /// The certificate of a listener cannot be used.
     #[error("the certificate of the listener {0} (`listen.tls`) cannot be used: {1}")]
     ListenerTls(SocketAddr, Box<ListenerTlsError>),
+    /// The certificates of links between nodes cannot be used.
+    #[error("the certificates of links between nodes (`fleet.tls`) cannot be used: {0}")]
+    NodeTls(#[from] Box<NodeTlsError>),
     /// Any other cause.
     #[error("{0}")]
     Other(String),
@@ -144,7 +153,28 @@ impl Server {
         policy: LoadedPolicy,
         writer: Box<dyn io::Write + Send>,
     ) -> Result<Self, StartError> {
-        Self::start_parts(settings, policy, Clock::system(), None, Some(writer))
+        Self::start_parts(settings, policy, Clock::system(), None, Some(writer), None)
+    }
+
+    /// Starts a proxy as a node of a fleet whose owners of hosts the caller publishes, with a writer of the decision
+    /// log.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub fn start_in_fleet(
+        settings: &Settings,
+        policy: impl Into<LoadedPolicy>,
+        writer: Box<dyn io::Write + Send>,
+        owners: HostOwners,
+    ) -> Result<Self, StartError> {
+        Self::start_parts(
+            settings,
+            policy.into(),
+            Clock::system(),
+            None,
+            Some(writer),
+            Some(owners),
+        )
     }
 
     /// Starts a proxy with another clock, and with a ledger that is already open.
@@ -157,7 +187,7 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
-        Self::start_parts(settings, policy, clock, ledger, None)
+        Self::start_parts(settings, policy, clock, ledger, None, None)
     }
 
     fn start_parts(
@@ -166,6 +196,7 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
         log_writer: Option<Box<dyn io::Write + Send>>,
+        owners: Option<HostOwners>,
     ) -> Result<Self, StartError> {
         let descriptors = DescriptorShares::allocate(settings);
         let settings = &descriptors.apply(settings);
@@ -175,6 +206,8 @@ impl Server {
         count_panics(metrics.clone());
         let authorities = authority::open(settings, clock.wall_time())?;
         let listeners = Listeners::bind(settings)?;
+        let fleet = fleet::prepare(settings, owners, &clock, &metrics)?;
+        let (fleet, link_server) = fleet.unzip();
 
         let ledger_opener = Arc::new(LedgerOpener::new(settings, ledger, metrics.clone()));
         ledger_opener
@@ -194,6 +227,7 @@ impl Server {
             Arc::clone(&ledger),
             listeners.addresses(),
             authority,
+            fleet,
         )?);
         restore_stops_and_budgets(settings, &service.admission_queue)?;
 
@@ -206,6 +240,9 @@ impl Server {
             &drain_watch,
             &mut tasks,
         )?;
+        if let (Some(listener), Some(server)) = (listeners.links, link_server) {
+            server.spawn(listener, settings, &service, &drain_watch, &mut tasks);
+        }
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
         let policies = reloader.store().clone();
@@ -239,6 +276,7 @@ impl Server {
         Ok(Self {
             proxy: listeners.proxy_addresses,
             admin: listeners.admin_address,
+            links: listeners.link_address,
             recorder,
             reloads,
             drain,
@@ -300,6 +338,8 @@ struct Listeners {
     proxy_addresses: Vec<SocketAddr>,
     admin: TcpListener,
     admin_address: SocketAddr,
+    links: Option<TcpListener>,
+    link_address: Option<SocketAddr>,
 }
 
 impl Listeners {
@@ -310,7 +350,11 @@ impl Listeners {
         }
         let admin = listen(settings.admin.listen)?;
         let proxy_addresses: Result<_, _> = proxy.iter().map(local_address).collect();
+        let fleet = settings.fleet.as_ref();
+        let links = fleet.map(|fleet| listen(fleet.listen)).transpose()?;
         Ok(Self {
+            link_address: links.as_ref().map(local_address).transpose()?,
+            links,
             proxy_addresses: proxy_addresses?,
             admin_address: local_address(&admin)?,
             proxy,
@@ -322,6 +366,7 @@ impl Listeners {
     fn addresses(&self) -> Vec<SocketAddr> {
         let mut addresses = self.proxy_addresses.clone();
         addresses.push(self.admin_address);
+        addresses.extend(self.link_address);
         addresses
     }
 }
@@ -395,6 +440,7 @@ fn new_proxy_service(
     ledger: LedgerCell,
     own_listeners: Vec<SocketAddr>,
     authority: Option<CertificateAuthority>,
+    fleet: Option<Arc<FleetNode>>,
 ) -> Result<ProxyService, StartError> {
     let clock = recorder.clock().clone();
     let metrics = recorder.metrics().clone();
@@ -417,7 +463,11 @@ fn new_proxy_service(
     );
     // Via identifies the instance, like decision ids, since a test may run several proxies in one process.
     let via = ViaName::new(&recorder.instance());
-    let fetcher = new_robots_fetcher(settings, &metrics, &clock, via.clone(), own_listeners)?;
+    let owners = fleet.as_ref().map(|fleet| fleet.owners.clone());
+    let fetcher = RobotsFetcher {
+        owners,
+        ..new_robots_fetcher(settings, &metrics, &clock, via.clone(), own_listeners)?
+    };
     Ok(ProxyService {
         active_policy,
         admission_queue: Arc::new(admission_queue),
@@ -440,6 +490,7 @@ fn new_proxy_service(
             idle: settings.upstream.body_idle,
             total: settings.upstream.body,
         },
+        fleet,
     })
 }
 
@@ -478,6 +529,7 @@ pub(crate) fn new_robots_fetcher(
         via,
         timeout: ROBOTS_TIMEOUT,
         clock: clock.clone(),
+        owners: None,
     })
 }
 
@@ -653,6 +705,9 @@ async fn run_periodic_cleanup(
         service.admission_queue.sweep();
         service.address_vetter.negative_cache().sweep();
         service.robots.sweep();
+        if let Some(fleet) = &service.fleet {
+            fleet.links.sweep();
+        }
         // Not awaited: a disk that hangs must not delay the drain.
         if saving.as_ref().is_none_or(JoinHandle::is_finished) {
             saving = save_changes(&service.admission_queue);

@@ -5,6 +5,7 @@
 
 mod crawlers;
 mod egress;
+mod fleet;
 mod http2;
 mod json_schema;
 mod key;
@@ -192,6 +193,11 @@ const KEYS: &[ConfigKey<Settings>] = &[
         "ledger",
         "The ledger: what happened to each URL.",
         &KeyGroup::section("ledger", ledger::KEYS),
+    ),
+    ConfigKey::new(
+        "fleet",
+        "Several proxies that act as one: each host has one owner, and the others forward its requests.",
+        &CustomValue(fleet::read_fleet, fleet::fleet_schema),
     ),
     ConfigKey::new(
         "telemetry",

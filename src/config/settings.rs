@@ -3,6 +3,7 @@
 //! The settings of a part of the proxy have the part's own type. [`Settings::default`] has the defaults of the
 //! documentation.
 
+mod fleet;
 mod ledger;
 mod telemetry;
 mod tls;
@@ -28,6 +29,7 @@ use crate::proxy::resolve::NameServers;
 use crate::proxy::tunnel::TunnelSettings;
 use crate::proxy::upstream::UpstreamLimits;
 
+pub use fleet::FleetConfig;
 pub use ledger::{EventsConfig, LedgerConfig, LedgerMode};
 pub use telemetry::{OtlpConfig, SpanExportConfig, TelemetryConfig};
 pub use tls::{AuthorityFiles, TlsConfig, TrustRoots};
@@ -55,6 +57,8 @@ pub struct Settings {
     /// State that is kept over a restart.
     pub store: StoreConfig,
     pub ledger: LedgerConfig,
+    /// This node's part in a fleet, if it is in one.
+    pub fleet: Option<FleetConfig>,
     /// Limits of client connections.
     pub accept: AcceptLimits,
     /// The maximum size of a request body, in bytes.
@@ -220,6 +224,7 @@ impl Settings {
                 path: Some(directory.join("var/crawlgate")),
             },
             ledger: LedgerConfig::default(),
+            fleet: None,
             accept: default_accept_limits(),
             max_request_body: 10 << 20,
             admission: AdmissionLimits {
@@ -254,6 +259,7 @@ impl Settings {
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
             errors.push(open_admin_message(&self.admin.listen));
         }
+        errors.extend(self.fleet.iter().flat_map(FleetConfig::safety_errors));
         errors
     }
 

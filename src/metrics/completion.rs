@@ -366,6 +366,7 @@ impl RequestRecord {
             address: self.address,
             error: self.logged_error(),
             origin_http: self.used_http2.then_some("2"),
+            entry: self.entry.as_deref(),
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),

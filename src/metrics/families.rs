@@ -16,9 +16,9 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use super::content::ContentFamily;
 use super::labels::{
     ByteDirection, CodeClass, ConnectionSide, DocumentOutcome, FeedResult, FeedTarget,
-    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, OriginHttp2Failure,
-    ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide, TunnelVerdictLabel,
-    UpstreamErrorLabel,
+    ForeignBytesKind, ForwardResult, Http2ErrorCode, Http2ErrorScope, Http2Limit, LinkStateLabel,
+    OriginHttp2Failure, ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide,
+    TunnelVerdictLabel, UpstreamErrorLabel,
 };
 use super::series::{Counters, Error, Gauges, Histograms, Registered};
 
@@ -258,6 +258,14 @@ metric_families! {
         "Failed attempts to deliver events of the ledger; temporary failures are retried.";
     feed_backlog: Gauges<FeedTarget>, "crawlgate_ledger_feed_behind", ["feed"],
         "Events of the ledger that are not delivered yet; updated before and after each batch.";
+    fleet_forwarded: Counters<ForwardResult>, "crawlgate_fleet_forwarded_total", ["result"],
+        "Attempts to forward a request to the node that owns its host. answered; moved: another node owns the host; \
+         unreachable: no link to the node, nothing was sent; lost: the link broke off before an answer; refused: the \
+         request ended as owner_unavailable.";
+    fleet_forward: Histogram, "crawlgate_fleet_forward_seconds", [],
+        "Time from forwarding a request to the head of the owner's answer, including the time for which the owner held it.";
+    fleet_links: Gauges<LinkStateLabel>, "crawlgate_fleet_links", ["state"],
+        "Links to other nodes: open connections, and nodes that could not be reached at the last attempt (failing).";
     log_dropped: IntCounter, "crawlgate_decision_log_dropped_total", [], essential = true,
         "Lines of the decision log that were lost because the log was too slow or the disk full.";
     spans_exported: IntCounter, "crawlgate_trace_spans_exported_total", [],
@@ -302,6 +310,7 @@ mod tests {
                 "_duration_seconds",
                 "_ttfb_seconds",
                 "_hold_seconds",
+                "_forward_seconds",
                 "_handshake_seconds",
             ]
             .iter()

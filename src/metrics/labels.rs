@@ -174,6 +174,28 @@ label_values! {
         Webhook = "webhook",
     }
 
+    /// The result of forwarding a request to the owner of its host; the label `result` of `fleet_forwarded_total`.
+    pub enum ForwardResult {
+        /// The owner has answered.
+        Answered = "answered",
+        /// The node was not the owner, or not any more.
+        Moved = "moved",
+        /// The node could not be reached, so that nothing was sent.
+        Unreachable = "unreachable",
+        /// The link broke off before an answer began.
+        Lost = "lost",
+        /// No owner was found in time, or the request could not be sent again: `owner_unavailable`.
+        Refused = "refused",
+    }
+
+    /// The state of a link; the label `state` of `fleet_links`.
+    pub enum LinkStateLabel {
+        /// A connection to another node.
+        Open = "open",
+        /// A node that could not be reached at the last attempt.
+        Failing = "failing",
+    }
+
     /// The result of delivering an event; the label `result` of `ledger_feed_events_total`.
     pub enum FeedResult {
         /// The target accepted it.

@@ -77,6 +77,8 @@ pub struct RequestRecord {
     /// The reason for which the proxy closes a tunnel, or the error type of a refusal that replaces the answer.
     pub(super) other_error: Option<&'static str>,
     pub(super) count_mode: CountMode,
+    /// The node of the fleet that has forwarded the request.
+    pub(super) entry: Option<Arc<str>>,
     pub(super) trace: Option<Box<RequestTrace>>,
 }
 
@@ -118,6 +120,7 @@ impl RequestRecord {
             error: None,
             other_error: None,
             count_mode: CountMode::Counted,
+            entry: None,
             trace,
         }
     }
@@ -139,6 +142,11 @@ impl RequestRecord {
     /// Sets the client's address, which is shown in the log's `squid` format.
     pub fn set_client(&mut self, address: IpAddr) {
         self.client = Some(address);
+    }
+
+    /// Sets the node of the fleet that has forwarded the request to this one.
+    pub fn set_entry(&mut self, node: Arc<str>) {
+        self.entry = Some(node);
     }
 
     /// Sets the canonical target.

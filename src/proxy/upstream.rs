@@ -26,6 +26,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::clock::{Clock, TimeSpan};
+use crate::fleet::owners::HostOwnership;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
 use crate::pipeline::admission::{HostSlot, ResendDecision};
@@ -100,6 +101,8 @@ pub struct UpstreamRequest {
     pub body: RequestUpload,
     /// The path and query as received, if they are in canonical form; or `*`.
     pub uri: Option<Uri>,
+    /// The ownership of the host, if this is a node of a fleet: without it, nothing is sent.
+    pub ownership: Option<HostOwnership>,
 }
 
 /// The response of an origin, and its timing.
@@ -170,7 +173,8 @@ impl UpstreamClient {
         // they become.
         let uri = call.uri.take();
         let watch = call.body.watch();
-        let mut dispatch = self.dispatch(permit, watch.as_ref());
+        let ownership = call.ownership.take();
+        let mut dispatch = self.dispatch(permit, watch.as_ref(), ownership);
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
         // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
@@ -206,6 +210,7 @@ impl UpstreamClient {
                     return Box::pin(sent).await;
                 }
             };
+            dispatch.check_ownership()?;
             let wait = ResponseWait {
                 timeout: dispatch.response_head_timeout,
                 since: now,
@@ -244,6 +249,7 @@ impl UpstreamClient {
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
+        ownership: Option<HostOwnership>,
     ) -> RequestDispatch {
         let SendOptions {
             verify,
@@ -268,6 +274,7 @@ impl UpstreamClient {
             versions,
             response_head_timeout,
             dial: self.limits.dial.with_overrides(timeouts),
+            ownership,
         }
     }
 
@@ -318,6 +325,7 @@ impl UpstreamClient {
             timeout: dispatch.response_head_timeout,
             since: self.clock.now(),
         };
+        dispatch.check_ownership()?;
         let watch = request.body().watch();
         let sending = pin!(connection.sender.try_send_request(request));
         let exchanged = exchange_head(
@@ -347,6 +355,7 @@ impl UpstreamClient {
         now: Instant,
         attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
+        dispatch.check_ownership()?;
         let (idle_for, address) = (stream.idle_for, stream.address());
         let is_idempotent = request.method().is_idempotent();
         let copy = (attempt == SendAttempt::First && request.body().is_empty())
@@ -696,9 +705,18 @@ struct RequestDispatch {
     /// The time limit for the response head.
     response_head_timeout: Duration,
     dial: DialLimits,
+    ownership: Option<HostOwnership>,
 }
 
 impl RequestDispatch {
+    /// Checks that this node may still send requests to the host; called immediately before a head is written.
+    fn check_ownership(&self) -> Result<(), UpstreamError> {
+        match &self.ownership {
+            Some(ownership) if !ownership.is_valid() => Err(UpstreamError::OwnerLost),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn pool_key(&self) -> PoolKey<'_> {
         PoolKey {
             base: self.target.base(),

@@ -37,6 +37,8 @@ pub enum UpstreamError {
     TooManyInterim,
     /// The request was not repeated because the host is in backoff for this time.
     BackingOff(Duration),
+    /// This node of the fleet no longer owns the host: nothing was sent.
+    OwnerLost,
 }
 
 impl From<hyper::Error> for UpstreamError {
@@ -93,7 +95,10 @@ impl UpstreamError {
     /// proxy's.
     pub fn is_origin_fault(&self) -> bool {
         match self {
-            Self::Upload(_) | Self::Dial(DialError::Other) | Self::BackingOff(_) => false,
+            Self::Upload(_)
+            | Self::Dial(DialError::Other)
+            | Self::BackingOff(_)
+            | Self::OwnerLost => false,
             Self::Dial(DialError::Refused | DialError::Timeout | DialError::Unreachable)
             | Self::Tls(_)
             | Self::Timeout
@@ -116,7 +121,7 @@ impl UpstreamError {
             | Self::Http2(_)
             | Self::HeadTooLarge
             | Self::TooManyInterim => Some(FailureKind::Permanent),
-            Self::Upload(_) | Self::BackingOff(_) => None,
+            Self::Upload(_) | Self::BackingOff(_) | Self::OwnerLost => None,
         }
     }
 
@@ -133,7 +138,7 @@ impl UpstreamError {
             Self::Upload(_) => "http_request_error",
             Self::Protocol(_) | Self::Http2(_) | Self::TooManyInterim => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::BackingOff(_) => "destination_unavailable",
+            Self::BackingOff(_) | Self::OwnerLost => "destination_unavailable",
         }
     }
 }
@@ -146,6 +151,10 @@ impl From<UpstreamError> for Refusal {
         if let UpstreamError::BackingOff(remaining) = error {
             let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
             return refusal.with_retry_after(Some(remaining));
+        }
+        if matches!(error, UpstreamError::OwnerLost) {
+            return Self::new(Reason::OwnerUnavailable, Stage::Pace)
+                .with_detail("this node of the fleet no longer owns the host");
         }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
@@ -167,6 +176,7 @@ impl From<UpstreamError> for Refusal {
             }
             UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
+            UpstreamError::OwnerLost => (Reason::OwnerUnavailable, None, None),
         };
         let failure = if error.is_origin_fault() {
             error.failure_kind()
