@@ -59,6 +59,7 @@ install() {
   command -v faketime >/dev/null || packages+=(faketime)
   command -v nginx >/dev/null || packages+=(nginx-light)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
+  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql-15)
   [[ -e /usr/share/jetty9/start.jar ]] || packages+=(jetty9)
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)

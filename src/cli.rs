@@ -16,6 +16,7 @@ mod diff;
 mod env;
 mod explain;
 mod find;
+mod fleet;
 mod generate;
 mod health;
 mod import;
@@ -102,6 +103,7 @@ fn dispatch(command: Command) -> Result<Exit, Exit> {
         Command::Policy(args) => policy::run(&args.command),
         Command::Ledger(args) => ledger::run(&args.command),
         Command::Stop(args) => stop::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
     }
 }
 

@@ -43,6 +43,7 @@ use labels::{
 use policy::{DEFAULT_RULE_LABELS, PolicySeries};
 use series::{CounterTable, gauge_value, increment};
 
+pub use fleet::FleetCounts;
 pub use series::Error;
 
 /// The `Content-Type` of [`Metrics::render`]'s text.

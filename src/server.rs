@@ -26,6 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clock::Clock;
 use crate::config::settings::{DrainConfig, ListenerConfig, Settings};
 use crate::fleet::FleetNode;
+use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
 use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
@@ -65,6 +66,7 @@ use crate::urls::address::AddressClass;
 use admin::{AdminParts, AdminTask};
 use descriptors::DescriptorShares;
 use feed::LedgerFeedTask;
+use fleet::FleetStart;
 use ledger::{LedgerCell, LedgerOpener};
 use origin_roots::origin_tls_settings;
 use reload::{LoadedPolicy, PolicyFileReloader, PolicyRollout};
@@ -80,6 +82,8 @@ const ROBOTS_TIMEOUT: Duration = Duration::from_secs(20);
 const LOG_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time in which background tasks must end after they were aborted.
 const TASKS_END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time in which a node of a fleet gives its hosts away.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which the budgets must be saved on shutdown.
 const BUDGETS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time in which clients of the admin listener must read their last bytes, after the log is closed.
@@ -105,6 +109,7 @@ pub struct Server {
     feed_task: LedgerFeedTask,
     budgets: Arc<BudgetTracker>,
     ledger: LedgerCell,
+    membership: Option<MembershipHandle>,
 }
 
 /// The cause if a proxy cannot start.
@@ -173,7 +178,29 @@ impl Server {
             Clock::system(),
             None,
             Some(writer),
-            Some(owners),
+            Some(FleetStart::Fixed(owners)),
+        )
+    }
+
+    /// Starts a proxy as a node of a fleet, which it joins. Without a writer, the decision log goes to the destination
+    /// of the settings.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub fn start_node(
+        settings: &Settings,
+        policy: LoadedPolicy,
+        log_writer: Option<Box<dyn io::Write + Send>>,
+        node: PreparedNode,
+    ) -> Result<Self, StartError> {
+        let start = FleetStart::Node(Box::new(node));
+        Self::start_parts(
+            settings,
+            policy,
+            Clock::system(),
+            None,
+            log_writer,
+            Some(start),
         )
     }
 
@@ -196,7 +223,7 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
         log_writer: Option<Box<dyn io::Write + Send>>,
-        owners: Option<HostOwners>,
+        fleet_start: Option<FleetStart>,
     ) -> Result<Self, StartError> {
         let descriptors = DescriptorShares::allocate(settings);
         let settings = &descriptors.apply(settings);
@@ -206,6 +233,7 @@ impl Server {
         count_panics(metrics.clone());
         let authorities = authority::open(settings, clock.wall_time())?;
         let listeners = Listeners::bind(settings)?;
+        let owners = fleet_start.as_ref().map(FleetStart::owners);
         let fleet = fleet::prepare(settings, owners, &clock, &metrics)?;
         let (fleet, link_server) = fleet.unzip();
 
@@ -243,6 +271,10 @@ impl Server {
         if let (Some(listener), Some(server)) = (listeners.links, link_server) {
             server.spawn(listener, settings, &service, &drain_watch, &mut tasks);
         }
+        let membership = fleet_start.and_then(|start| {
+            let address = listeners.link_address;
+            start.join(settings, address, &active_policy, &metrics, &mut tasks)
+        });
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
         let policies = reloader.store().clone();
@@ -270,6 +302,7 @@ impl Server {
             config_changed,
             sweeper,
             removals,
+            membership: membership.clone(),
         };
         let server = admin.into_server(settings, descriptors.admin_connections)?;
         let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
@@ -288,6 +321,7 @@ impl Server {
             feed_task,
             budgets: Arc::clone(service.admission_queue.budgets()),
             ledger,
+            membership,
         })
     }
 
@@ -306,6 +340,10 @@ impl Server {
     pub async fn drain(self, force_shutdown: impl Future) {
         let DrainConfig { delay, timeout } = self.drain_config;
         self.draining.store(true, Ordering::Relaxed);
+        // First, so that hosts have other owners while requests complete.
+        if let Some(mut membership) = self.membership {
+            membership.leave(timeout.min(LEAVE_TIMEOUT)).await;
+        }
         let outcome = tokio::select! {
             outcome = self.drain.run(delay, timeout) => outcome,
             _ = force_shutdown => self.drain.run(Duration::ZERO, Duration::ZERO).await,

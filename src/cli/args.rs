@@ -3,6 +3,7 @@
 mod admin;
 mod clients;
 mod decisions;
+mod fleet;
 mod help;
 mod import;
 mod init;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use fleet::{FleetArgs, FleetCommand, FleetForgetArgs, FleetOwnerArgs};
 pub(crate) use import::{EscapeMode, ImportArgs};
 pub(in crate::cli) use init::parse_crawler;
 pub(crate) use init::{HttpsMode, InitArgs};
@@ -39,9 +41,9 @@ pub(crate) use rollout::{
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, IMPORT_HELP, INIT_HELP, PASSWORD_HELP,
-    RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP, STOP_HELP,
-    TARGET_HELP, TEST_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, FLEET_HELP, HEALTH_HELP, IMPORT_HELP, INIT_HELP,
+    PASSWORD_HELP, RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP,
+    STOP_HELP, TARGET_HELP, TEST_HELP,
 };
 
 /// The whole command line.
@@ -129,6 +131,9 @@ pub(crate) enum Command {
     /// Stop requests by host, crawler or rule in a running proxy; list and lift stops
     #[command(after_help = STOP_HELP)]
     Stop(StopArgs),
+    /// Found a fleet in its database, show its members and owners, forget a dead node
+    #[command(after_help = FLEET_HELP)]
+    Fleet(FleetArgs),
     /// List, count, export, sweep and forget the URLs in the ledger
     Ledger(LedgerArgs),
     /// Print the JSON Schema of policies or configurations, for editors

@@ -22,6 +22,7 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
+use crate::fleet::membership::MembershipHandle;
 use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
@@ -58,6 +59,8 @@ pub(super) struct AdminParts {
     pub(super) config_changed: Arc<AtomicBool>,
     pub(super) sweeper: LedgerSweeper,
     pub(super) removals: RemovalScheduler,
+    /// The membership in a fleet.
+    pub(super) membership: Option<MembershipHandle>,
 }
 
 impl AdminParts {
@@ -108,7 +111,9 @@ impl AdminParts {
                     config_changed: self.config_changed,
                     clock: recorder.clock().clone(),
                 },
+                self.membership.clone(),
             ),
+            membership: self.membership,
             rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,
@@ -233,6 +238,7 @@ fn new_readiness(
     ledger: LedgerCell,
     removals: RemovalScheduler,
     files: StartFiles,
+    membership: Option<MembershipHandle>,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -261,6 +267,7 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(files.checks());
+        checks.extend(membership.as_ref().map(super::fleet::health_check));
         checks.extend(super::ledger::health_check(&ledger));
         checks.extend(super::ledger::removals_check(&removals));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());

@@ -1,18 +1,22 @@
 //! Composes a node of a fleet: its links to other nodes, and the listener for theirs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::admin::health::{CheckState, HealthCheck};
 use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::fleet::FleetNode;
 use crate::fleet::forward_header::MAX_FIELD_BYTES;
 use crate::fleet::link::LinkClient;
+use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
 use crate::metrics::Metrics;
+use crate::pipeline::snapshot::ActivePolicy;
 use crate::proxy::accept::{self, AcceptLimits, ConnectionLimiter, LinkListener};
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::http::ProxyService;
@@ -38,9 +42,8 @@ pub(super) fn prepare(
     let Some(config) = &settings.fleet else {
         return Ok(None);
     };
-    let owners = owners.ok_or_else(|| {
-        StartError::Other("fleet: this version has no store that says who owns a host".to_owned())
-    })?;
+    let owners = owners
+        .ok_or_else(|| StartError::Other("fleet: nothing says who owns a host".to_owned()))?;
     let tls = match &config.tls {
         Some(files) => Some(NodeTls::load(files, config.node.as_str()).map_err(Box::new)?),
         None => None,
@@ -53,6 +56,65 @@ pub(super) fn prepare(
         lease: config.lease,
     };
     Ok(Some((Arc::new(node), LinkServer { tls: server })))
+}
+
+/// The owners of hosts when a proxy starts.
+pub(super) enum FleetStart {
+    /// The node joins, and the store says who owns a host.
+    Node(Box<PreparedNode>),
+    /// The caller says who owns a host.
+    Fixed(HostOwners),
+}
+
+impl FleetStart {
+    pub(super) fn owners(&self) -> HostOwners {
+        match self {
+            Self::Node(node) => node.owners.clone(),
+            Self::Fixed(owners) => owners.clone(),
+        }
+    }
+
+    /// Lets the node join. `address` is that of the listener for links.
+    pub(super) fn join(
+        self,
+        settings: &Settings,
+        address: Option<SocketAddr>,
+        active_policy: &Arc<ActivePolicy>,
+        metrics: &Metrics,
+        tasks: &mut JoinSet<()>,
+    ) -> Option<MembershipHandle> {
+        let Self::Node(node) = self else {
+            return None;
+        };
+        let advertised = settings.fleet.as_ref()?.advertise.or(address)?;
+        let policy = Arc::clone(active_policy);
+        let revision = Box::new(move || policy.load().policy.revision().to_string());
+        Some(node.spawn(advertised, metrics.clone(), revision, tasks))
+    }
+}
+
+/// Returns the line of `/readyz`.
+pub(super) fn health_check(membership: &MembershipHandle) -> HealthCheck {
+    let status = membership.status();
+    let because = status
+        .error
+        .as_ref()
+        .map(|error| format!(": {error}"))
+        .unwrap_or_default();
+    let state = if !status.is_member {
+        CheckState::Fail(format!("not a member{because}"))
+    } else if status.lease_left.is_zero() {
+        CheckState::Fail(format!("no lease{because}"))
+    } else if let Some(error) = &status.error {
+        CheckState::Warn(error.clone())
+    } else {
+        CheckState::Ok(format!(
+            "{} partitions, {} members",
+            status.own,
+            status.members.len()
+        ))
+    };
+    HealthCheck::new("fleet", state)
 }
 
 impl LinkServer {

@@ -22,7 +22,7 @@ use crate::partition::{Partition, Partitioner};
 use crate::view::{Holder, OwnershipView};
 
 pub use rules::{LeaseTimes, Rules};
-use table::{Answer, Claim, ClaimReason, Command, Generation, MemberState, Table};
+use table::{Claim, ClaimReason, Generation, MemberState, StoreAnswer, StoreCommand, Table};
 use watch::CounterWatch;
 
 /// The largest number of partitions in one statement, and of those that a node gives away at a time.
@@ -56,7 +56,7 @@ pub enum Event {
     /// The connection is closed. The statement that was under way may have been carried out.
     Disconnected,
     /// The statement that was under way has an answer.
-    Answered(Answer),
+    Answered(StoreAnswer),
     /// Nothing is under way any more at the origins of these partitions, as [`Output::Quiesce`] has asked.
     Quiesced(Vec<Partition>),
     /// The table has probably changed. It is read again soon, but not ten times as often as for renewals.
@@ -71,7 +71,7 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A statement for the store.
-    Send(Command),
+    Send(StoreCommand),
     /// No request of these partitions starts any more; those under way end or are broken off, within the time that
     /// the caller decides. Then it reports [`Event::Quiesced`].
     Quiesce(Vec<Partition>),
@@ -130,7 +130,7 @@ pub struct Ownership {
     /// Before this time nothing is taken.
     quarantine_end: BootTime,
     /// The statement under way, and when it was sent.
-    pending: Option<(Command, BootTime)>,
+    pending: Option<(StoreCommand, BootTime)>,
     last_renewal: BootTime,
     next_renewal: BootTime,
     lease_end: Option<BootTime>,
@@ -185,6 +185,11 @@ impl Ownership {
     /// Returns `true` if this node is a member.
     pub fn is_member(&self) -> bool {
         self.membership == Membership::Joined
+    }
+
+    /// The generation of the store, as this node has last seen it.
+    pub fn generation(&self) -> Generation {
+        self.generation.unwrap_or_default()
     }
 
     /// The table of the last renewal, with what this node has changed since.
@@ -310,46 +315,46 @@ impl Ownership {
 
     fn read_answer(
         &mut self,
-        command: Command,
+        command: StoreCommand,
         sent: BootTime,
-        answer: Answer,
+        answer: StoreAnswer,
         now: BootTime,
         outputs: &mut Vec<Output>,
     ) {
         match answer {
-            Answer::Joined => {
+            StoreAnswer::Joined => {
                 self.membership = Membership::Joined;
                 self.acknowledged = 0;
                 self.next_renewal = now;
             }
-            Answer::Renewed(table) => self.read_table(table, sent, now, outputs),
-            Answer::Taken(taken) => {
-                if let Command::Take(claims) = command {
+            StoreAnswer::Renewed(table) => self.read_table(table, sent, now, outputs),
+            StoreAnswer::Taken(taken) => {
+                if let StoreCommand::Take(claims) = command {
                     self.hold(&claims, &taken, sent, now);
                 }
             }
-            Answer::Released => {
-                if let Command::Release(rows) = command {
+            StoreAnswer::Released => {
+                if let StoreCommand::Release(rows) = command {
                     for (partition, epoch) in rows {
                         self.forget_release(partition, epoch);
                     }
                 }
             }
-            Answer::Left => {
+            StoreAnswer::Left => {
                 self.membership = Membership::Over;
                 outputs.push(Output::Left);
             }
-            Answer::Replaced => {
+            StoreAnswer::Replaced => {
                 self.lapse(outputs);
                 self.membership = Membership::Over;
                 outputs.push(Output::Replaced);
             }
-            Answer::NotMember => {
+            StoreAnswer::NotMember => {
                 self.lapse(outputs);
                 self.rejoin();
                 self.reconnect(outputs);
             }
-            Answer::OtherGeneration => {
+            StoreAnswer::OtherGeneration => {
                 // The next connection says which one.
                 self.enter_other_store(now, outputs);
                 self.reconnect(outputs);

@@ -63,9 +63,7 @@ impl<T> ConfigKey<T> {
     pub(super) const fn unsupported(name: &'static str, value: &'static UnsupportedValue) -> Self {
         let about = match value.accepted {
             AcceptedValue::Nothing => "Not in this version.",
-            AcceptedValue::EmptyMapping | AcceptedValue::Word(_) => {
-                "Has no effect yet; no other value is accepted."
-            }
+            AcceptedValue::EmptyMapping => "Has no effect yet; no other value is accepted.",
         };
         Self::new(name, about, value)
     }
@@ -435,7 +433,6 @@ pub(super) enum AcceptedValue {
     Nothing,
     /// A mapping without entries.
     EmptyMapping,
-    Word(&'static str),
 }
 
 impl UnsupportedValue {
@@ -459,10 +456,6 @@ impl<T> ConfigValue<T> for UnsupportedValue {
             AcceptedValue::Nothing => problem.with_help("leave it out"),
             AcceptedValue::EmptyMapping if is_empty_mapping(node) => return,
             AcceptedValue::EmptyMapping => problem.with_help("leave it out"),
-            AcceptedValue::Word(word) if node.spelling() == Some(word) => return,
-            AcceptedValue::Word(word) => problem
-                .with_found(node.display_text())
-                .with_help(format!("leave it at `{word}`")),
         };
         context.problems.push(problem);
     }
@@ -473,7 +466,6 @@ impl<T> ConfigValue<T> for UnsupportedValue {
             AcceptedValue::EmptyMapping => {
                 json!({ "type": "object", "additionalProperties": false, "properties": {} })
             }
-            AcceptedValue::Word(word) => json!({ "const": word }),
         }
     }
 }

@@ -68,6 +68,8 @@ pub enum StoreError {
          or, if that process is dead and its directory lost, run `crawlgate fleet forget {0}`"
     )]
     NameTaken(NodeName),
+    #[error("the fleet was founded again with other partitions: restart this node")]
+    Refounded,
     #[error("the rows of the store are damaged: {0}")]
     Damaged(String),
     #[error("the store failed: {0}")]
@@ -91,6 +93,7 @@ impl StoreError {
             | Self::OtherFleet { .. }
             | Self::OtherLease { .. }
             | Self::NameTaken(_)
+            | Self::Refounded
             | Self::Damaged(_) => false,
         }
     }

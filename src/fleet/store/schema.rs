@@ -40,7 +40,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
 /// The version that this release reads and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What epochs grow by when a store is restored: no ownership after the copy was made has such an epoch.
+/// The amount by which epochs grow when a store is restored: no ownership after the copy was made has such an epoch.
 const EPOCHS_PER_GENERATION: i64 = 1 << 32;
 
 /// A fleet to be founded.
@@ -69,7 +69,10 @@ pub enum FoundOutcome {
 ///
 /// # Errors
 /// If the store cannot be used, or `restored` is set and there is no fleet.
-pub async fn found(config: &PostgresConfig, founding: &Founding) -> Result<FoundOutcome, StoreError> {
+pub async fn found(
+    config: &PostgresConfig,
+    founding: &Founding,
+) -> Result<FoundOutcome, StoreError> {
     let mut session = StoreSession::connect(config).await?;
     let timeout = config.timeout;
     let (number, key) = (random_number()?, FleetKey::new(random_bytes()?));
@@ -117,7 +120,10 @@ async fn create_tables(client: &Client) -> Result<(), tokio_postgres::Error> {
         )
         .await?;
     let rows = client
-        .query_typed("select coalesce(max(version), 0) from crawlgate_schema", &[])
+        .query_typed(
+            "select coalesce(max(version), 0) from crawlgate_schema",
+            &[],
+        )
         .await?;
     let version: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
     for (number, statements) in (1..).zip(MIGRATIONS) {
@@ -163,7 +169,9 @@ async fn insert_fleet(
         let rows = transaction
             .query_typed("select name from crawlgate_fleet", &[])
             .await?;
-        let name: String = rows.first().map_or(Ok(String::new()), |row| row.try_get(0))?;
+        let name: String = rows
+            .first()
+            .map_or(Ok(String::new()), |row| row.try_get(0))?;
         return Ok(Some(FoundOutcome::Exists(name.into())));
     }
     transaction
@@ -205,10 +213,7 @@ async fn restore(
         .query_typed(
             "update crawlgate_partition
              set incarnation = coalesce(incarnation, $1), epoch = epoch + $2",
-            &[
-                (&unknown, Type::INT8),
-                (&EPOCHS_PER_GENERATION, Type::INT8),
-            ],
+            &[(&unknown, Type::INT8), (&EPOCHS_PER_GENERATION, Type::INT8)],
         )
         .await?;
     transaction.commit().await?;

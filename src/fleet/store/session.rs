@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crawlgate_fleet::node::{Epoch, Incarnation, Member, NodeName};
 use crawlgate_fleet::ownership::table::{
-    Answer, Claim, Command, Generation, MemberRow, MemberState, PartitionRow, Table,
+    Claim, Generation, MemberRow, MemberState, PartitionRow, StoreAnswer, StoreCommand, Table,
 };
 use crawlgate_fleet::partition::{FleetKey, Partition, Partitioner};
 use tokio::task::AbortHandle;
@@ -23,7 +23,7 @@ const OLDEST_SERVER: u32 = 13;
 /// The number of times that a transaction which met another is tried.
 const ATTEMPTS: u32 = 5;
 
-/// What a node records about itself.
+/// The facts that a node records about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
     /// The identity of the state directory, to which the name of the node belongs.
@@ -89,7 +89,10 @@ impl StoreSession {
                 .map_err(|error| StoreError::explain(&error, &user))?;
         let version = connection.parameter("server_version").unwrap_or_default();
         let major: String = version.chars().take_while(char::is_ascii_digit).collect();
-        if major.parse::<u32>().is_ok_and(|major| major < OLDEST_SERVER) {
+        if major
+            .parse::<u32>()
+            .is_ok_and(|major| major < OLDEST_SERVER)
+        {
             return Err(StoreError::ServerTooOld(version.to_owned()));
         }
         let task = tokio::spawn(async move {
@@ -127,7 +130,10 @@ impl StoreSession {
 
     pub(super) async fn schema_version(&self) -> Result<i64, StoreError> {
         let rows = self
-            .query("select coalesce(max(version), 0) from crawlgate_schema", &[])
+            .query(
+                "select coalesce(max(version), 0) from crawlgate_schema",
+                &[],
+            )
             .await?;
         first(&rows).and_then(|row| get(row, 0))
     }
@@ -170,23 +176,23 @@ impl StoreSession {
         this: &Member,
         generation: Generation,
         facts: &NodeFacts,
-        command: &Command,
-    ) -> Result<Answer, StoreError> {
+        command: &StoreCommand,
+    ) -> Result<StoreAnswer, StoreError> {
         match command {
-            Command::Join => self.join(this, generation, facts).await,
-            Command::Renew { draining } => {
+            StoreCommand::Join => self.join(this, generation, facts).await,
+            StoreCommand::Renew { draining } => {
                 self.renew(this.incarnation, generation, facts, *draining)
                     .await
             }
-            Command::Take(claims) => self.take(this.incarnation, generation, claims).await,
-            Command::Release(rows) => self.release(this.incarnation, generation, rows).await,
-            Command::Leave => {
+            StoreCommand::Take(claims) => self.take(this.incarnation, generation, claims).await,
+            StoreCommand::Release(rows) => self.release(this.incarnation, generation, rows).await,
+            StoreCommand::Leave => {
                 self.query(
                     "update crawlgate_member set state = 'left' where incarnation = $1",
                     &[(&number(this.incarnation), Type::INT8)],
                 )
                 .await?;
-                Ok(Answer::Left)
+                Ok(StoreAnswer::Left)
             }
         }
     }
@@ -196,7 +202,7 @@ impl StoreSession {
         this: &Member,
         generation: Generation,
         facts: &NodeFacts,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let timeout = self.timeout;
         let user = self.user.clone();
         let mut attempts = 0;
@@ -216,7 +222,7 @@ impl StoreSession {
         this: &Member,
         generation: Generation,
         facts: &NodeFacts,
-    ) -> Result<Result<Answer, StoreError>, tokio_postgres::Error> {
+    ) -> Result<Result<StoreAnswer, StoreError>, tokio_postgres::Error> {
         let transaction = self
             .client
             .build_transaction()
@@ -227,16 +233,13 @@ impl StoreSession {
             .query_typed("select generation from crawlgate_fleet", &[])
             .await?;
         if first_number(&fleet)? != Some(generation.0.cast_signed()) {
-            return Ok(Ok(Answer::OtherGeneration));
+            return Ok(Ok(StoreAnswer::OtherGeneration));
         }
         let earlier = transaction
             .query_typed(
                 "select home from crawlgate_member
                  where node = $1 and state in ('active', 'draining') and home <> $2",
-                &[
-                    (&this.node.as_str(), Type::TEXT),
-                    (&facts.home, Type::TEXT),
-                ],
+                &[(&this.node.as_str(), Type::TEXT), (&facts.home, Type::TEXT)],
             )
             .await?;
         if !earlier.is_empty() {
@@ -273,7 +276,7 @@ impl StoreSession {
             )
             .await?;
         transaction.commit().await?;
-        Ok(Ok(Answer::Joined))
+        Ok(Ok(StoreAnswer::Joined))
     }
 
     /// Raises the counter, and then reads the tables: in this order, so that a take that was possible before is seen.
@@ -283,7 +286,7 @@ impl StoreSession {
         generation: Generation,
         facts: &NodeFacts,
         draining: bool,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let state = if draining { "draining" } else { "active" };
         let raised = self
             .query(
@@ -315,7 +318,7 @@ impl StoreSession {
                 &[],
             )
             .await?;
-        Ok(Answer::Renewed(Table {
+        Ok(StoreAnswer::Renewed(Table {
             generation,
             counter: counter.cast_unsigned(),
             members: members.iter().map(member_row).collect::<Result<_, _>>()?,
@@ -331,13 +334,13 @@ impl StoreSession {
         &self,
         incarnation: Incarnation,
         generation: Generation,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let fleet = self
             .query("select generation from crawlgate_fleet", &[])
             .await?;
         let found = fleet.first().map(|row| get::<i64>(row, 0)).transpose()?;
         if found != Some(generation.0.cast_signed()) {
-            return Ok(Answer::OtherGeneration);
+            return Ok(StoreAnswer::OtherGeneration);
         }
         let member = self
             .query(
@@ -347,8 +350,8 @@ impl StoreSession {
             .await?;
         let state: Option<String> = member.first().map(|row| get(row, 0)).transpose()?;
         Ok(match state.as_deref() {
-            Some("replaced") => Answer::Replaced,
-            Some(_) | None => Answer::NotMember,
+            Some("replaced") => StoreAnswer::Replaced,
+            Some(_) | None => StoreAnswer::NotMember,
         })
     }
 
@@ -357,13 +360,14 @@ impl StoreSession {
         incarnation: Incarnation,
         generation: Generation,
         claims: &[Claim],
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let timeout = self.timeout;
         let user = self.user.clone();
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let taken = tokio::time::timeout(timeout, self.try_take(incarnation, generation, claims));
+            let taken =
+                tokio::time::timeout(timeout, self.try_take(incarnation, generation, claims));
             match taken.await.map_err(|_| StoreError::Timeout(timeout))? {
                 Ok(answer) => return Ok(answer),
                 Err(error) if is_conflict(&error) && attempts < ATTEMPTS => {}
@@ -377,7 +381,7 @@ impl StoreSession {
         incarnation: Incarnation,
         generation: Generation,
         claims: &[Claim],
-    ) -> Result<Answer, tokio_postgres::Error> {
+    ) -> Result<StoreAnswer, tokio_postgres::Error> {
         let transaction = self
             .client
             .build_transaction()
@@ -388,7 +392,7 @@ impl StoreSession {
             .query_typed("select generation from crawlgate_fleet", &[])
             .await?;
         if first_number(&fleet)? != Some(generation.0.cast_signed()) {
-            return Ok(Answer::OtherGeneration);
+            return Ok(StoreAnswer::OtherGeneration);
         }
         // Locked, so that no counter is raised between this check and the end of the transaction.
         let owners = claims.iter().filter_map(|claim| claim.from);
@@ -411,7 +415,7 @@ impl StoreSession {
             is_active |= member == number(incarnation) && state == "active";
         }
         if !is_active {
-            return Ok(Answer::NotMember);
+            return Ok(StoreAnswer::NotMember);
         }
         let is_as_seen = |claim: &&Claim| match claim.from {
             Some((owner, counter)) => counters.get(&number(owner)) == Some(&counter),
@@ -448,7 +452,7 @@ impl StoreSession {
             }
         }
         transaction.commit().await?;
-        Ok(Answer::Taken(partitions))
+        Ok(StoreAnswer::Taken(partitions))
     }
 
     async fn release(
@@ -456,7 +460,7 @@ impl StoreSession {
         incarnation: Incarnation,
         generation: Generation,
         rows: &[(Partition, Epoch)],
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let numbers: Vec<i64> = rows.iter().map(|(p, _)| i64::from(p.0)).collect();
         let epochs: Vec<i64> = rows.iter().map(|(_, e)| e.0.cast_signed()).collect();
         self.query(
@@ -472,7 +476,25 @@ impl StoreSession {
             ],
         )
         .await?;
-        Ok(Answer::Released)
+        Ok(StoreAnswer::Released)
+    }
+
+    /// Checks that the name of a node belongs to its state directory.
+    ///
+    /// # Errors
+    /// If a member has this name and another directory, or the store fails.
+    pub async fn check_name(&self, node: &NodeName, home: &str) -> Result<(), StoreError> {
+        let rows = self
+            .query(
+                "select home from crawlgate_member
+                 where node = $1 and state in ('active', 'draining') and home <> $2",
+                &[(&node.as_str(), Type::TEXT), (&home, Type::TEXT)],
+            )
+            .await?;
+        match rows.is_empty() {
+            true => Ok(()),
+            false => Err(StoreError::NameTaken(node.clone())),
+        }
     }
 
     /// Returns all members by name.

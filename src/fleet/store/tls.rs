@@ -93,7 +93,10 @@ where
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let connector = TlsConnector::from(self.config);
-            connector.connect(self.name, stream).await.map(StoreTlsStream)
+            connector
+                .connect(self.name, stream)
+                .await
+                .map(StoreTlsStream)
         })
     }
 }

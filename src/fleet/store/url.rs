@@ -142,8 +142,14 @@ mod tests {
         for (url, tls) in [
             ("postgresql://u@db/d", StoreTlsMode::Verified(None)),
             ("postgres://u@127.0.0.1/d", StoreTlsMode::Disabled),
-            ("postgresql://u@localhost,db/d", StoreTlsMode::Verified(None)),
-            ("postgresql://u@db/d?sslmode=disable", StoreTlsMode::Disabled),
+            (
+                "postgresql://u@localhost,db/d",
+                StoreTlsMode::Verified(None),
+            ),
+            (
+                "postgresql://u@db/d?sslmode=disable",
+                StoreTlsMode::Disabled,
+            ),
             (
                 "postgresql://u@db:1,e:2/d?sslmode=verify-full&sslrootcert=ca.pem",
                 StoreTlsMode::Verified(Some("ca.pem".into())),

@@ -3,7 +3,7 @@
 use crate::node::{BootTime, Incarnation, NodeName};
 use crate::partition::Partition;
 
-use super::table::{Claim, ClaimReason, Command, MemberRow, MemberState, PartitionRow};
+use super::table::{Claim, ClaimReason, MemberRow, MemberState, PartitionRow, StoreCommand};
 use super::{Membership, Output, Ownership};
 
 impl Ownership {
@@ -13,11 +13,11 @@ impl Ownership {
             return;
         }
         if let Some(command) = self.next_command(now) {
-            if let Command::Take(claims) = &command {
+            if let StoreCommand::Take(claims) = &command {
                 self.claimed
                     .extend(claims.iter().map(|claim| claim.partition));
             }
-            if let Command::Renew { .. } = &command {
+            if let StoreCommand::Renew { .. } = &command {
                 self.last_renewal = now;
                 self.next_renewal = now.after(self.times.renewal);
             }
@@ -26,30 +26,30 @@ impl Ownership {
         }
     }
 
-    fn next_command(&self, now: BootTime) -> Option<Command> {
+    fn next_command(&self, now: BootTime) -> Option<StoreCommand> {
         match self.membership {
             Membership::Over => return None,
-            Membership::Outside => return Some(Command::Join),
+            Membership::Outside => return Some(StoreCommand::Join),
             Membership::Joined => {}
         }
         if now >= self.next_renewal {
-            return Some(Command::Renew {
+            return Some(StoreCommand::Renew {
                 draining: self.is_draining,
             });
         }
         if !self.released.is_empty() {
             let rows = self.released.iter().take(self.batch);
-            return Some(Command::Release(rows.map(|(p, e)| (*p, *e)).collect()));
+            return Some(StoreCommand::Release(rows.map(|(p, e)| (*p, *e)).collect()));
         }
         if !self.is_draining {
             let claims = self.claims(now);
-            return (!claims.is_empty()).then_some(Command::Take(claims));
+            return (!claims.is_empty()).then_some(StoreCommand::Take(claims));
         }
         let leftover = self.leftover_rows();
         if !leftover.is_empty() {
-            return Some(Command::Release(leftover));
+            return Some(StoreCommand::Release(leftover));
         }
-        (self.holdings.is_empty() && self.table.is_some()).then_some(Command::Leave)
+        (self.holdings.is_empty() && self.table.is_some()).then_some(StoreCommand::Leave)
     }
 
     /// Rows that name this node, which does not hold them: its lease lapsed, or a take was answered too late.

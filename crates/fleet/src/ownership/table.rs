@@ -4,7 +4,7 @@ use crate::node::{Epoch, Incarnation, Member};
 use crate::partition::Partition;
 
 /// The random number of a founding. A database that was restored or founded again has another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
 /// The life of an incarnation as the store records it.
@@ -77,7 +77,7 @@ pub enum ClaimReason {
 
 /// A statement for the store. Each may be repeated without harm, and each is refused by a store of another generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum StoreCommand {
     /// Adds this incarnation, and ends an earlier one of the same node.
     Join,
     /// Raises the own counter, then reads the tables.
@@ -93,9 +93,9 @@ pub enum Command {
     Leave,
 }
 
-/// The answer to a [`Command`].
+/// The answer to a [`StoreCommand`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum StoreAnswer {
     /// This incarnation is a member.
     Joined,
     /// The counter was raised, and then the tables were read.

@@ -3,13 +3,13 @@
 use crawlgate_fleet::partition::Partition;
 use fastrand::Rng;
 
-use super::world::{Fault, FleetRules, LEASE, Micros, World};
+use super::world::{Fault, FleetRules, FleetWorld, LEASE, TrueMicros};
 
 /// Seeds of each law if the environment does not say otherwise.
 const SEEDS: u64 = 200;
 
 /// The longest time without an owner, after one fault.
-const WITHOUT_OWNER: Micros = LEASE * 16 / 10;
+const WITHOUT_OWNER: TrueMicros = LEASE * 16 / 10;
 
 #[test]
 fn there_are_never_two_owners() {
@@ -24,7 +24,7 @@ fn there_are_never_two_owners() {
 
 #[test]
 fn after_one_fault_every_partition_has_an_owner_soon() {
-    let mut longest: [(Micros, u64); KINDS as usize] = [(0, 0); KINDS as usize];
+    let mut longest: [(TrueMicros, u64); KINDS as usize] = [(0, 0); KINDS as usize];
     for seed in seeds() {
         let outcome = run_single_fault(seed);
         let (without, kind, limit) = outcome;
@@ -47,11 +47,11 @@ pub(super) fn seeds() -> Vec<u64> {
 }
 
 /// Runs a fleet for 40 leases, with about three faults for each lease.
-pub(super) fn run_chaos(seed: u64, rules: FleetRules) -> World {
+pub(super) fn run_chaos(seed: u64, rules: FleetRules) -> FleetWorld {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let nodes = rng.usize(2..=7);
     let partitions = rng.u16(4..=16);
-    let mut world = World::new(seed, nodes, partitions, rules);
+    let mut world = FleetWorld::new(seed, nodes, partitions, rules);
     world.make_adversarial();
     for node in 0..nodes {
         let at = rng.u64(0..2 * LEASE);
@@ -67,7 +67,7 @@ pub(super) fn run_chaos(seed: u64, rules: FleetRules) -> World {
     world
 }
 
-fn schedule_any(world: &mut World, rng: &mut Rng, at: Micros, nodes: usize) {
+fn schedule_any(world: &mut FleetWorld, rng: &mut Rng, at: TrueMicros, nodes: usize) {
     let node = rng.usize(0..nodes);
     // Times around the limits of the rules find more than any.
     let edges = [
@@ -137,10 +137,10 @@ fn schedule_any(world: &mut World, rng: &mut Rng, at: Micros, nodes: usize) {
 const KINDS: u8 = 11;
 
 /// Returns the longest time that a partition had no owner, the kind of fault, and the limit.
-fn run_single_fault(seed: u64) -> (Micros, u8, Micros) {
+fn run_single_fault(seed: u64) -> (TrueMicros, u8, TrueMicros) {
     let mut rng = Rng::with_seed(seed ^ 0xfa17);
     let nodes = rng.usize(2..=7);
-    let mut world = World::new(seed, nodes, rng.u16(4..=32), FleetRules::default());
+    let mut world = FleetWorld::new(seed, nodes, rng.u16(4..=32), FleetRules::default());
     // The last one joins later, if joining is the fault.
     let kind = (seed % u64::from(KINDS)) as u8;
     let joins = kind == 8;
@@ -177,12 +177,12 @@ fn run_single_fault(seed: u64) -> (Micros, u8, Micros) {
 
 /// Injects the fault. Returns the time from which partitions may be without an owner, and for how long.
 fn inject(
-    world: &mut World,
+    world: &mut FleetWorld,
     rng: &mut Rng,
     kind: u8,
     nodes: usize,
-    fault: Micros,
-) -> (Micros, Micros) {
+    fault: TrueMicros,
+) -> (TrueMicros, TrueMicros) {
     let node = rng.usize(0..nodes - usize::from(kind == 8));
     let length = rng.u64(0..5 * LEASE);
     let mut begin = fault;
@@ -230,7 +230,7 @@ fn inject(
 }
 
 /// Every node has a share before the fault.
-fn assert_spread(world: &World, nodes: usize, partitions: usize) {
+fn assert_spread(world: &FleetWorld, nodes: usize, partitions: usize) {
     let shares: Vec<usize> = (0..nodes).map(|node| world.owned_by(node)).collect();
     assert_eq!(shares.iter().sum::<usize>(), partitions, "{shares:?}");
     assert_eq!(

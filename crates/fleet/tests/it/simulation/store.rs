@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crawlgate_fleet::node::{Epoch, Incarnation, Member, NodeName};
 use crawlgate_fleet::ownership::table::{
-    Answer, Claim, Command, Generation, MemberRow, MemberState, PartitionRow, Table,
+    Claim, Generation, MemberRow, MemberState, PartitionRow, StoreAnswer, StoreCommand, Table,
 };
 use crawlgate_fleet::partition::Partition;
 
@@ -48,8 +48,8 @@ pub(super) struct SimulatedStore {
 }
 
 /// The result of the first step of a statement.
-pub(super) enum Step {
-    Answer(Answer),
+pub(super) enum StatementStep {
+    Answer(StoreAnswer),
     /// A renewal that has raised the counter, and reads the tables next.
     Read(u64),
 }
@@ -64,7 +64,7 @@ impl SimulatedStore {
         }
     }
 
-    /// What `crawlgate fleet found --restored` does to a copy. A partition without an owner in the copy may have one now,
+    /// Does to a copy what `crawlgate fleet found --restored` does. A partition without an owner in the copy may have one now,
     /// so it gets an owner that is watched like any.
     pub(super) fn restored(mut self, generation: Generation) -> Self {
         self.generation = generation;
@@ -114,30 +114,30 @@ impl SimulatedStore {
         &mut self,
         this: &Member,
         generation: Generation,
-        command: &Command,
-    ) -> Step {
+        command: &StoreCommand,
+    ) -> StatementStep {
         if self.rules.checks_generation && self.generation != generation {
-            return Step::Answer(Answer::OtherGeneration);
+            return StatementStep::Answer(StoreAnswer::OtherGeneration);
         }
         let incarnation = this.incarnation;
         let answer = match command {
-            Command::Join => {
+            StoreCommand::Join => {
                 self.join(this);
-                Answer::Joined
+                StoreAnswer::Joined
             }
-            Command::Renew { draining } => match self.active(incarnation) {
+            StoreCommand::Renew { draining } => match self.active(incarnation) {
                 Ok(row) => {
                     row.counter += 1;
                     row.state = match draining {
                         true => MemberState::Draining,
                         false => MemberState::Active,
                     };
-                    return Step::Read(row.counter);
+                    return StatementStep::Read(row.counter);
                 }
                 Err(answer) => answer,
             },
-            Command::Take(claims) => Answer::Taken(self.take(incarnation, claims)),
-            Command::Release(rows) => {
+            StoreCommand::Take(claims) => StoreAnswer::Taken(self.take(incarnation, claims)),
+            StoreCommand::Release(rows) => {
                 for (partition, epoch) in rows {
                     let row = &mut self.partitions[usize::from(partition.0)];
                     if row.owner == Some(incarnation) && row.epoch == *epoch {
@@ -147,14 +147,14 @@ impl SimulatedStore {
                         };
                     }
                 }
-                Answer::Released
+                StoreAnswer::Released
             }
-            Command::Leave => {
+            StoreCommand::Leave => {
                 self.end(incarnation);
-                Answer::Left
+                StoreAnswer::Left
             }
         };
-        Step::Answer(answer)
+        StatementStep::Answer(answer)
     }
 
     pub(super) fn read(&self, counter: u64) -> Table {
@@ -193,11 +193,11 @@ impl SimulatedStore {
         self.members.insert(this.incarnation, member);
     }
 
-    fn active(&mut self, incarnation: Incarnation) -> Result<&mut MemberRow, Answer> {
+    fn active(&mut self, incarnation: Incarnation) -> Result<&mut MemberRow, StoreAnswer> {
         match self.members.get_mut(&incarnation) {
             Some(member) if member.row.state != MemberState::Ended => Ok(&mut member.row),
-            Some(member) if member.was_replaced => Err(Answer::Replaced),
-            _ => Err(Answer::NotMember),
+            Some(member) if member.was_replaced => Err(StoreAnswer::Replaced),
+            _ => Err(StoreAnswer::NotMember),
         }
     }
 

@@ -6,22 +6,22 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use crawlgate_fleet::node::{BootTime, Epoch, Incarnation, Member, NodeName};
-use crawlgate_fleet::ownership::table::{Answer, Command, Generation};
+use crawlgate_fleet::ownership::table::{Generation, StoreAnswer, StoreCommand};
 use crawlgate_fleet::ownership::{Event, Output, Ownership, OwnershipSettings, Rules};
 use crawlgate_fleet::partition::{FleetKey, Partition, Partitioner};
 use crawlgate_fleet::view::{Holder, Owner, OwnershipView};
 use fastrand::Rng;
 
-use super::store::{SimulatedStore, StatementRules, Step};
+use super::store::{SimulatedStore, StatementRules, StatementStep};
 
 /// Microseconds of true time.
-pub(super) type Micros = u64;
+pub(super) type TrueMicros = u64;
 /// `fleet.lease`. All other times follow from it.
-pub(super) const LEASE: Micros = 1_000_000;
+pub(super) const LEASE: TrueMicros = 1_000_000;
 /// `store.timeout` by its default, 2 s of 15.
-const TIMEOUT: Micros = LEASE * 2 / 15;
+const TIMEOUT: TrueMicros = LEASE * 2 / 15;
 /// A time-out that does not guard the watch.
-const LONG_TIMEOUT: Micros = LEASE * 2 / 3;
+const LONG_TIMEOUT: TrueMicros = LEASE * 2 / 3;
 
 /// The rules in force: those of nodes, of statements, and of the code around them.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct FleetRules {
     pub(super) statement: StatementRules,
     /// Ownership is asked again before a head is written.
     pub(super) ask_again: bool,
-    /// What is under way at the end of a lease is broken off.
+    /// Requests that are under way at the end of a lease are broken off.
     pub(super) break_off: bool,
     /// `fleet forget` waits until the counter has stood still for a lease.
     pub(super) forget_waits: bool,
@@ -56,7 +56,7 @@ impl Default for FleetRules {
 pub(super) enum Fault {
     Crash(usize),
     Start(usize),
-    Pause(usize, Micros),
+    Pause(usize, TrueMicros),
     /// Cuts the directions to and from the store.
     Cut {
         node: usize,
@@ -66,7 +66,7 @@ pub(super) enum Fault {
     Heal(usize),
     StoreStop,
     StoreStart,
-    StoreFreeze(Micros),
+    StoreFreeze(TrueMicros),
     /// The copy that was made last replaces the store, which is stopped.
     Restore,
     Copy,
@@ -83,9 +83,9 @@ enum Happening {
     ForgetNow(Incarnation, u64),
     Connect(usize, u64),
     Connected(usize, u64, u64, Generation),
-    Arrive(Message),
-    Read(Message, u64),
-    Deliver(Message, Answer),
+    Arrive(StoreMessage),
+    Read(StoreMessage, u64),
+    Deliver(StoreMessage, StoreAnswer),
     Timeout(usize, u64, u64),
     Tick(usize, u64),
     Quiesced(usize, u64, Vec<Partition>),
@@ -94,33 +94,33 @@ enum Happening {
 }
 
 #[derive(Clone, Debug)]
-struct Message {
+struct StoreMessage {
     node: usize,
     process: u64,
     connection: u64,
     number: u64,
     this: Member,
     generation: Generation,
-    command: Command,
+    command: StoreCommand,
 }
 
 #[derive(Debug)]
-struct Node {
+struct SimulatedNode {
     member: Member,
     ppm: i64,
-    offset: Micros,
+    offset: TrueMicros,
     process: u64,
     machine: Option<Ownership>,
     view: OwnershipView,
     connection: Option<(u64, Generation)>,
-    next_tick: Micros,
-    paused_until: Micros,
+    next_tick: TrueMicros,
+    paused_until: TrueMicros,
     cut_to_store: bool,
     cut_to_node: bool,
 }
 
-impl Node {
-    fn local(&self, now: Micros) -> BootTime {
+impl SimulatedNode {
+    fn local(&self, now: TrueMicros) -> BootTime {
         let skew =
             now as i64 / 1_000_000 * self.ppm + now as i64 % 1_000_000 * self.ppm / 1_000_000;
         BootTime(Duration::from_micros(
@@ -129,7 +129,7 @@ impl Node {
     }
 
     /// The true time at which the node's clock shows a time; never earlier.
-    fn until(&self, local: BootTime, now: Micros) -> Micros {
+    fn until(&self, local: BootTime, now: TrueMicros) -> TrueMicros {
         let left = local.since(self.local(now)).as_micros() as i64;
         now + (left - left * self.ppm / 1_000_000) as u64 + 2
     }
@@ -137,7 +137,7 @@ impl Node {
 
 /// A head that was written to an origin, until its response has ended.
 #[derive(Debug)]
-struct UnderWay {
+struct HeadUnderWay {
     node: usize,
     process: u64,
     partition: Partition,
@@ -145,26 +145,26 @@ struct UnderWay {
 }
 
 /// The world.
-pub(super) struct World {
-    pub(super) now: Micros,
+pub(super) struct FleetWorld {
+    pub(super) now: TrueMicros,
     pub(super) rng: Rng,
     rules: FleetRules,
     pub(super) partitioner: Partitioner,
     batch: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<SimulatedNode>,
     store: SimulatedStore,
     copy: Option<SimulatedStore>,
     store_is_up: bool,
-    store_frozen_until: Micros,
+    store_frozen_until: TrueMicros,
     next_number: u64,
-    queue: BinaryHeap<Reverse<(Micros, u64)>>,
+    queue: BinaryHeap<Reverse<(TrueMicros, u64)>>,
     happenings: BTreeMap<u64, Happening>,
-    under_way: Vec<UnderWay>,
+    under_way: Vec<HeadUnderWay>,
     newest_head: BTreeMap<Partition, Epoch>,
     /// The longest time of a message.
-    slow: Micros,
+    slow: TrueMicros,
     /// Messages of closed connections may arrive this much later.
-    late: Micros,
+    late: TrueMicros,
     /// The first violation.
     pub(super) violation: Option<String>,
     pub(super) heads: u64,
@@ -172,7 +172,7 @@ pub(super) struct World {
     is_traced: bool,
 }
 
-impl World {
+impl FleetWorld {
     pub(super) fn new(seed: u64, nodes: usize, partitions: u16, rules: FleetRules) -> Self {
         let mut rng = Rng::with_seed(seed);
         let key = FleetKey::new(std::array::from_fn(|_| rng.u8(..)));
@@ -211,12 +211,12 @@ impl World {
         self.late = 3 * LEASE;
     }
 
-    pub(super) fn schedule(&mut self, at: Micros, fault: Fault) {
+    pub(super) fn schedule(&mut self, at: TrueMicros, fault: Fault) {
         self.push(at, Happening::Fault(fault));
     }
 
     /// Runs until a time or the first violation.
-    pub(super) fn run(&mut self, until: Micros) {
+    pub(super) fn run(&mut self, until: TrueMicros) {
         while let Some(Reverse((at, number))) = self.queue.peek().copied() {
             if at > until || self.violation.is_some() {
                 break;
@@ -235,7 +235,7 @@ impl World {
 
     /// Returns `true` if a node that runs owns the partition.
     pub(super) fn is_owned(&self, partition: Partition) -> bool {
-        let serves = |node: &Node| {
+        let serves = |node: &SimulatedNode| {
             node.machine.is_some()
                 && node.paused_until <= self.now
                 && is_here(node.view.owner_of(partition, node.local(self.now)))
@@ -260,7 +260,7 @@ impl World {
 
     fn add_node(&mut self, name: &str) -> usize {
         let index = self.nodes.len();
-        self.nodes.push(Node {
+        self.nodes.push(SimulatedNode {
             member: Member {
                 node: NodeName::new(name).unwrap(),
                 incarnation: Incarnation(0),
@@ -281,7 +281,7 @@ impl World {
         index
     }
 
-    fn push(&mut self, at: Micros, happening: Happening) {
+    fn push(&mut self, at: TrueMicros, happening: Happening) {
         let number = self.number();
         self.happenings.insert(number, happening);
         // Of two things at the same time, either may come first.
@@ -295,14 +295,14 @@ impl World {
         self.next_number
     }
 
-    fn timeout(&self) -> Micros {
+    fn timeout(&self) -> TrueMicros {
         match self.rules.short_timeout {
             true => TIMEOUT,
             false => LONG_TIMEOUT,
         }
     }
 
-    fn delay(&mut self) -> Micros {
+    fn delay(&mut self) -> TrueMicros {
         let slow = self.slow;
         let timeout = self.timeout();
         match self.rng.u8(0..20) {
@@ -345,7 +345,7 @@ impl World {
                     return;
                 }
                 let table = self.store.read(counter);
-                self.reply(message, Answer::Renewed(table));
+                self.reply(message, StoreAnswer::Renewed(table));
             }
             Happening::Deliver(message, answer) => {
                 let node = message.node;
@@ -445,7 +445,7 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, message: Message) {
+    fn arrive(&mut self, message: StoreMessage) {
         if !self.store_is_up {
             return;
         }
@@ -458,16 +458,18 @@ impl World {
             .store
             .carry_out(&message.this, message.generation, &message.command);
         match step {
-            Step::Answer(answer) => self.reply(message, answer),
-            Step::Read(counter) if self.rules.statement.read_after_raise => {
+            StatementStep::Answer(answer) => self.reply(message, answer),
+            StatementStep::Read(counter) if self.rules.statement.read_after_raise => {
                 let gap = self.rng.u64(0..=LEASE / 100);
                 self.push(self.now + gap, Happening::Read(message, counter));
             }
-            Step::Read(counter) => self.reply(message, Answer::Renewed(early.read(counter))),
+            StatementStep::Read(counter) => {
+                self.reply(message, StoreAnswer::Renewed(early.read(counter)))
+            }
         }
     }
 
-    fn reply(&mut self, message: Message, answer: Answer) {
+    fn reply(&mut self, message: StoreMessage, answer: StoreAnswer) {
         if self.nodes[message.node].cut_to_node {
             return;
         }
@@ -519,7 +521,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, index: usize, command: Command) {
+    fn send(&mut self, index: usize, command: StoreCommand) {
         let Some((connection, generation)) = self.nodes[index].connection else {
             return;
         };
@@ -531,7 +533,7 @@ impl World {
             .insert(number, Happening::Timeout(index, process, connection));
         self.queue
             .push(Reverse((self.now + self.timeout(), number)));
-        let message = Message {
+        let message = StoreMessage {
             node: index,
             process,
             connection,
@@ -570,7 +572,7 @@ impl World {
 
     fn check_owners(&mut self, index: usize) {
         for partition in self.partitioner.all() {
-            let here = |node: &Node| {
+            let here = |node: &SimulatedNode| {
                 node.machine.is_some()
                     && is_here(node.view.owner_of(partition, node.local(self.now)))
             };
@@ -625,7 +627,7 @@ impl World {
             return self.violate(text);
         }
         let process = self.nodes[index].process;
-        self.under_way.push(UnderWay {
+        self.under_way.push(HeadUnderWay {
             node: index,
             process,
             partition,

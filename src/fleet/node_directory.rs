@@ -60,7 +60,9 @@ impl NodeDirectory {
                 let mut bytes = [0; 8];
                 getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error)))?;
                 let new = format!("{:016x}", u64::from_ne_bytes(bytes));
-                writeln!(file, "{new}").and_then(|()| file.sync_all()).map_err(failed)?;
+                writeln!(file, "{new}")
+                    .and_then(|()| file.sync_all())
+                    .map_err(failed)?;
                 new
             }
             known => known.to_owned(),
