@@ -3,6 +3,7 @@
 mod admin;
 mod clients;
 mod decisions;
+mod fleet;
 mod help;
 mod import;
 mod init;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use fleet::{FleetArgs, FleetCertArgs, FleetCommand};
 pub(crate) use import::{EscapeMode, ImportArgs};
 pub(in crate::cli) use init::parse_crawler;
 pub(crate) use init::{HttpsMode, InitArgs};
@@ -39,7 +41,7 @@ pub(crate) use rollout::{
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, IMPORT_HELP, INIT_HELP, PASSWORD_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, FLEET_HELP, HEALTH_HELP, IMPORT_HELP, INIT_HELP, PASSWORD_HELP,
     RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP, STOP_HELP,
     TARGET_HELP, TEST_HELP,
 };
@@ -109,6 +111,9 @@ pub(crate) enum Command {
     /// Create, show and export the certificate authority that clients trust
     #[command(after_help = CA_HELP)]
     Ca(CaArgs),
+    /// Issue the certificates with which the nodes of a fleet know each other
+    #[command(after_help = FLEET_HELP)]
+    Fleet(FleetArgs),
     /// Print the environment variables that make a shell's clients use the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),

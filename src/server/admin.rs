@@ -22,6 +22,7 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
+use crate::fleet::FleetNode;
 use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
@@ -108,6 +109,7 @@ impl AdminParts {
                     config_changed: self.config_changed,
                     clock: recorder.clock().clone(),
                 },
+                self.exchange.fleet.clone(),
             ),
             rollout: RolloutApi::new(self.policies, self.changes),
             policy,
@@ -233,6 +235,7 @@ fn new_readiness(
     ledger: LedgerCell,
     removals: RemovalScheduler,
     files: StartFiles,
+    fleet: Option<Arc<FleetNode>>,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -263,6 +266,7 @@ fn new_readiness(
         checks.extend(files.checks());
         checks.extend(super::ledger::health_check(&ledger));
         checks.extend(super::ledger::removals_check(&removals));
+        checks.extend(fleet.iter().map(|node| super::fleet::links_check(node)));
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
         let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);
         checks.extend(shadow_state.map(|state| HealthCheck::new("shadow_policy", state)));

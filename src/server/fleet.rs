@@ -6,6 +6,7 @@ use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::admin::health::{CheckState, HealthCheck};
 use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::fleet::FleetNode;
@@ -53,6 +54,21 @@ pub(super) fn prepare(
         lease: config.lease,
     };
     Ok(Some((Arc::new(node), LinkServer { tls: server })))
+}
+
+/// Returns the check of `/readyz` on the links to other nodes. A missing one does not stop this node from serving
+/// requests for other hosts.
+pub(super) fn links_check(node: &FleetNode) -> HealthCheck {
+    let failures = node.links.failures();
+    let state = if failures.is_empty() {
+        CheckState::Ok(format!("node {}", node.name))
+    } else {
+        let nodes = failures
+            .iter()
+            .map(|(node, error)| format!("{node}: {error}"));
+        CheckState::Warn(nodes.collect::<Vec<_>>().join("; "))
+    };
+    HealthCheck::new("links", state)
 }
 
 impl LinkServer {

@@ -291,6 +291,19 @@ Example:
 
 Exit codes: 0 printed, 2 wrong usage.";
 
+pub(super) const FLEET_HELP: &str = "\
+Example:
+  crawlgate fleet cert proxy-1
+  crawlgate fleet cert proxy-2 --directory /root/fleet
+
+The fleet has a certificate authority of its own, which is created with the first certificate and
+signs nothing but certificates of nodes. A node needs its certificate, its key and fleet.pem
+(`fleet.tls`); fleet.key stays where the certificates are issued. Existing files are never
+overwritten. See docs/fleet.md.
+
+Exit codes: 0 done, 2 wrong usage, files that exist already or are invalid, 3 the files cannot be
+read or written.";
+
 pub(super) const CA_HELP: &str = "\
 Example:
   crawlgate ca init
