@@ -91,6 +91,7 @@ fn dispatch(command: Command) -> Result<Exit, Exit> {
         Command::Robots(args) => robots::run(&args),
         Command::Target(args) => Ok(target::run(&args)),
         Command::Ca(args) => ca::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Schema(args) => Ok(generate::print_schema(&args)),
         Command::Completions(args) => Ok(generate::print_completions(&args)),
@@ -103,7 +104,6 @@ fn dispatch(command: Command) -> Result<Exit, Exit> {
         Command::Policy(args) => policy::run(&args.command),
         Command::Ledger(args) => ledger::run(&args.command),
         Command::Stop(args) => stop::run(&args),
-        Command::Fleet(args) => fleet::run(&args),
     }
 }
 

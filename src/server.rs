@@ -161,15 +161,13 @@ impl Server {
         Self::start_parts(settings, policy, Clock::system(), None, Some(writer), None)
     }
 
-    /// Starts a proxy as a node of a fleet whose owners of hosts the caller publishes, with a writer of the decision
-    /// log.
+    /// Starts a proxy as a node of a fleet for which the caller publishes the owners of hosts.
     ///
     /// # Errors
     /// See [`Self::start`].
     pub fn start_in_fleet(
         settings: &Settings,
         policy: impl Into<LoadedPolicy>,
-        writer: Box<dyn io::Write + Send>,
         owners: HostOwners,
     ) -> Result<Self, StartError> {
         Self::start_parts(
@@ -177,7 +175,7 @@ impl Server {
             policy.into(),
             Clock::system(),
             None,
-            Some(writer),
+            None,
             Some(FleetStart::Fixed(owners)),
         )
     }

@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
-pub(crate) use fleet::{FleetArgs, FleetCommand, FleetForgetArgs, FleetOwnerArgs};
+pub(crate) use fleet::{FleetArgs, FleetCertArgs, FleetCommand, FleetForgetArgs, FleetOwnerArgs};
 pub(crate) use import::{EscapeMode, ImportArgs};
 pub(in crate::cli) use init::parse_crawler;
 pub(crate) use init::{HttpsMode, InitArgs};
@@ -111,6 +111,9 @@ pub(crate) enum Command {
     /// Create, show and export the certificate authority that clients trust
     #[command(after_help = CA_HELP)]
     Ca(CaArgs),
+    /// Found a fleet, issue certificates of its nodes, show members and owners, forget a dead node
+    #[command(after_help = FLEET_HELP)]
+    Fleet(FleetArgs),
     /// Print the environment variables that make a shell's clients use the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),
@@ -131,9 +134,6 @@ pub(crate) enum Command {
     /// Stop requests by host, crawler or rule in a running proxy; list and lift stops
     #[command(after_help = STOP_HELP)]
     Stop(StopArgs),
-    /// Found a fleet in its database, show its members and owners, forget a dead node
-    #[command(after_help = FLEET_HELP)]
-    Fleet(FleetArgs),
     /// List, count, export, sweep and forget the URLs in the ledger
     Ledger(LedgerArgs),
     /// Print the JSON Schema of policies or configurations, for editors

@@ -1,5 +1,6 @@
 //! `crawlgate fleet`: the nodes of a fleet.
 
+mod cert;
 mod database;
 
 use super::Exit;
@@ -9,6 +10,7 @@ use database::StoreAction;
 /// Runs the command.
 pub(super) fn run(args: &FleetArgs) -> Result<Exit, Exit> {
     let action = match &args.command {
+        FleetCommand::Cert(args) => return cert::run(args),
         FleetCommand::Found(found) => StoreAction::Found {
             restored: found.restored,
         },

@@ -35,13 +35,13 @@ pub struct ForwardHeader<'a> {
     pub id: Cow<'a, str>,
     /// The version of HTTP that the crawler uses.
     pub version: Version,
-    /// What the request is about.
+    /// The subject of the request.
     pub form: TargetForm,
     /// The time for which the request may still be held, if it has waited at the entry.
     pub deadline: Option<Duration>,
 }
 
-/// What a request is about. The target of a forwarded request is always a whole URL, which cannot express `OPTIONS *`.
+/// The subject of a request. The target of a forwarded request is always a whole URL, which cannot express `OPTIONS *`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetForm {
     /// A resource, or the host of a tunnel.

@@ -300,10 +300,13 @@ impl MembershipTask {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send(command) => self.send(command),
-            // Requests under way are broken off by the view, in which the partitions have no owner.
+            // The view names no owner for these partitions: nothing starts, and waiting requests look for the next owner.
             Output::Quiesce(partitions) => {
-                self.jobs
-                    .spawn(async move { FinishedJob::Quiesced(partitions) });
+                let pause = self.record.lease / 5;
+                self.jobs.spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    FinishedJob::Quiesced(partitions)
+                });
             }
             Output::Reconnect => {
                 self.session = None;

@@ -36,8 +36,13 @@ use super::trace::TraceDisclosure;
 
 impl Drop for RequestRecord {
     fn drop(&mut self) {
-        if self.count_mode == CountMode::Discarded {
-            return;
+        match self.count_mode {
+            CountMode::Discarded => return,
+            CountMode::Forwarded => {
+                let metrics = &self.recorder.metrics;
+                return metrics.update(|families| families.inflight.dec());
+            }
+            CountMode::Counted | CountMode::Tunnel => {}
         }
         if std::thread::panicking() {
             self.end_in_panic();

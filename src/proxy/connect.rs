@@ -320,7 +320,7 @@ impl ProxyService {
                 host: &host,
                 crawler: &identity.crawler,
                 profile: preferences.refusal_style(self.profile).profile,
-                id: record.id(),
+                record: &mut *record,
             };
             match Box::pin(self.route_connect(fleet, call, context)).await? {
                 forwarded::ConnectRoute::Here(own) => ownership = Some(own),

@@ -21,7 +21,7 @@ use crate::fleet::link::{ForwardFailure, LinkDownload, LinkPeer};
 use crate::fleet::owners::HostOwnership;
 use crate::metrics::Metrics;
 use crate::metrics::labels::ForwardResult;
-use crate::metrics::record::UrlRetention;
+use crate::metrics::record::{RequestRecord, UrlRetention};
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::refusal::Refusal;
@@ -59,7 +59,7 @@ pub(super) struct ForwardCall<'a> {
     /// The target: a whole URL, or the host and port of a CONNECT.
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
-    /// What the owner is told; `deadline` is set if the request has waited.
+    /// The header for the owner; `deadline` is set if the request has waited.
     pub(super) header: ForwardHeader<'a>,
     /// The body, unless it is empty.
     pub(super) upload: Option<ForwardedUpload>,
@@ -67,6 +67,8 @@ pub(super) struct ForwardCall<'a> {
     pub(super) max_hold: Duration,
     /// The time at which it began to wait.
     pub(super) began: Instant,
+    /// The record of the request, which ends unseen while another node has the request.
+    pub(super) record: &'a mut RequestRecord,
 }
 
 /// The node that serves a request.
@@ -88,9 +90,9 @@ enum Attempt {
     Failed(BoxedRefusal),
 }
 
-/// Whether a request was repeated after a link broke off.
+/// The repetition of a request after its link broke off: at most one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Repetition {
+enum LostRepeat {
     Allowed,
     Used,
 }
@@ -123,7 +125,7 @@ impl ForwardCall<'_> {
     ) -> Result<ForwardOutcome, BoxedRefusal> {
         let mut changes = fleet.owners.subscribe();
         let mut pause = FIRST_PAUSE;
-        let mut repetition = Repetition::Allowed;
+        let mut repetition = LostRepeat::Allowed;
         loop {
             changes.borrow_and_update();
             let peer = match fleet.owners.own(self.host) {
@@ -166,11 +168,11 @@ impl ForwardCall<'_> {
     }
 
     async fn attempt(
-        &self,
+        &mut self,
         fleet: &FleetNode,
         peer: &LinkPeer,
         metrics: &Metrics,
-        repetition: &mut Repetition,
+        repetition: &mut LostRepeat,
     ) -> Attempt {
         let Some(request) = self.to_request() else {
             return Attempt::Failed(Box::new(
@@ -178,10 +180,13 @@ impl ForwardCall<'_> {
                     .with_detail("the request cannot be forwarded to the owner of its host"),
             ));
         };
+        // If the crawler leaves meanwhile, the owner records that.
+        self.record.set_forwarded();
         let answer = tokio::select! {
             answer = fleet.links.send(peer, request) => answer,
             () = wait_not_member(fleet, peer) => Err(ForwardFailure::Lost),
         };
+        self.record.set_returned();
         match answer {
             Ok(response) if NamedOwner::read(response.headers()).is_some() => {
                 metrics.record_forward(ForwardResult::Moved);
@@ -195,7 +200,10 @@ impl ForwardCall<'_> {
                 }
                 Attempt::Again
             }
-            Ok(response) => Attempt::Answered(response),
+            Ok(response) => {
+                self.record.set_forwarded();
+                Attempt::Answered(response)
+            }
             Err(ForwardFailure::Unreachable(..)) => {
                 metrics.record_forward(ForwardResult::Unreachable);
                 fleet.owners.request_refresh();
@@ -208,8 +216,8 @@ impl ForwardCall<'_> {
                 metrics.record_forward(ForwardResult::Lost);
                 fleet.owners.request_refresh();
                 let may_repeat = self.upload.is_none() && self.method.is_idempotent();
-                if may_repeat && *repetition == Repetition::Allowed {
-                    *repetition = Repetition::Used;
+                if may_repeat && *repetition == LostRepeat::Allowed {
+                    *repetition = LostRepeat::Used;
                     return Attempt::Again;
                 }
                 Attempt::Failed(Box::new(Refusal {

@@ -225,7 +225,7 @@ struct Exchange<'a> {
     /// Boxed, since hyper moves it with the response, several times.
     record: Box<RequestRecord>,
     /// The ownership of the host, if this is a node of a fleet.
-    ownership: Option<HostOwnership>,
+    ownership: Option<Box<HostOwnership>>,
 }
 
 /// The state of a forwarded request until its response has been evaluated.
@@ -457,7 +457,7 @@ impl<'a> Exchange<'a> {
         evaluation.effects().apply_to_request(&mut headers);
         document::prepare_request(&mut headers, evaluation);
         let ownership = self.ownership.take();
-        let ownership = ownership.map(|ownership| ownership.for_host(target.host()));
+        let ownership = ownership.map(|ownership| Box::new(ownership.for_host(target.host())));
         let received = std::mem::take(&mut self.parts.uri).into_parts();
         let is_rewritten = evaluation.facts().rewritten_from().is_some();
         let uri = if self.forward_mode == ForwardMode::ToServer && !is_rewritten {

@@ -102,7 +102,7 @@ pub struct UpstreamRequest {
     /// The path and query as received, if they are in canonical form; or `*`.
     pub uri: Option<Uri>,
     /// The ownership of the host, if this is a node of a fleet: without it, nothing is sent.
-    pub ownership: Option<HostOwnership>,
+    pub ownership: Option<Box<HostOwnership>>,
 }
 
 /// The response of an origin, and its timing.
@@ -249,7 +249,7 @@ impl UpstreamClient {
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
-        ownership: Option<HostOwnership>,
+        ownership: Option<Box<HostOwnership>>,
     ) -> RequestDispatch {
         let SendOptions {
             verify,
@@ -705,7 +705,7 @@ struct RequestDispatch {
     /// The time limit for the response head.
     response_head_timeout: Duration,
     dial: DialLimits,
-    ownership: Option<HostOwnership>,
+    ownership: Option<Box<HostOwnership>>,
 }
 
 impl RequestDispatch {

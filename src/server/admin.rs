@@ -22,6 +22,7 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
+use crate::fleet::FleetNode;
 use crate::fleet::membership::MembershipHandle;
 use crate::metrics::log::DecisionLog;
 use crate::model::crawler::Crawler;
@@ -104,14 +105,19 @@ impl AdminParts {
                 &stops,
                 log,
                 self.draining,
-                ledger,
-                self.removals,
+                LedgerHealth {
+                    ledger,
+                    removals: self.removals,
+                },
                 StartFiles {
                     certificates: self.certificates,
                     config_changed: self.config_changed,
                     clock: recorder.clock().clone(),
                 },
-                self.membership.clone(),
+                FleetHealth {
+                    node: self.exchange.fleet.clone(),
+                    membership: self.membership.clone(),
+                },
             ),
             membership: self.membership,
             rollout: RolloutApi::new(self.policies, self.changes),
@@ -225,6 +231,29 @@ impl StartFiles {
     }
 }
 
+/// The parts of the ledger that `/readyz` checks.
+struct LedgerHealth {
+    ledger: LedgerCell,
+    removals: RemovalScheduler,
+}
+
+/// The parts of a node of a fleet that `/readyz` checks.
+struct FleetHealth {
+    node: Option<Arc<FleetNode>>,
+    membership: Option<MembershipHandle>,
+}
+
+impl FleetHealth {
+    fn checks(&self) -> impl Iterator<Item = HealthCheck> {
+        let membership = self.membership.as_ref().map(super::fleet::membership_check);
+        let links = self
+            .node
+            .as_ref()
+            .map(|node| super::fleet::links_check(node));
+        membership.into_iter().chain(links)
+    }
+}
+
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {
     AdminToken::from_file(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
@@ -235,10 +264,9 @@ fn new_readiness(
     stops: &StopsApi,
     log: DecisionLog,
     draining: Arc<AtomicBool>,
-    ledger: LedgerCell,
-    removals: RemovalScheduler,
+    ledger: LedgerHealth,
     files: StartFiles,
-    membership: Option<MembershipHandle>,
+    fleet: FleetHealth,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -267,9 +295,9 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(files.checks());
-        checks.extend(membership.as_ref().map(super::fleet::health_check));
-        checks.extend(super::ledger::health_check(&ledger));
-        checks.extend(super::ledger::removals_check(&removals));
+        checks.extend(super::ledger::health_check(&ledger.ledger));
+        checks.extend(super::ledger::removals_check(&ledger.removals));
+        checks.extend(fleet.checks());
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
         let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);
         checks.extend(shadow_state.map(|state| HealthCheck::new("shadow_policy", state)));

@@ -94,7 +94,7 @@ impl FleetStart {
 }
 
 /// Returns the line of `/readyz`.
-pub(super) fn health_check(membership: &MembershipHandle) -> HealthCheck {
+pub(super) fn membership_check(membership: &MembershipHandle) -> HealthCheck {
     let status = membership.status();
     let because = status
         .error
@@ -115,6 +115,21 @@ pub(super) fn health_check(membership: &MembershipHandle) -> HealthCheck {
         ))
     };
     HealthCheck::new("fleet", state)
+}
+
+/// Returns the check of `/readyz` on the links to other nodes. A missing one does not stop this node from serving
+/// requests for other hosts.
+pub(super) fn links_check(node: &FleetNode) -> HealthCheck {
+    let failures = node.links.failures();
+    let state = if failures.is_empty() {
+        CheckState::Ok(format!("node {}", node.name))
+    } else {
+        let nodes = failures
+            .iter()
+            .map(|(node, error)| format!("{node}: {error}"));
+        CheckState::Warn(nodes.collect::<Vec<_>>().join("; "))
+    };
+    HealthCheck::new("links", state)
 }
 
 impl LinkServer {

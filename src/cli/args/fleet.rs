@@ -1,10 +1,11 @@
-//! Arguments of `fleet`.
+//! Arguments of `crawlgate fleet`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crawlgate_fleet::node::NodeName;
 
+/// Arguments of `crawlgate fleet`.
 #[derive(Args, Debug)]
 pub(crate) struct FleetArgs {
     /// The command to run.
@@ -28,6 +29,8 @@ pub(crate) enum FleetCommand {
     Forget(FleetForgetArgs),
     /// Show which node owns a host
     Owner(FleetOwnerArgs),
+    /// Issue the certificate of a node, and create the fleet's authority if there is none
+    Cert(FleetCertArgs),
 }
 
 #[derive(Args, Debug)]
@@ -49,6 +52,16 @@ pub(crate) struct FleetOwnerArgs {
     /// Host name or address
     #[arg(value_name = "HOST")]
     pub host: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FleetCertArgs {
+    /// The name of the node, as in `fleet.node`
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Directory of the authority's files, fleet.pem and fleet.key; the node's are written there, too
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    pub directory: PathBuf,
 }
 
 fn parse_node(text: &str) -> Result<NodeName, String> {

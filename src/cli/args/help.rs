@@ -182,22 +182,6 @@ survive a restart of the proxy, in stops.json under `store.path`.
 Exit codes: 0 done, 1 there is no stop with this id, 2 wrong usage or configuration, 3 the proxy
 cannot be reached, or refuses the command.";
 
-pub(super) const FLEET_HELP: &str = "\
-Example:
-  crawlgate fleet found
-  crawlgate fleet status
-  crawlgate fleet owner www.example.com
-  crawlgate fleet forget node-3
-
-The commands use the database of `store.url`, with `fleet.name` and `fleet.lease` of the
-configuration; no proxy needs to run. `found` creates the tables. After a database was restored from a
-copy, run `found --restored` before the nodes can reach it: they join it anew, and hosts wait for
-two and a half leases. `forget` waits for the length of a lease, and does nothing if the node
-renews its lease: it is for nodes that do not come back, or whose state directory is lost.
-
-Exit codes: 0 done, 1 there is no such node, or it is running, 2 wrong usage or configuration,
-3 the database cannot be used.";
-
 pub(super) const LEDGER_LIST_HELP: &str = "\
 Example:
   crawlgate ledger list --host '*.example.com' --status REJECTED_FILTER
@@ -306,6 +290,29 @@ Example:
   crawlgate completions powershell | Out-String | Invoke-Expression
 
 Exit codes: 0 printed, 2 wrong usage.";
+
+pub(super) const FLEET_HELP: &str = "\
+Example:
+  crawlgate fleet found
+  crawlgate fleet cert proxy-1
+  crawlgate fleet cert proxy-2 --directory /root/fleet
+  crawlgate fleet status
+  crawlgate fleet owner www.example.com
+  crawlgate fleet forget proxy-2
+
+All commands but `cert` use the database of `store.url`, with `fleet.name` and `fleet.lease` of the
+configuration; no proxy needs to run. `found` creates the tables. After the database was restored
+from a copy, run `found --restored` before the nodes can reach it: they join it anew, and hosts
+wait for two and a half leases. `forget` waits for the length of a lease, and does nothing if the
+node renews its lease: it is for nodes that do not come back, or whose state directory is lost.
+
+The fleet has a certificate authority of its own, which is created with the first certificate and
+signs nothing but certificates of nodes. A node needs its certificate, its key and fleet.pem
+(`fleet.tls`); fleet.key stays where the certificates are issued. Existing files are never
+overwritten. See docs/fleet.md.
+
+Exit codes: 0 done, 1 there is no such node, or it is running, 2 wrong usage or configuration, or
+files that exist already or are invalid, 3 the database or the files cannot be used.";
 
 pub(super) const CA_HELP: &str = "\
 Example:

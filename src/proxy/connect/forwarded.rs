@@ -11,7 +11,7 @@ use crate::fleet::FleetNode;
 use crate::fleet::forward_header::{ForwardHeader, TargetForm};
 use crate::fleet::link::{LinkDownload, LinkTunnel};
 use crate::fleet::owners::HostOwnership;
-use crate::metrics::record::DecisionId;
+use crate::metrics::record::RequestRecord;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::proxy::drain::DrainWatch;
@@ -32,7 +32,7 @@ pub(super) struct ConnectCall<'a> {
     pub(super) host: &'a HostTarget,
     pub(super) crawler: &'a Crawler,
     pub(super) profile: Profile,
-    pub(super) id: DecisionId,
+    pub(super) record: &'a mut RequestRecord,
 }
 
 /// The node that serves a CONNECT.
@@ -54,7 +54,7 @@ impl ProxyService {
             host,
             crawler,
             profile,
-            id,
+            record,
         } = call;
         let owner = match fleet.owners.own(host.host()) {
             Ok(ownership) => return Ok(ConnectRoute::Here(ownership)),
@@ -64,7 +64,7 @@ impl ProxyService {
             let response = not_owner_response(&owner);
             return Ok(ConnectRoute::Answered(ConnectAnswer::Unrecorded(response)));
         }
-        let id = id.to_text();
+        let id = record.id().to_text();
         let limit = self.admission_queue.max_wait();
         let call = ForwardCall {
             host: host.host(),
@@ -83,6 +83,7 @@ impl ProxyService {
             upload: None,
             max_hold: profile.max_hold().min(limit),
             began: self.recorder.clock().now(),
+            record,
         };
         let recorder = &self.recorder;
         match call

@@ -111,7 +111,7 @@ impl Exchange<'_> {
                 .admit_while_owned(&crawler, &target, deadline, &ownership)
                 .await?;
             if let Some(result) = result {
-                self.ownership = Some(ownership);
+                self.ownership = Some(Box::new(ownership));
                 return Ok(FleetAdmission::Evaluated(result));
             }
             let waited = self.record.clock().now().saturating_duration_since(began);
@@ -165,6 +165,7 @@ impl Exchange<'_> {
         let upload = std::mem::take(&mut self.upload);
         let upload = (!upload.is_empty()).then(|| ForwardedUpload::new(upload));
         let id = self.record.id().to_text();
+        let max_hold = self.max_hold();
         let call = ForwardCall {
             host: target.host(),
             method: &self.parts.method,
@@ -183,8 +184,9 @@ impl Exchange<'_> {
                 deadline: None,
             },
             upload: upload.clone(),
-            max_hold: self.max_hold(),
+            max_hold,
             began,
+            record: &mut self.record,
         };
         let recorder = &self.service.recorder;
         let outcome = call.run(fleet, recorder.clock(), recorder.metrics()).await;

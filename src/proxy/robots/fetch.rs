@@ -225,12 +225,12 @@ impl RobotsFetcher {
         &self,
         target: &UrlTarget,
         first: &UrlTarget,
-    ) -> Result<Option<HostOwnership>, FetchFailure> {
+    ) -> Result<Option<Box<HostOwnership>>, FetchFailure> {
         let Some(owners) = &self.owners else {
             return Ok(None);
         };
         match owners.own(target.host()) {
-            Ok(ownership) => Ok(Some(ownership)),
+            Ok(ownership) => Ok(Some(Box::new(ownership))),
             Err(_) if target.host() == first.host() => {
                 Err(HopError::Upstream(UpstreamError::OwnerLost).into())
             }

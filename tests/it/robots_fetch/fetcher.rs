@@ -85,6 +85,7 @@ impl TestFetcher {
             upstream: Arc::new(UpstreamClient::new(limits, tls, clock.clone(), dead)),
             via: ViaName::new("test"),
             timeout: Duration::from_millis(700),
+            owners: None,
             clock: clock.clone(),
         };
         let limits = AdmissionLimits {
