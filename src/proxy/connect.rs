@@ -205,6 +205,9 @@ impl ProxyService {
             .recorder
             .begin(self.recorder.clock().now(), request.method());
         record.set_client(context.caller.address());
+        if let Some(entry) = context.entry() {
+            record.set_entry(Arc::clone(&entry.node));
+        }
         let mut snapshot = self.active_policy.load();
         let mut preferences = ReplyPreferences::from_headers(request.headers());
         preferences.record_parent_span(&mut record);
