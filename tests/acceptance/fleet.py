@@ -40,7 +40,7 @@ HOST_DELAY = 0.100
 def policy(delay: float) -> str:
     return (
         "policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: { obey: false }\n"
-        f"  politeness: {{ delay: {round(delay * 1000)}ms, concurrency: 1, adaptive: null, max_hold: 20s }}\n"
+        f"  politeness: {{ delay: {round(delay * 1000)}ms, jitter: none, concurrency: 1, adaptive: null, max_hold: 20s }}\n"
     )
 
 
