@@ -65,6 +65,7 @@ install() {
   command -v squid >/dev/null || packages+=(squid)
   command -v danted >/dev/null || packages+=(dante-server)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
+  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql-15)
   [[ -e /usr/share/jetty9/start.jar ]] || packages+=(jetty9)
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)

@@ -10,6 +10,7 @@ mod connections;
 mod crawlers;
 pub mod decisions;
 mod explain;
+mod fleet;
 pub mod guard;
 pub mod health;
 mod history;
@@ -44,6 +45,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::fleet::membership::MembershipHandle;
 use crate::metrics::Metrics;
 
 use body::StreamEnd;
@@ -102,6 +104,8 @@ pub struct AdminApis {
     pub hosts: HostsApi,
     /// The URL ledger.
     pub ledger: LedgerApi,
+    /// The membership in a fleet.
+    pub membership: Option<MembershipHandle>,
 }
 
 impl AdminServer {

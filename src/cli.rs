@@ -16,6 +16,7 @@ mod diff;
 mod env;
 mod explain;
 mod find;
+mod fleet;
 mod generate;
 mod health;
 mod identity;
@@ -92,6 +93,7 @@ fn dispatch(command: Command) -> Result<Exit, Exit> {
         Command::Target(args) => Ok(target::run(&args)),
         Command::Ca(args) => ca::run(&args),
         Command::Identity(args) => identity::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Schema(args) => Ok(generate::print_schema(&args)),
         Command::Completions(args) => Ok(generate::print_completions(&args)),

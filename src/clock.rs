@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use crawlgate_fleet::node::BootTime;
 use time::UtcDateTime;
 
 /// A source of time: the system's, or one that a test moves. Cheap to clone.
@@ -68,6 +69,16 @@ impl Clock {
         }
     }
 
+    /// Returns the time since the machine was started, which also counts while it is suspended. A lease is measured
+    /// by it: a node that was suspended must not act as an owner when it wakes.
+    pub fn boot_time(&self) -> BootTime {
+        match &self.0 {
+            ClockSource::System => BootTime(system_boot_time()),
+            ClockSource::Runtime(began) => BootTime(began.elapsed()),
+            ClockSource::Manual(manual) => BootTime(manual.elapsed()),
+        }
+    }
+
     /// Returns the wall time, which may jump.
     pub fn wall_time(&self) -> SystemTime {
         match &self.0 {
@@ -76,6 +87,19 @@ impl Clock {
             ClockSource::Manual(manual) => SystemTime::UNIX_EPOCH + manual.wall_since_epoch(),
         }
     }
+}
+
+fn system_boot_time() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let id = rustix::time::ClockId::Boottime;
+    // Elsewhere the monotonic clock is the nearest.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
 }
 
 impl ManualClockState {
@@ -197,6 +221,7 @@ mod tests {
         assert_eq!(other.now(), now);
         control.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
+        assert_eq!(other.boot_time(), BootTime(Duration::from_millis(1_500)));
         assert_eq!(
             other.wall_time().duration_since(wall).unwrap(),
             Duration::from_millis(1_500)
@@ -207,6 +232,14 @@ mod tests {
             Duration::from_millis(3_598_500)
         );
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn the_boot_time_of_the_system_goes_on() {
+        let clock = Clock::system();
+        let before = clock.boot_time();
+        assert!(before > BootTime::default());
+        assert!(clock.boot_time() >= before);
     }
 
     #[test]

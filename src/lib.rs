@@ -11,6 +11,7 @@ pub mod clock;
 pub mod config;
 mod console;
 pub mod feed;
+pub mod fleet;
 pub mod heap;
 pub mod http_client;
 pub mod identity;

@@ -8,6 +8,7 @@ pub mod activity;
 mod completion;
 pub mod content;
 pub mod families;
+mod fleet;
 pub mod labels;
 pub mod ledger;
 pub mod log;
@@ -42,6 +43,7 @@ use labels::{
 use policy::{DEFAULT_RULE_LABELS, PolicySeries};
 use series::{CounterTable, gauge_value, increment};
 
+pub use fleet::FleetCounts;
 pub use series::Error;
 
 /// The `Content-Type` of [`Metrics::render`]'s text.

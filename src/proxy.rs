@@ -8,6 +8,7 @@ pub mod destination;
 pub mod dial;
 pub mod document;
 pub mod drain;
+mod forward;
 pub mod head;
 pub mod header_filter;
 pub mod http;

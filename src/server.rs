@@ -6,6 +6,7 @@ pub(crate) mod ca_bundle;
 mod config_watch;
 mod descriptors;
 mod feed;
+mod fleet;
 pub(crate) mod ledger;
 mod origin_roots;
 pub mod reload;
@@ -25,6 +26,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
 use crate::config::settings::{DrainConfig, ListenerConfig, ParentConfig, Settings};
+use crate::fleet::FleetNode;
+use crate::fleet::membership::{MembershipHandle, PreparedNode};
+use crate::fleet::owners::HostOwners;
 use crate::heap::{self, ConnectionBurst};
 use crate::identity::{IdentityError, RequestSigners};
 use crate::metrics::Metrics;
@@ -57,6 +61,7 @@ use crate::store::HostStore;
 use crate::store::budgets::BudgetsFile;
 use crate::store::ledger::Ledger;
 use crate::store::stops::StopsFile;
+use crate::tls::fleet::NodeTlsError;
 use crate::tls::listener::{ListenerTlsError, load_listener_tls};
 use crate::tls::{CaError, CertificateAuthority, CertificateIssuer};
 use crate::urls::address::AddressClass;
@@ -64,6 +69,7 @@ use crate::urls::address::AddressClass;
 use admin::{AdminParts, AdminTask};
 use descriptors::DescriptorShares;
 use feed::LedgerFeedTask;
+use fleet::FleetStart;
 use ledger::{LedgerCell, LedgerOpener};
 use origin_roots::origin_tls_settings;
 use reload::{LoadedPolicy, PolicyFileReloader, PolicyRollout};
@@ -79,6 +85,8 @@ const ROBOTS_TIMEOUT: Duration = Duration::from_secs(20);
 const LOG_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time in which background tasks must end after they were aborted.
 const TASKS_END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time in which a node of a fleet gives its hosts away.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which the budgets must be saved on shutdown.
 const BUDGETS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time in which clients of the admin listener must read their last bytes, after the log is closed.
@@ -91,6 +99,8 @@ pub struct Server {
     pub proxy: Vec<SocketAddr>,
     /// The address of the admin listener.
     pub admin: SocketAddr,
+    /// The address of the listener for other nodes of the fleet, if there is one.
+    pub links: Option<SocketAddr>,
     recorder: Recorder,
     reloads: ReloadHandle,
     drain: Drain,
@@ -102,6 +112,7 @@ pub struct Server {
     feed_task: LedgerFeedTask,
     budgets: Arc<BudgetTracker>,
     ledger: LedgerCell,
+    membership: Option<MembershipHandle>,
 }
 
 /// The cause if a proxy cannot start.
@@ -127,6 +138,9 @@ pub enum StartError {
     /// The certificate of a listener cannot be used.
     #[error("the certificate of the listener {0} (`listen.tls`) cannot be used: {1}")]
     ListenerTls(SocketAddr, Box<ListenerTlsError>),
+    /// The certificates of links between nodes cannot be used.
+    #[error("the certificates of links between nodes (`fleet.tls`) cannot be used: {0}")]
+    NodeTls(#[from] Box<NodeTlsError>),
     /// Any other cause.
     #[error("{0}")]
     Other(String),
@@ -150,7 +164,48 @@ impl Server {
         policy: LoadedPolicy,
         writer: Box<dyn io::Write + Send>,
     ) -> Result<Self, StartError> {
-        Self::start_parts(settings, policy, Clock::system(), None, Some(writer))
+        Self::start_parts(settings, policy, Clock::system(), None, Some(writer), None)
+    }
+
+    /// Starts a proxy as a node of a fleet for which the caller publishes the owners of hosts.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub fn start_in_fleet(
+        settings: &Settings,
+        policy: impl Into<LoadedPolicy>,
+        owners: HostOwners,
+    ) -> Result<Self, StartError> {
+        Self::start_parts(
+            settings,
+            policy.into(),
+            Clock::system(),
+            None,
+            None,
+            Some(FleetStart::Fixed(owners)),
+        )
+    }
+
+    /// Starts a proxy as a node of a fleet, which it joins. Without a writer, the decision log goes to the destination
+    /// of the settings.
+    ///
+    /// # Errors
+    /// See [`Self::start`].
+    pub fn start_node(
+        settings: &Settings,
+        policy: LoadedPolicy,
+        log_writer: Option<Box<dyn io::Write + Send>>,
+        node: PreparedNode,
+    ) -> Result<Self, StartError> {
+        let start = FleetStart::Node(Box::new(node));
+        Self::start_parts(
+            settings,
+            policy,
+            Clock::system(),
+            None,
+            log_writer,
+            Some(start),
+        )
     }
 
     /// Starts a proxy with another clock, and with a ledger that is already open.
@@ -163,7 +218,7 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
-        Self::start_parts(settings, policy, clock, ledger, None)
+        Self::start_parts(settings, policy, clock, ledger, None, None)
     }
 
     fn start_parts(
@@ -172,6 +227,7 @@ impl Server {
         clock: Clock,
         ledger: Option<Ledger>,
         log_writer: Option<Box<dyn io::Write + Send>>,
+        fleet_start: Option<FleetStart>,
     ) -> Result<Self, StartError> {
         let descriptors = DescriptorShares::allocate(settings);
         let settings = &descriptors.apply(settings);
@@ -181,6 +237,9 @@ impl Server {
         count_panics(metrics.clone());
         let authorities = authority::open(settings, clock.wall_time())?;
         let listeners = Listeners::bind(settings)?;
+        let owners = fleet_start.as_ref().map(FleetStart::owners);
+        let fleet = fleet::prepare(settings, owners, &clock, &metrics)?;
+        let (fleet, link_server) = fleet.unzip();
 
         let ledger_opener = Arc::new(LedgerOpener::new(settings, ledger, metrics.clone()));
         ledger_opener
@@ -200,6 +259,7 @@ impl Server {
             Arc::clone(&ledger),
             listeners.addresses(),
             authority,
+            fleet,
         )?);
         restore_stops_and_budgets(settings, &service.admission_queue)?;
 
@@ -214,6 +274,13 @@ impl Server {
         )?;
         let parents = Arc::clone(service.upstream.parents());
         tasks.spawn(parents.run_checks(drain_watch.clone()));
+        if let (Some(listener), Some(server)) = (listeners.links, link_server) {
+            server.spawn(listener, settings, &service, &drain_watch, &mut tasks);
+        }
+        let membership = fleet_start.and_then(|start| {
+            let address = listeners.link_address;
+            start.join(settings, address, &active_policy, &metrics, &mut tasks)
+        });
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
         let policies = reloader.store().clone();
@@ -241,12 +308,14 @@ impl Server {
             config_changed,
             sweeper,
             removals,
+            membership: membership.clone(),
         };
         let server = admin.into_server(settings, descriptors.admin_connections)?;
         let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
         Ok(Self {
             proxy: listeners.proxy_addresses,
             admin: listeners.admin_address,
+            links: listeners.link_address,
             recorder,
             reloads,
             drain,
@@ -258,6 +327,7 @@ impl Server {
             feed_task,
             budgets: Arc::clone(service.admission_queue.budgets()),
             ledger,
+            membership,
         })
     }
 
@@ -276,6 +346,10 @@ impl Server {
     pub async fn drain(self, force_shutdown: impl Future) {
         let DrainConfig { delay, timeout } = self.drain_config;
         self.draining.store(true, Ordering::Relaxed);
+        // First, so that hosts have other owners while requests complete.
+        if let Some(mut membership) = self.membership {
+            membership.leave(timeout.min(LEAVE_TIMEOUT)).await;
+        }
         let outcome = tokio::select! {
             outcome = self.drain.run(delay, timeout) => outcome,
             _ = force_shutdown => self.drain.run(Duration::ZERO, Duration::ZERO).await,
@@ -308,6 +382,8 @@ struct Listeners {
     proxy_addresses: Vec<SocketAddr>,
     admin: TcpListener,
     admin_address: SocketAddr,
+    links: Option<TcpListener>,
+    link_address: Option<SocketAddr>,
 }
 
 impl Listeners {
@@ -318,7 +394,11 @@ impl Listeners {
         }
         let admin = listen(settings.admin.listen)?;
         let proxy_addresses: Result<_, _> = proxy.iter().map(local_address).collect();
+        let fleet = settings.fleet.as_ref();
+        let links = fleet.map(|fleet| listen(fleet.listen)).transpose()?;
         Ok(Self {
+            link_address: links.as_ref().map(local_address).transpose()?,
+            links,
             proxy_addresses: proxy_addresses?,
             admin_address: local_address(&admin)?,
             proxy,
@@ -330,6 +410,7 @@ impl Listeners {
     fn addresses(&self) -> Vec<SocketAddr> {
         let mut addresses = self.proxy_addresses.clone();
         addresses.push(self.admin_address);
+        addresses.extend(self.link_address);
         addresses
     }
 }
@@ -403,6 +484,7 @@ fn new_proxy_service(
     ledger: LedgerCell,
     own_listeners: Vec<SocketAddr>,
     authority: Option<CertificateAuthority>,
+    fleet: Option<Arc<FleetNode>>,
 ) -> Result<ProxyService, StartError> {
     let clock = recorder.clock().clone();
     let metrics = recorder.metrics().clone();
@@ -425,7 +507,11 @@ fn new_proxy_service(
     );
     // Via identifies the instance, like decision ids, since a test may run several proxies in one process.
     let via = ViaName::new(&recorder.instance());
-    let fetcher = new_robots_fetcher(settings, &metrics, &clock, via.clone(), own_listeners)?;
+    let owners = fleet.as_ref().map(|fleet| fleet.owners.clone());
+    let fetcher = RobotsFetcher {
+        owners,
+        ..new_robots_fetcher(settings, &metrics, &clock, via.clone(), own_listeners)?
+    };
     Ok(ProxyService {
         active_policy,
         admission_queue: Arc::new(admission_queue),
@@ -449,6 +535,7 @@ fn new_proxy_service(
             idle: settings.upstream.body_idle,
             total: settings.upstream.body,
         },
+        fleet,
     })
 }
 
@@ -504,6 +591,7 @@ pub(crate) fn new_robots_fetcher(
         via,
         timeout: ROBOTS_TIMEOUT,
         clock: clock.clone(),
+        owners: None,
     })
 }
 
@@ -707,6 +795,9 @@ async fn run_periodic_cleanup(
         service.admission_queue.sweep();
         service.address_vetter.negative_cache().sweep();
         service.robots.sweep();
+        if let Some(fleet) = &service.fleet {
+            fleet.links.sweep();
+        }
         // Not awaited: a disk that hangs must not delay the drain.
         if saving.as_ref().is_none_or(JoinHandle::is_finished) {
             saving = save_changes(&service.admission_queue);

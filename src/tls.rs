@@ -3,6 +3,7 @@
 //! The `proxy` module uses the connections and contains TLS towards origins.
 
 pub mod ca;
+pub mod fleet;
 pub mod issuer;
 pub mod listener;
 pub mod provider;

@@ -3,7 +3,7 @@
 from .grafana import Board, Column, heading, heat, lines, number, quantiles, ranking, share, table
 
 # Refusals that tell the client to retry later; a repeated request is expected there.
-LATER = "budget|premature|robots_unreachable|rate_limited|queue_full|host_backoff|stopped|upstream_.*|overloaded|shutting_down"
+LATER = "budget|premature|robots_unreachable|rate_limited|queue_full|host_backoff|stopped|owner_unavailable|upstream_.*|overloaded|shutting_down"
 # Refusals by the policy itself: by a rule, by the default, or because a tunnel is undecided.
 BY_POLICY = 'crawlgate_decisions_total{@,verdict="reject",reason=~"rule|default|undecided"}'
 ALL = "sum(rate(crawlgate_decisions_total{@}[~]))"

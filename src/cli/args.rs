@@ -3,6 +3,7 @@
 mod admin;
 mod clients;
 mod decisions;
+mod fleet;
 mod help;
 mod identity;
 mod import;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use fleet::{FleetArgs, FleetCertArgs, FleetCommand, FleetForgetArgs, FleetOwnerArgs};
 pub(crate) use identity::{IdentityArgs, IdentityCommand, IdentityDirectoryArgs};
 pub(crate) use import::{EscapeMode, ImportArgs};
 pub(in crate::cli) use init::parse_crawler;
@@ -41,9 +43,9 @@ pub(crate) use rollout::{
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
-    ENV_HELP, EXPLAIN_HELP, FIND_HELP, HEALTH_HELP, IDENTITY_HELP, IMPORT_HELP, INIT_HELP,
-    PASSWORD_HELP, RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP, STATUS_HELP,
-    STOP_HELP, TARGET_HELP, TEST_HELP,
+    ENV_HELP, EXPLAIN_HELP, FIND_HELP, FLEET_HELP, HEALTH_HELP, IDENTITY_HELP, IMPORT_HELP,
+    INIT_HELP, PASSWORD_HELP, RELOAD_HELP, ROBOTS_HELP, RUN_HELP, SCHEMA_HELP, SHADOW_HELP,
+    STATUS_HELP, STOP_HELP, TARGET_HELP, TEST_HELP,
 };
 
 /// The whole command line.
@@ -114,6 +116,9 @@ pub(crate) enum Command {
     /// Create and publish the keys by which origins recognize a crawler (Web Bot Auth)
     #[command(after_help = IDENTITY_HELP)]
     Identity(IdentityArgs),
+    /// Found a fleet, issue certificates of its nodes, show members and owners, forget a dead node
+    #[command(after_help = FLEET_HELP)]
+    Fleet(FleetArgs),
     /// Print the environment variables that make a shell's clients use the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),

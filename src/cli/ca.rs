@@ -28,7 +28,7 @@ pub(super) fn run(args: &CaArgs) -> Result<Exit, Exit> {
 }
 
 /// Reports an error: invalid files are invalid input, any other error means that the command cannot run.
-fn report_error(error: &CaError) -> Exit {
+pub(super) fn report_error(error: &CaError) -> Exit {
     match error {
         CaError::Exists(_)
         | CaError::NoCertificate(_)

@@ -12,10 +12,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tracing::level_filters::LevelFilter;
 
+use crate::clock::Clock;
 use crate::config::policy_replacement::StoreTakeoverError;
 use crate::config::settings::{PolicyOrigin, Settings, TlsConfig, WorkerCount};
 use crate::config::{policy, policy_replacement};
 use crate::console::ConsoleColors;
+use crate::fleet::membership::{NodeStartError, PreparedNode};
 use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
@@ -168,7 +170,11 @@ async fn serve(
     flush: &FinalFlush,
 ) -> Exit {
     let policy = format!("policy {} is active", loaded.policy.name_and_revision());
-    let server = match start_server(settings, loaded) {
+    let node = match prepare_node(settings).await {
+        Ok(node) => node,
+        Err(error) => return report_cannot_run(&error),
+    };
+    let server = match start_server(settings, loaded, node) {
         Ok(server) => server,
         Err(error) => return report_cannot_run(&error),
     };
@@ -188,16 +194,45 @@ async fn serve(
     exit
 }
 
-fn start_server(settings: &Settings, loaded: LoadedPolicy) -> Result<Server, StartError> {
+/// Connects a node to the store of its fleet, if the settings have one.
+async fn prepare_node(settings: &Settings) -> Result<Option<PreparedNode>, NodeStartError> {
+    let (Some(fleet), Some(store), Some(directory)) = (
+        &settings.fleet,
+        settings.store.postgres(),
+        &settings.store.path,
+    ) else {
+        return Ok(None);
+    };
+    let clock = Clock::system();
+    PreparedNode::new(
+        &fleet.name,
+        &fleet.node,
+        fleet.lease,
+        &store,
+        directory,
+        clock,
+    )
+    .await
+    .map(Some)
+}
+
+fn start_server(
+    settings: &Settings,
+    loaded: LoadedPolicy,
+    node: Option<PreparedNode>,
+) -> Result<Server, StartError> {
     let logs = &settings.logs;
     let for_people = logs.destination == LogDestination::Auto
         && logs.format == LogLineFormat::Json
         && io::stderr().is_terminal();
-    if for_people {
+    let writer = for_people.then(|| {
         let log = TerminalLog::new(io::stderr(), ConsoleColors::for_stderr());
-        Server::start_with_log_writer(settings, loaded, Box::new(log))
-    } else {
-        Server::start(settings, loaded)
+        Box::new(log) as Box<dyn io::Write + Send>
+    });
+    match (node, writer) {
+        (Some(node), writer) => Server::start_node(settings, loaded, writer, node),
+        (None, Some(writer)) => Server::start_with_log_writer(settings, loaded, writer),
+        (None, None) => Server::start(settings, loaded),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod crawlers;
 mod egress;
+mod fleet;
 mod http2;
 mod json_schema;
 mod key;
@@ -18,12 +19,15 @@ mod tls;
 mod values;
 mod variables;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::diagnostics::problem::SourceLocation;
+use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
+use crate::fleet::store::StoreUrl;
 use crate::model::profile::Profile;
 use crate::proxy::local_reply::ProfileSelection;
 use crate::yaml::read::{self, MapReader};
@@ -35,8 +39,8 @@ use crawlers::ClaimedIdentities;
 pub use json_schema::json_schema;
 use json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema, variable_schema};
 use key::{
-    AcceptedValue, ConfigKey, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue, PathValue,
-    SwitchValue, UnsupportedValue, parse_scalar, parse_scalars, read_word, set_if_some,
+    ConfigKey, CustomValue, KeyGroup, ParsedValue, PathOrNoneValue, PathValue, SwitchValue,
+    TimeValue, UnsupportedValue, WordValue, parse_scalar, parse_scalars, read_word, set_if_some,
 };
 pub use variables::VariableLookup;
 
@@ -195,6 +199,11 @@ const KEYS: &[ConfigKey<Settings>] = &[
         &KeyGroup::section("ledger", ledger::KEYS),
     ),
     ConfigKey::new(
+        "fleet",
+        "Several proxies that act as one: each host has one owner, and the others forward its requests.",
+        &CustomValue(fleet::read_fleet, fleet::fleet_schema),
+    ),
+    ConfigKey::new(
         "telemetry",
         "Metrics and spans.",
         &KeyGroup::section("telemetry", telemetry::KEYS),
@@ -288,15 +297,28 @@ const STORE_KEYS: &[ConfigKey<Settings>] = &[
         "The directory; it is created when it is first needed.",
         &PathValue(|s: &mut Settings, path| s.store.path = Some(path)),
     ),
-    ConfigKey::unsupported(
+    ConfigKey::new(
         "kind",
-        &UnsupportedValue {
-            path: "store.kind",
-            accepted: AcceptedValue::Word("embedded"),
-        },
+        "Where the state that proxies share is: nowhere (embedded), or in the database of a fleet.",
+        &WordValue(|s: &mut Settings| &mut s.store.kind),
     ),
-    ConfigKey::unsupported("url", &UnsupportedValue::new("store.url")),
+    ConfigKey::new(
+        "url",
+        "The database of the fleet, as a URL of PostgreSQL; several hosts are separated by commas.",
+        &CustomValue(read_store_url, |_| text_schema()),
+    ),
+    ConfigKey::new(
+        "timeout",
+        "The time that one statement for the database may take.",
+        &TimeValue(STORE_TIMEOUT_RANGE, |s: &mut Settings| {
+            vec![&mut s.store.timeout]
+        }),
+    ),
 ];
+
+/// A shorter one would take a busy database for a dead one.
+const STORE_TIMEOUT_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(30);
 
 const MAX_WORKERS: i64 = 1_024;
 
@@ -315,6 +337,17 @@ fn read_admin_address(node: &Node, settings: &mut Settings, context: &mut ReadCo
         ));
     }
     settings.admin.listen = address;
+}
+
+/// Reads `store.url`. The problem does not quote it, since it may have a password.
+fn read_store_url(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let Some(text) = read::spelling(node, context.problems) else {
+        return;
+    };
+    match StoreUrl::parse(text) {
+        Ok(url) => settings.store.url = Some(url),
+        Err(message) => context.problems.push(Problem::error(&node.place, message)),
+    }
 }
 
 fn read_admin_names(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {

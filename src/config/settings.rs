@@ -3,6 +3,7 @@
 //! The settings of a part of the proxy have the part's own type. [`Settings::default`] has the defaults of the
 //! documentation.
 
+mod fleet;
 mod ledger;
 mod telemetry;
 mod tls;
@@ -15,9 +16,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::admin::config::ConfigListing;
+use crate::fleet::store::{PostgresConfig, StoreUrl};
 use crate::identity::CrawlerKeys;
 use crate::metrics::log::LogSettings;
 use crate::model::rule_id::Slug;
+use crate::model::words::words;
 use crate::pipeline::admission::AdmissionLimits;
 use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration};
 use crate::proxy::accept::AcceptLimits;
@@ -32,6 +35,7 @@ use crate::proxy::resolve::NameServers;
 use crate::proxy::tunnel::TunnelSettings;
 use crate::proxy::upstream::UpstreamLimits;
 
+pub use fleet::FleetConfig;
 pub use ledger::{EventsConfig, LedgerConfig, LedgerMode};
 pub use telemetry::{OtlpConfig, SpanExportConfig, TelemetryConfig};
 pub use tls::{AuthorityFiles, TlsConfig, TrustRoots};
@@ -63,6 +67,8 @@ pub struct Settings {
     /// State that is kept over a restart.
     pub store: StoreConfig,
     pub ledger: LedgerConfig,
+    /// This node's part in a fleet, if it is in one.
+    pub fleet: Option<FleetConfig>,
     /// Limits of client connections.
     pub accept: AcceptLimits,
     /// The maximum size of a request body, in bytes.
@@ -187,6 +193,35 @@ pub struct DnsConfig {
 pub struct StoreConfig {
     /// The directory, which is created when it is first needed. `None` keeps no state, as in a demo.
     pub path: Option<PathBuf>,
+    /// Where the state that nodes share is.
+    pub kind: StoreKind,
+    /// The database of the fleet.
+    pub url: Option<StoreUrl>,
+    /// The time that a statement may take.
+    pub timeout: Duration,
+}
+
+words! {
+    /// Where the state that nodes share is.
+    pub enum StoreKind {
+        /// Nowhere: this proxy is the only one.
+        Embedded = "embedded",
+        /// In a database with the protocol of PostgreSQL.
+        Postgres = "postgres",
+    }
+}
+
+impl StoreConfig {
+    /// Returns the database of the fleet, if there is one.
+    pub fn postgres(&self) -> Option<PostgresConfig> {
+        match (self.kind, &self.url) {
+            (StoreKind::Postgres, Some(url)) => Some(PostgresConfig {
+                url: url.clone(),
+                timeout: self.timeout,
+            }),
+            (StoreKind::Postgres, None) | (StoreKind::Embedded, _) => None,
+        }
+    }
 }
 
 /// The shutdown after SIGTERM.
@@ -252,8 +287,12 @@ impl Settings {
             },
             store: StoreConfig {
                 path: Some(directory.join("var/crawlgate")),
+                kind: StoreKind::Embedded,
+                url: None,
+                timeout: PostgresConfig::TIMEOUT,
             },
             ledger: LedgerConfig::default(),
+            fleet: None,
             accept: default_accept_limits(),
             max_request_body: 10 << 20,
             admission: AdmissionLimits {
@@ -288,7 +327,38 @@ impl Settings {
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
             errors.push(open_admin_message(&self.admin.listen));
         }
+        errors.extend(self.fleet.iter().flat_map(FleetConfig::safety_errors));
+        errors.extend(self.store_error());
         errors
+    }
+
+    /// Returns the message if `store` and `fleet` do not fit.
+    fn store_error(&self) -> Option<String> {
+        let store = &self.store;
+        let message = match (store.kind, &store.url, &self.fleet) {
+            (StoreKind::Embedded, _, Some(_)) => {
+                "fleet: the nodes of a fleet need a database that says who owns a host: set store.kind to postgres, and \
+                 store.url"
+            }
+            (StoreKind::Embedded, Some(_), None) => {
+                "store.url has no effect with store.kind: embedded: set store.kind to postgres, or remove the URL"
+            }
+            (StoreKind::Postgres, None, _) => {
+                "store.kind is postgres, but store.url is missing, such as \
+                 postgresql://crawlgate:${PGPASSWORD}@db.internal/crawlgate"
+            }
+            (StoreKind::Postgres, Some(_), None) => {
+                "store.kind is postgres, but this proxy is in no fleet: only the nodes of a fleet use the database. Add \
+                 fleet.node and fleet.listen, or set store.kind to embedded"
+            }
+            (StoreKind::Postgres, Some(_), Some(fleet)) if store.timeout > fleet.lease * 2 / 5 => {
+                "store.timeout is longer than two fifths of fleet.lease: one slow answer would end the lease"
+            }
+            (StoreKind::Embedded, None, None) | (StoreKind::Postgres, Some(_), Some(_)) => {
+                return None;
+            }
+        };
+        Some(message.to_owned())
     }
 
     /// Returns the message if any client that reaches a listener could use it.

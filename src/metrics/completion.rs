@@ -36,8 +36,13 @@ use super::trace::TraceDisclosure;
 
 impl Drop for RequestRecord {
     fn drop(&mut self) {
-        if self.count_mode == CountMode::Discarded {
-            return;
+        match self.count_mode {
+            CountMode::Discarded => return,
+            CountMode::Forwarded => {
+                let metrics = &self.recorder.metrics;
+                return metrics.update(|families| families.inflight.dec());
+            }
+            CountMode::Counted | CountMode::Tunnel => {}
         }
         if std::thread::panicking() {
             self.end_in_panic();
@@ -373,6 +378,7 @@ impl RequestRecord {
             error: self.logged_error(),
             origin_http: self.used_http2.then_some("2"),
             parent: self.parent.as_deref(),
+            entry: self.entry.as_deref(),
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),

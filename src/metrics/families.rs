@@ -4,7 +4,7 @@
 //! [`super::Metrics`], or `completion.rs` for what is counted at the end of a request. The values of labels are in
 //! [`super::labels`], and the names of `process_*` in `process.rs`.
 
-use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
@@ -16,8 +16,9 @@ use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use super::content::ContentFamily;
 use super::labels::{
     ByteDirection, CodeClass, ConnectionSide, DocumentOutcome, FeedResult, FeedTarget,
-    ForeignBytesKind, Http2ErrorCode, Http2ErrorScope, Http2Limit, OriginHttp2Failure,
-    ProxyHeaderFailure, ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide,
+    ForeignBytesKind, ForwardResult, Http2ErrorCode, Http2ErrorScope, Http2Limit, LinkStateLabel,
+    MemberStateLabel, OriginHttp2Failure, PartitionStateLabel, ProxyHeaderFailure, ReloadResult,
+    ResponseSource, SniCheck, SpanLossReason, StoreOperation, StoreResult, TakeoverReason, TlsSide,
     TunnelVerdictLabel, UpstreamErrorLabel,
 };
 use super::series::{Counters, Error, Gauges, Histograms, Registered};
@@ -267,6 +268,26 @@ metric_families! {
         "Failed attempts to deliver events of the ledger; temporary failures are retried.";
     feed_backlog: Gauges<FeedTarget>, "crawlgate_ledger_feed_behind", ["feed"],
         "Events of the ledger that are not delivered yet; updated before and after each batch.";
+    fleet_forwarded: Counters<ForwardResult>, "crawlgate_fleet_forwarded_total", ["result"],
+        "Attempts to forward a request to the node that owns its host. answered; moved: another node owns the host; \
+         unreachable: no link to the node, nothing was sent; lost: the link broke off before an answer; refused: the \
+         request ended as owner_unavailable.";
+    fleet_forward: Histogram, "crawlgate_fleet_forward_seconds", [],
+        "Time from forwarding a request to the head of the owner's answer, including the time for which the owner held it.";
+    fleet_links: Gauges<LinkStateLabel>, "crawlgate_fleet_links", ["state"],
+        "Links to other nodes: open connections, and nodes that could not be reached at the last attempt (failing).";
+    fleet_members: Gauges<MemberStateLabel>, "crawlgate_fleet_members", ["state"],
+        "Members of the fleet as this node sees them; silent: it has not renewed its lease for the length of a lease.";
+    fleet_partitions: Gauges<PartitionStateLabel>, "crawlgate_fleet_partitions", ["state"],
+        "Partitions of hosts as this node sees them: its own, those of other members, and those without an owner.";
+    fleet_lease_left: Gauge, "crawlgate_fleet_lease_left_seconds", [],
+        "Time left of this node's lease, updated every second; 0: it owns nothing.";
+    fleet_takeovers: Counters<TakeoverReason>, "crawlgate_fleet_takeovers_total", ["why"],
+        "Partitions that this node has taken. free: it had no owner; lapsed: it was this node's until its lease ended;          silent: its owner did not renew its lease.";
+    store_requests: Counters<(StoreOperation, StoreResult)>, "crawlgate_store_requests_total", ["op", "result"],
+        "Requests to the store of the fleet; none is on the path of a crawler's request.";
+    store_duration: Histograms<StoreOperation>, "crawlgate_store_duration_seconds", ["op"],
+        "Time of requests to the store of the fleet, with those that failed.";
     log_dropped: IntCounter, "crawlgate_decision_log_dropped_total", [], essential = true,
         "Lines of the decision log that were lost because the log was too slow or the disk full.";
     spans_exported: IntCounter, "crawlgate_trace_spans_exported_total", [],
@@ -311,6 +332,7 @@ mod tests {
                 "_duration_seconds",
                 "_ttfb_seconds",
                 "_hold_seconds",
+                "_forward_seconds",
                 "_handshake_seconds",
             ]
             .iter()

@@ -174,6 +174,71 @@ label_values! {
         Webhook = "webhook",
     }
 
+    /// The result of forwarding a request to the owner of its host; the label `result` of `fleet_forwarded_total`.
+    pub enum ForwardResult {
+        /// The owner has answered.
+        Answered = "answered",
+        /// The node was not the owner, or not any more.
+        Moved = "moved",
+        /// The node could not be reached, so that nothing was sent.
+        Unreachable = "unreachable",
+        /// The link broke off before an answer began.
+        Lost = "lost",
+        /// No owner was found in time, or the request could not be sent again: `owner_unavailable`.
+        Refused = "refused",
+    }
+
+    /// The state of a link; the label `state` of `fleet_links`.
+    pub enum LinkStateLabel {
+        /// A connection to another node.
+        Open = "open",
+        /// A node that could not be reached at the last attempt.
+        Failing = "failing",
+    }
+
+    /// The state of a member of the fleet; the label `state` of `fleet_members`.
+    pub enum MemberStateLabel {
+        Active = "active",
+        /// It gives its partitions away.
+        Draining = "draining",
+        /// It has not renewed its lease for the length of a lease.
+        Silent = "silent",
+    }
+
+    /// The owner of a partition as this node sees it; the label `state` of `fleet_partitions`.
+    pub enum PartitionStateLabel {
+        Own = "own",
+        OfOthers = "of_others",
+        Unowned = "unowned",
+    }
+
+    /// The reason for which this node has taken a partition; the label `why` of `fleet_takeovers_total`.
+    pub enum TakeoverReason {
+        /// It had no owner.
+        Free = "free",
+        /// It was this node's until its lease ended.
+        Lapsed = "lapsed",
+        /// Its owner was silent.
+        Silent = "silent",
+    }
+
+    /// A request to the store of the fleet; the label `op` of `store_requests_total`.
+    pub enum StoreOperation {
+        Connect = "connect",
+        Join = "join",
+        Renew = "renew",
+        Take = "take",
+        Release = "release",
+        Leave = "leave",
+    }
+
+    /// The result of a request to the store; the label `result` of `store_requests_total`.
+    pub enum StoreResult {
+        Ok = "ok",
+        Error = "error",
+        Timeout = "timeout",
+    }
+
     /// The result of delivering an event; the label `result` of `ledger_feed_events_total`.
     pub enum FeedResult {
         /// The target accepted it.

@@ -79,6 +79,8 @@ pub struct RequestRecord {
     /// The reason for which the proxy closes a tunnel, or the error type of a refusal that replaces the answer.
     pub(super) other_error: Option<&'static str>,
     pub(super) count_mode: CountMode,
+    /// The node of the fleet that has forwarded the request.
+    pub(super) entry: Option<Arc<str>>,
     pub(super) trace: Option<Box<RequestTrace>>,
 }
 
@@ -121,6 +123,7 @@ impl RequestRecord {
             error: None,
             other_error: None,
             count_mode: CountMode::Counted,
+            entry: None,
             trace,
         }
     }
@@ -142,6 +145,11 @@ impl RequestRecord {
     /// Sets the client's address, which is shown in the log's `squid` format.
     pub fn set_client(&mut self, address: IpAddr) {
         self.client = Some(address);
+    }
+
+    /// Sets the node of the fleet that has forwarded the request to this one.
+    pub fn set_entry(&mut self, node: Arc<str>) {
+        self.entry = Some(node);
     }
 
     /// Sets the canonical target.
@@ -313,11 +321,13 @@ impl RequestRecord {
     /// Marks the tunnel as open. From then on no client waits for a response, and the tunnel counts as open until the
     /// record ends.
     pub fn mark_tunnel_open(&mut self) {
-        if self.count_mode == CountMode::Counted {
-            self.count_mode = CountMode::Tunnel;
-            let metrics = &self.recorder.metrics;
-            metrics.update(|families| families.inflight.dec());
-        }
+        self.count_mode = match self.count_mode {
+            CountMode::Counted => CountMode::Tunnel,
+            CountMode::Forwarded => CountMode::Discarded,
+            CountMode::Tunnel | CountMode::Discarded => return,
+        };
+        let metrics = &self.recorder.metrics;
+        metrics.update(|families| families.inflight.dec());
     }
 
     /// Discards the record of an intercepted tunnel: its requests have their own records, so this one is neither counted
@@ -325,6 +335,20 @@ impl RequestRecord {
     pub fn discard(mut self) {
         self.mark_tunnel_open();
         self.count_mode = CountMode::Discarded;
+    }
+
+    /// Records that another node has the request, and records it from now on.
+    pub fn set_forwarded(&mut self) {
+        if self.count_mode == CountMode::Counted {
+            self.count_mode = CountMode::Forwarded;
+        }
+    }
+
+    /// Records that no other node has the request: this one records it.
+    pub fn set_returned(&mut self) {
+        if self.count_mode == CountMode::Forwarded {
+            self.count_mode = CountMode::Counted;
+        }
     }
 
     /// Sets the reason for which the proxy closes the tunnel. It is shown in the log and is no error of the origin.

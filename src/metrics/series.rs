@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
 };
 
 use super::families::{MetricFamily, MetricKind, WAIT_BUCKETS};
@@ -48,6 +48,7 @@ macro_rules! registered {
 registered! {
     IntCounter, IntCounterVec, options, MetricKind::Counter;
     IntGauge, IntGaugeVec, options, MetricKind::Gauge;
+    Gauge, GaugeVec, options, MetricKind::Gauge;
     Histogram, HistogramVec, histogram_options, MetricKind::Histogram(WAIT_BUCKETS);
 }
 

@@ -85,6 +85,8 @@ pub enum AuthenticationError {
     Throttled(Duration),
     /// Too many credentials are being checked, so these were not.
     Busy,
+    /// Another node of the fleet has identified a crawler that this node does not know.
+    UnknownHere,
 }
 
 /// The crawlers of a proxy.
@@ -153,6 +155,18 @@ impl CrawlerRegistry {
         }
     }
 
+    /// Creates the state of a client that another node of the fleet has identified as the crawler of this name.
+    pub fn forwarded_client(&self, address: IpAddr, crawler: &str) -> ConnectedClient {
+        let mut known = self.identities.iter().chain(&self.anonymous);
+        let identity = known.find(|identity| identity.crawler.as_str() == crawler);
+        ConnectedClient {
+            address: address.to_canonical(),
+            default_identity: identity.cloned(),
+            credential_source: CredentialSource::Entry,
+            last_verified: Mutex::default(),
+        }
+    }
+
     fn by_listener(&self, address: IpAddr, listener: Option<&Slug>) -> Option<&CrawlerIdentity> {
         let name = listener?.as_str();
         let index = self
@@ -189,6 +203,12 @@ impl CrawlerRegistry {
         let value = match caller.credential_source {
             CredentialSource::Headers if !self.users.is_empty() => headers.get(PROXY_AUTHORIZATION),
             CredentialSource::Headers | CredentialSource::Tunnel => None,
+            CredentialSource::Entry => {
+                return caller
+                    .default_identity
+                    .clone()
+                    .ok_or(AuthenticationError::UnknownHere);
+            }
         };
         let Some(value) = value else {
             return caller
@@ -251,6 +271,8 @@ enum CredentialSource {
     Headers,
     /// From nowhere: those of the CONNECT cover what is inside its tunnel.
     Tunnel,
+    /// From nowhere: another node of the fleet has identified the crawler.
+    Entry,
 }
 
 /// Credentials that were valid, in the form in which they were sent.

@@ -4,6 +4,7 @@
 //! request heads and to clients above the connection limit.
 
 mod connection_limiter;
+mod link_listener;
 pub mod proxy_header;
 mod proxy_listener;
 
@@ -44,6 +45,7 @@ use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyH
 use connection_limiter::ConnectionSlot;
 pub(crate) use connection_limiter::StreamSlot;
 pub use connection_limiter::{ConnectionLimiter, ConnectionLoad};
+pub use link_listener::LinkListener;
 use proxy_header::ProxiedClient;
 pub use proxy_listener::ProxyListener;
 
@@ -143,6 +145,7 @@ pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
     fn open(
         &self,
         client: ClientSocket,
+        connection: &Self::ConnectionState,
         drain: &mut DrainWatch,
     ) -> impl Future<Output = Option<ClientSocket>> + Send;
 
@@ -400,7 +403,11 @@ async fn serve_connection<O: ConnectionHandler>(
         client_watch: client.watch(),
         state: context.handler.on_connect(peer),
     };
-    if let Some(client) = context.handler.open(client, &mut drain).await {
+    let opened = context
+        .handler
+        .open(client, &connection.state, &mut drain)
+        .await;
+    if let Some(client) = opened {
         serve_client(client, connection, context, &mut drain).await;
     }
     drop(slot);

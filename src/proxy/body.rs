@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::fleet::link::LinkDownload;
 use crate::pipeline::admission::HostSlot;
 use crate::pipeline::permit::BodyTimeouts;
 use crate::pipeline::response::ContentHash;
@@ -94,6 +95,8 @@ enum BodyContent {
     Full(Option<Bytes>),
     Streamed(Box<ResponseDownload>),
     Document(Box<DocumentBody>),
+    /// The answer of another node.
+    Forwarded(Box<LinkDownload>),
 }
 
 /// Receives the events of a response body.
@@ -127,6 +130,11 @@ impl<G: BodyObserver> ResponseBody<G> {
         Self::new(content, observer)
     }
 
+    /// Creates the body of an answer by another node of the fleet.
+    pub fn forwarded(download: LinkDownload, observer: G) -> Self {
+        Self::new(BodyContent::Forwarded(Box::new(download)), observer)
+    }
+
     /// Finishes a body without data at once: hyper never polls it.
     fn new(content: BodyContent, observer: G) -> Self {
         let mut body = Self {
@@ -150,6 +158,7 @@ impl<G: BodyObserver> ResponseBody<G> {
                     self.observer.on_content_hash(hash);
                 }
             }
+            BodyContent::Forwarded(download) => download.release(),
         }
         self.observer.on_end();
     }
@@ -159,6 +168,7 @@ impl<G: BodyObserver> ResponseBody<G> {
             BodyContent::Full(bytes) => bytes.is_none(),
             BodyContent::Streamed(download) => download.is_over(),
             BodyContent::Document(document) => document.is_over(),
+            BodyContent::Forwarded(download) => download.is_end_stream(),
         }
     }
 }
@@ -188,6 +198,8 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
             BodyContent::Document(document) => {
                 ready!(document.poll_data(cx)).map(|r| r.map(Frame::data))
             }
+            BodyContent::Forwarded(download) => ready!(download.poll_data(cx))
+                .map(|next| next.map(Frame::data).map_err(|_| BodyError::Incomplete)),
         };
         match &next {
             Some(Ok(frame)) => this
@@ -225,6 +237,7 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
             }
             BodyContent::Streamed(download) => download.size_hint(),
             BodyContent::Document(document) => document.size_hint(),
+            BodyContent::Forwarded(download) => download.size_hint(),
         }
     }
 }

@@ -6,12 +6,14 @@
 //! the phrase contains the reason.
 
 mod after_connect;
+mod forwarded;
 mod interception;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -19,6 +21,8 @@ use hyper::ext::ReasonPhrase;
 use parking_lot::Mutex;
 
 use crate::clock::TimeSpan;
+use crate::fleet::link::LinkTunnel;
+use crate::fleet::owners::HostOwnership;
 use crate::metrics::GaugeGuard;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
 use crate::metrics::record::RequestRecord;
@@ -49,7 +53,9 @@ use super::intercept::{self, RefusalDelivery};
 use super::local_reply::ReplyPreferences;
 use super::parents::{OriginTransport, ParentCall, ParentUse};
 use super::request_target::{self, EnclosingTunnel};
-use super::service_response::{Hangup, ServiceResult, established_response, local_response};
+use super::service_response::{
+    Hangup, ServiceResult, established_response, local_response, unrecorded_response,
+};
 use super::timing;
 use super::tunnel::TunnelSlot;
 use super::upstream::UpstreamError;
@@ -71,6 +77,16 @@ pub struct ConnectionContext {
     _gauge: Option<GaugeGuard>,
     granted_tunnel: Mutex<Option<Box<GrantedTunnel>>>,
     enclosing_tunnel: Option<(EnclosingTunnel, Option<GaugeGuard>)>,
+    entry: Option<RequestEntry>,
+}
+
+/// The node of the fleet that has forwarded a request to this one.
+#[derive(Clone, Debug)]
+pub struct RequestEntry {
+    /// Its name.
+    pub node: Arc<str>,
+    /// The time for which the request may still be held, if it has waited there.
+    pub deadline: Option<Duration>,
 }
 
 /// A CONNECT that was answered with 200.
@@ -91,6 +107,18 @@ enum TunnelMode {
     Plain(CrawlerIdentity, GaugeGuard),
     /// TLS that the proxy terminates, or cleartext HTTP.
     Intercepted(Box<InterceptedTunnel>),
+    /// A tunnel through the node of the fleet that owns the host.
+    Forwarded(Box<LinkTunnel>),
+}
+
+/// The answer to a CONNECT that is not refused here.
+#[derive(Debug)]
+enum ConnectAnswer {
+    Granted(HostTarget, TunnelMode),
+    /// Another node has answered, or must be asked instead: this node records nothing.
+    Unrecorded(Response<Bytes>),
+    /// The owner closes the connection without a response.
+    HangUp,
 }
 
 #[derive(Debug)]
@@ -118,6 +146,18 @@ impl ConnectionContext {
             _gauge: Some(gauge),
             granted_tunnel: Mutex::new(None),
             enclosing_tunnel: None,
+            entry: None,
+        }
+    }
+
+    /// Creates the context of one request that another node of the fleet has forwarded.
+    pub fn for_forwarded(caller: ConnectedClient, entry: RequestEntry) -> Self {
+        Self {
+            caller,
+            _gauge: None,
+            granted_tunnel: Mutex::new(None),
+            enclosing_tunnel: None,
+            entry: Some(entry),
         }
     }
 
@@ -131,7 +171,18 @@ impl ConnectionContext {
                 .enclosing_tunnel
                 .as_ref()
                 .map(|(inside, _)| (inside.without_refusal(), None)),
+            entry: self.entry.clone(),
         }
+    }
+
+    /// Returns the node that has forwarded the request, if it was forwarded.
+    pub fn entry(&self) -> Option<&RequestEntry> {
+        self.entry.as_ref()
+    }
+
+    /// Returns `true` if a CONNECT on this connection was granted.
+    pub(super) fn has_granted_tunnel(&self) -> bool {
+        self.granted_tunnel.lock().is_some()
     }
 
     /// Returns the tunnel that the connection is, if the proxy serves the requests inside.
@@ -164,6 +215,9 @@ impl ProxyService {
             .recorder
             .begin(self.recorder.clock().now(), request.method());
         record.set_client(context.caller.address());
+        if let Some(entry) = context.entry() {
+            record.set_entry(Arc::clone(&entry.node));
+        }
         let mut snapshot = self.active_policy.load();
         let mut preferences = ReplyPreferences::from_headers(request.headers());
         preferences.record_parent_span(&mut record);
@@ -180,7 +234,15 @@ impl ProxyService {
         };
         let outcome = outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
         let (host, mode) = match outcome {
-            Ok(outcome) => outcome,
+            Ok(ConnectAnswer::Granted(host, mode)) => (host, mode),
+            Ok(ConnectAnswer::Unrecorded(response)) => {
+                record.discard();
+                return Ok(unrecorded_response(response, &method, Some(open)));
+            }
+            Ok(ConnectAnswer::HangUp) => {
+                record.discard();
+                return Err(Hangup);
+            }
             Err(refusal) => {
                 self.count_refused(refusal.reason);
                 return match self.refusal_response(&refusal, &preferences, &snapshot, &mut record) {
@@ -212,6 +274,8 @@ impl ProxyService {
                     .record_tunnel_verdict(TunnelVerdictLabel::Intercept),
                 Some(refusal) => self.count_refused(refusal.reason),
             },
+            // Counted by the owner.
+            TunnelMode::Forwarded(_) => {}
         }
     }
 
@@ -233,7 +297,7 @@ impl ProxyService {
         preferences: &mut ReplyPreferences,
         snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
-    ) -> Result<(HostTarget, TunnelMode), BoxedRefusal> {
+    ) -> Result<ConnectAnswer, BoxedRefusal> {
         let (parts, _) = request.into_parts();
         let identity = identify(&self.crawlers, &context.caller, &parts.headers).await?;
         record.set_crawler(identity.index);
@@ -257,20 +321,38 @@ impl ProxyService {
         if !is_tls && !matches!(handling, TlsHandling::Intercept) {
             record.set_allowed(None);
             let gauge = self.recorder.metrics().track_tunnel();
-            return Ok((host, TunnelMode::Plain(identity, gauge)));
+            let mode = TunnelMode::Plain(identity, gauge);
+            return Ok(ConnectAnswer::Granted(host, mode));
+        }
+        let mut ownership = None;
+        if let Some(fleet) = &self.fleet
+            && !matches!(handling, TlsHandling::Intercept)
+        {
+            let call = forwarded::ConnectCall {
+                parts: &parts,
+                host: &host,
+                crawler: &identity.crawler,
+                profile: preferences.refusal_style(self.profile).profile,
+                record: &mut *record,
+            };
+            match Box::pin(self.route_connect(fleet, call, context)).await? {
+                forwarded::ConnectRoute::Here(own) => ownership = Some(own),
+                forwarded::ConnectRoute::Answered(answer) => return Ok(answer),
+            }
         }
         let refusal = match handling {
             TlsHandling::Intercept => None,
             TlsHandling::Reject(refusal) => Some(refusal),
             TlsHandling::Tunnel => {
-                match Box::pin(self.open_opaque(facts, snapshot, record)).await {
-                    Ok(tunnel) => return Ok((host, tunnel)),
+                let opened = self.open_opaque(facts, ownership, snapshot, record);
+                match Box::pin(opened).await {
+                    Ok(tunnel) => return Ok(ConnectAnswer::Granted(host, tunnel)),
                     Err(refusal) => Some(refusal),
                 }
             }
         };
         let mode = self.prepare_interception(&host, identity, refusal, snapshot)?;
-        Ok((host, mode))
+        Ok(ConnectAnswer::Granted(host, mode))
     }
 
     /// Prepares the interception of a tunnel. A refused one is intercepted only to deliver the
@@ -312,6 +394,7 @@ impl ProxyService {
     async fn open_opaque(
         &self,
         facts: TunnelFacts,
+        ownership: Option<HostOwnership>,
         snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
@@ -335,7 +418,7 @@ impl ProxyService {
         }
         let permit = outcome?;
         let url_detail = evaluation.url_detail_after_sending();
-        let tunnel = self.dial(permit, evaluation, record).await;
+        let tunnel = self.dial(permit, evaluation, ownership, record).await;
         let tunnel = tunnel.map_err(|refusal| {
             Box::new(Refusal {
                 url_detail,
@@ -359,8 +442,12 @@ impl ProxyService {
         &self,
         permit: Permit<HostTarget, VettedAddresses>,
         evaluation: TunnelEvaluation,
+        ownership: Option<HostOwnership>,
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
+        if ownership.is_some_and(|ownership| !ownership.is_valid()) {
+            return Err(UpstreamError::OwnerLost.into());
+        }
         let timeouts = permit.options().timeouts;
         let (host, vetted, mut slot) = permit.redeem();
         record.enter_stage(Stage::Upstream);

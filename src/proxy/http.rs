@@ -1,15 +1,19 @@
 //! Serves one HTTP request: from hyper's request to the response, and the record of both.
 
 mod caught_panic;
+mod forward;
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use crawlgate_fleet::view::Owner;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
 
+use crate::fleet::FleetNode;
+use crate::fleet::owners::HostOwnership;
 use crate::identity::RequestSigners;
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::{Recorder, RequestRecord};
@@ -42,6 +46,7 @@ use super::body::{
 use super::connect::ConnectionContext;
 use super::destination::{AddressVetter, VettedAddresses};
 use super::document::{self, OutgoingBody};
+use super::forward::not_owner_response;
 use super::head::ServiceGuard;
 use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName, WARCPROX_META};
 use super::intercept::Interceptor;
@@ -49,12 +54,16 @@ use super::local_reply::{self, ProfileSelection, RefusalContacts, ReplyPreferenc
 use super::request_target::{self, EnclosingTunnel, ForwardMode, RequestTarget};
 use super::robots::RobotsFileCache;
 use super::robots_tag;
-use super::service_response::{Hangup, ServiceResult, local_response, origin_observer};
+use super::service_response::{
+    Hangup, ServiceResult, local_response, origin_observer, unrecorded_observer,
+    unrecorded_response,
+};
 use super::timing::{self, WaitTimes};
 use super::tunnel::TunnelLimiter;
 use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamResponse};
 
 pub(crate) use caught_panic::{CaughtPanic, catch_panic};
+use forward::{FleetAdmission, OwnerAnswer};
 
 /// The service that answers requests, with everything that it needs.
 #[derive(Debug)]
@@ -90,6 +99,8 @@ pub struct ProxyService {
     pub max_request_body: u64,
     /// The time limits of a request body.
     pub body_time_limits: BodyTimeLimits,
+    /// This node's part in its fleet, if it is in one.
+    pub fleet: Option<Arc<FleetNode>>,
 }
 
 /// An origin's response that may be passed on.
@@ -200,6 +211,10 @@ enum ExchangeOutcome {
     Local(Response<Bytes>),
     /// No response, since the client left in the middle of its request.
     ClientLeft,
+    /// The answer of another node, which records the request.
+    Forwarded(Box<OwnerAnswer>),
+    /// The answer to another node, which must forward the request elsewhere.
+    NotOwner(Box<Response<Bytes>>),
 }
 
 /// The proxy's response to a request that is not sent on.
@@ -226,6 +241,8 @@ struct Exchange<'a> {
     snapshot: Arc<PolicySnapshot>,
     /// Boxed, since hyper moves it with the response, several times.
     record: Box<RequestRecord>,
+    /// The ownership of the host, if this is a node of a fleet.
+    ownership: Option<Box<HostOwnership>>,
 }
 
 /// The state of a forwarded request until its response has been evaluated.
@@ -321,6 +338,9 @@ impl<'a> Exchange<'a> {
             recorder.clock(),
         );
         let upload_watch = upload.watch();
+        if let Some(entry) = context.entry() {
+            record.set_entry(Arc::clone(&entry.node));
+        }
         Self {
             service,
             context,
@@ -331,6 +351,7 @@ impl<'a> Exchange<'a> {
             forward_mode: ForwardMode::ToOrigin,
             snapshot: service.active_policy.load(),
             record,
+            ownership: None,
         }
     }
 
@@ -348,12 +369,20 @@ impl<'a> Exchange<'a> {
     /// No large value is borrowed or matched across an `await`, since the future would keep room for it.
     async fn run_stages(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
         let service = self.service;
-        let services = service.request_services();
-        let snapshot = Arc::clone(&self.snapshot);
-        let mut upload = std::mem::take(&mut self.upload);
-        let result = admit_request(self, &mut upload, snapshot, &services).await;
-        self.upload = upload;
-        let result = result?;
+        let result = match &service.fleet {
+            None => {
+                let services = service.request_services();
+                let snapshot = Arc::clone(&self.snapshot);
+                let mut upload = std::mem::take(&mut self.upload);
+                let result = admit_request(self, &mut upload, snapshot, &services).await;
+                self.upload = upload;
+                result?
+            }
+            Some(fleet) => match Box::pin(self.admit_in_fleet(fleet)).await? {
+                FleetAdmission::Evaluated(result) => *result,
+                FleetAdmission::Finished(outcome) => return Ok(outcome),
+            },
+        };
         let (permit, mut forwarded) = match self.take_permit(result) {
             Ok(admitted) => admitted,
             Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
@@ -364,6 +393,10 @@ impl<'a> Exchange<'a> {
         let result = service.upstream.send(permit, call, forwarded.sent_at).await;
         let response = match self.record_origin_response(result, &mut forwarded) {
             Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
+            Err(UpstreamError::OwnerLost) if self.context.entry().is_some() => {
+                let response = Box::new(not_owner_response(&Owner::Unknown));
+                return Ok(ExchangeOutcome::NotOwner(response));
+            }
             Err(error) => Err(forwarded.evaluation.refuse(Refusal::from(error))),
             Ok(response) => self.run_response_stage(response, &mut forwarded),
         };
@@ -467,6 +500,8 @@ impl<'a> Exchange<'a> {
         }
         evaluation.effects().apply_to_request(&mut headers);
         document::prepare_request(&mut headers, evaluation);
+        let ownership = self.ownership.take();
+        let ownership = ownership.map(|ownership| Box::new(ownership.for_host(target.host())));
         let received = std::mem::take(&mut self.parts.uri).into_parts();
         let is_rewritten = evaluation.facts().rewritten_from().is_some();
         let uri = if self.forward_mode == ForwardMode::ToServer && !is_rewritten {
@@ -492,6 +527,7 @@ impl<'a> Exchange<'a> {
             headers,
             body,
             uri,
+            ownership,
         }
     }
 
@@ -503,7 +539,11 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
         let sent_at = forwarded.sent_at;
         let result = result.inspect_err(|error| {
-            if !error.is_client_left() && !matches!(error, UpstreamError::BackingOff(_)) {
+            let is_unsent = matches!(
+                error,
+                UpstreamError::BackingOff(_) | UpstreamError::OwnerLost
+            );
+            if !error.is_client_left() && !is_unsent {
                 timing::record_failure(&mut self.record, error, sent_at);
             }
         })?;
@@ -720,6 +760,23 @@ impl<'a> Exchange<'a> {
                 Ok(local_response(response, &parts.method, record, open))
             }
             Ok(ExchangeOutcome::ClientLeft) => Err(Hangup),
+            Ok(ExchangeOutcome::Forwarded(answer)) => {
+                record.discard();
+                let OwnerAnswer::Response(response) = *answer else {
+                    return Err(Hangup);
+                };
+                let (mut head, body) = response.into_parts();
+                if closes {
+                    announce_close(&mut head.headers);
+                }
+                head.version = http::Version::HTTP_11;
+                let body = ResponseBody::forwarded(body, unrecorded_observer(Some(open)));
+                Ok(Response::from_parts(head, body))
+            }
+            Ok(ExchangeOutcome::NotOwner(response)) => {
+                record.discard();
+                Ok(unrecorded_response(*response, &parts.method, Some(open)))
+            }
             Err(refusal) => {
                 let response =
                     service.refusal_response(&refusal, &preferences, &snapshot, &mut record);

@@ -27,11 +27,12 @@ pub struct Hangup;
 /// The observer of a response body, which completes the record at the last byte.
 #[derive(Debug)]
 pub struct ResponseObserver {
-    /// `None` after a granted CONNECT: its record belongs to the tunnel.
+    /// `None` after a granted CONNECT, whose record belongs to the tunnel, and if another node records the request.
     record: Option<Box<RequestRecord>>,
     /// The recorder of the origin's outcome, if the policy uses the ledger.
     outcome_recorder: Option<Box<OutcomeRecorder>>,
-    _service: ServiceGuard,
+    /// `None` if the request is no longer in service.
+    _service: Option<ServiceGuard>,
 }
 
 impl BodyObserver for ResponseObserver {
@@ -108,11 +109,7 @@ pub(crate) fn local_response(
 pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<ResponseObserver>> {
     let mut response = Response::new(ResponseBody::full(
         Bytes::new(),
-        ResponseObserver {
-            record: None,
-            outcome_recorder: None,
-            _service: open,
-        },
+        unrecorded_observer(Some(open)),
     ));
     response
         .extensions_mut()
@@ -120,12 +117,35 @@ pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<
     response
 }
 
+/// Returns a response to which this node has no record: the owner of the host has one.
+pub(crate) fn unrecorded_response(
+    mut response: Response<Bytes>,
+    method: &Method,
+    open: Option<ServiceGuard>,
+) -> Response<ResponseBody<ResponseObserver>> {
+    if *method == Method::CONNECT {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response.map(|bytes| ResponseBody::full(bytes, unrecorded_observer(open)))
+}
+
+/// Returns the observer of a response that another node records.
+pub(crate) fn unrecorded_observer(open: Option<ServiceGuard>) -> ResponseObserver {
+    ResponseObserver {
+        record: None,
+        outcome_recorder: None,
+        _service: open,
+    }
+}
+
 /// Returns the observer of a response by the proxy.
 pub(crate) fn local_observer(record: Box<RequestRecord>, open: ServiceGuard) -> ResponseObserver {
     ResponseObserver {
         record: Some(record),
         outcome_recorder: None,
-        _service: open,
+        _service: Some(open),
     }
 }
 
@@ -137,6 +157,6 @@ pub(crate) fn origin_observer(
     ResponseObserver {
         record: Some(record),
         outcome_recorder,
-        _service: open,
+        _service: Some(open),
     }
 }

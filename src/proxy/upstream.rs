@@ -25,6 +25,7 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
 use crate::clock::{Clock, TimeSpan};
+use crate::fleet::owners::HostOwnership;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
 use crate::pipeline::admission::{HostSlot, ResendDecision};
@@ -101,6 +102,8 @@ pub struct UpstreamRequest {
     pub body: RequestUpload,
     /// The path and query as received, if they are in canonical form; or `*`.
     pub uri: Option<Uri>,
+    /// The ownership of the host, if this is a node of a fleet: without it, nothing is sent.
+    pub ownership: Option<Box<HostOwnership>>,
 }
 
 /// The response of an origin, and its timing.
@@ -179,7 +182,8 @@ impl UpstreamClient {
         // they become.
         let uri = call.uri.take();
         let watch = call.body.watch();
-        let mut dispatch = self.dispatch(permit, watch.as_ref());
+        let ownership = call.ownership.take();
+        let mut dispatch = self.dispatch(permit, watch.as_ref(), ownership);
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
         // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
@@ -216,6 +220,7 @@ impl UpstreamClient {
                     return Box::pin(sent).await;
                 }
             };
+            dispatch.check_ownership()?;
             let wait = ResponseWait {
                 timeout: dispatch.response_head_timeout,
                 since: now,
@@ -257,6 +262,7 @@ impl UpstreamClient {
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
+        ownership: Option<Box<HostOwnership>>,
     ) -> RequestDispatch {
         let SendOptions {
             verify,
@@ -286,6 +292,7 @@ impl UpstreamClient {
             versions,
             response_head_timeout,
             dial: self.limits.dial.with_overrides(timeouts),
+            ownership,
         }
     }
 
@@ -336,6 +343,7 @@ impl UpstreamClient {
             timeout: dispatch.response_head_timeout,
             since: self.clock.now(),
         };
+        dispatch.check_ownership()?;
         let may_repeat = attempt == SendAttempt::First && dispatch.route.uses_parent();
         let copy = may_repeat.then(|| repeatable_copy(&request)).flatten();
         self.parents
@@ -393,6 +401,7 @@ impl UpstreamClient {
         now: Instant,
         attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
+        dispatch.check_ownership()?;
         let (idle_for, address) = (stream.idle_for, stream.address());
         let is_idempotent = request.method().is_idempotent();
         let copy = (attempt == SendAttempt::First && request.body().is_empty())
@@ -775,9 +784,18 @@ struct RequestDispatch {
     /// The time limit for the response head.
     response_head_timeout: Duration,
     dial: DialLimits,
+    ownership: Option<Box<HostOwnership>>,
 }
 
 impl RequestDispatch {
+    /// Checks that this node may still send requests to the host; called immediately before a head is written.
+    fn check_ownership(&self) -> Result<(), UpstreamError> {
+        match &self.ownership {
+            Some(ownership) if !ownership.is_valid() => Err(UpstreamError::OwnerLost),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn pool_key(&self) -> PoolKey<'_> {
         PoolKey {
             base: self.target.base(),

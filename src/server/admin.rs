@@ -22,6 +22,8 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
+use crate::fleet::FleetNode;
+use crate::fleet::membership::MembershipHandle;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::model::rule_id::Slug;
@@ -58,6 +60,8 @@ pub(super) struct AdminParts {
     pub(super) config_changed: Arc<AtomicBool>,
     pub(super) sweeper: LedgerSweeper,
     pub(super) removals: RemovalScheduler,
+    /// The membership in a fleet.
+    pub(super) membership: Option<MembershipHandle>,
 }
 
 impl AdminParts {
@@ -106,7 +110,12 @@ impl AdminParts {
                     config_changed: self.config_changed,
                     clock: recorder.clock().clone(),
                 },
+                FleetHealth {
+                    node: self.exchange.fleet.clone(),
+                    membership: self.membership.clone(),
+                },
             ),
+            membership: self.membership,
             rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,
@@ -225,6 +234,23 @@ fn parents_check(parents: &ParentConnector) -> Option<HealthCheck> {
     (!down.is_empty()).then(|| HealthCheck::new("parents", CheckState::Warn(text)))
 }
 
+/// The parts of a node of a fleet that `/readyz` checks.
+struct FleetHealth {
+    node: Option<Arc<FleetNode>>,
+    membership: Option<MembershipHandle>,
+}
+
+impl FleetHealth {
+    fn checks(&self) -> impl Iterator<Item = HealthCheck> {
+        let membership = self.membership.as_ref().map(super::fleet::membership_check);
+        let links = self
+            .node
+            .as_ref()
+            .map(|node| super::fleet::links_check(node));
+        membership.into_iter().chain(links)
+    }
+}
+
 fn read_token(path: &Path) -> Result<AdminToken, StartError> {
     AdminToken::from_file(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
@@ -237,6 +263,7 @@ fn new_readiness(
     draining: Arc<AtomicBool>,
     removals: RemovalScheduler,
     files: StartFiles,
+    fleet: FleetHealth,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -268,6 +295,7 @@ fn new_readiness(
         checks.extend(parents_check(exchange.upstream.parents()));
         checks.extend(super::ledger::health_check(&exchange.ledger));
         checks.extend(super::ledger::removals_check(&removals));
+        checks.extend(fleet.checks());
         let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
         let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);
         checks.extend(shadow_state.map(|state| HealthCheck::new("shadow_policy", state)));

@@ -29,9 +29,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Five years.
 const VALIDITY: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 /// Tolerance for clients whose clock is slow.
-const BACKDATED: Duration = DAY;
+pub(super) const BACKDATED: Duration = DAY;
 /// Read and write permission for the owner only.
-const KEY_MODE: u32 = 0o600;
+pub(super) const KEY_MODE: u32 = 0o600;
 
 /// The certificate of an authority, which is public: clients install it.
 #[derive(Clone, PartialEq, Eq)]
@@ -405,7 +405,7 @@ fn io_error(path: &Path, error: io::Error) -> CaError {
 }
 
 /// Writes a file that must not exist, and syncs it to disk.
-fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), CaError> {
+pub(super) fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), CaError> {
     if let Some(directory) = path
         .parent()
         .filter(|directory| !directory.as_os_str().is_empty())

@@ -64,7 +64,7 @@ egress:
   resolver: system                   # or { servers: ["ip:port"] }
   hosts: {}                          # name: ip, vetted like any address
   parents: {}
-store: { kind: embedded, path: ../var/crawlgate }   # or { kind: redis, url: redis://… }
+store: { kind: embedded, path: ../var/crawlgate, timeout: 2s }   # or kind: postgres, with url
 ledger: { keep: auto, on_full: wait, queue: 10000, temporary_errors: 5, cache: 64MiB, sweep_rate: 10000, removal_guard: { hold: 5 %, grace: 10m }, events: { file: none, webhook: none, keep: 30d } }
 limits: { connections: 10000, per_client: 1000, head: 32KiB, fields: 100, target: 8KiB, origin_head: 128KiB, origin_fields: 256, request_body: 10MiB, queue_per_host: 1000, queue: 10000, max_hold: 60s, tunnels_per_host: 32, idle_pool: 1024, idle_per_host: 2 }
 timeouts: { head: 10s, idle: 60s, tls: 10s, dns: 5s, connect: 5s, connect_total: 10s, response_head: 60s, body_idle: 60s, write_stall: 60s, request: 10m, tunnel_idle: 5m, tunnel: 1h, drain: 30s, drain_delay: 0s }
@@ -642,8 +642,8 @@ const BROKEN: [(&str, &str); 67] = [
         "c.yaml:1:23: error: write an IP address, such as 10.2.0.7; found `b`",
     ),
     (
-        "store: { kind: redis, url: \"redis://u:geheim@h\" }",
-        "c.yaml:1:16: error: `store.kind` is not in this version; found `redis`; leave it at `embedded`\nc.yaml:1:28: error: `store.url` is not in this version; leave it out",
+        "store: { url: \"redis://u:geheim@h\" }",
+        "c.yaml:1:15: error: write a URL such as postgresql://crawlgate:${PGPASSWORD}@db.internal/crawlgate; several hosts are separated by commas",
     ),
     (
         "limits: { head: 32 }",

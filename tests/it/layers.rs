@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const POLICY_CRATE: &str = "crates/policy/src";
 const PROXY: &str = "src";
 const IMPORTERS: &str = "crates/import/src";
+const FLEET: &str = "crates/fleet/src";
 
 /// Each module of a crate with the modules of the same crate that it may use.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -21,7 +22,7 @@ fn the_tables_name_every_module() {
 
 #[test]
 fn no_module_uses_one_above_it() {
-    let [(_, policy_crate), _, _] = tables();
+    let [(_, policy_crate), _, _, _] = tables();
     for (root, uses) in tables() {
         let mut found = 0;
         let mut forbidden = vec![];
@@ -43,8 +44,9 @@ fn no_module_uses_one_above_it() {
             "uses that ARCHITECTURE.md does not list:\n{}",
             forbidden.join("\n")
         );
+        let expected = if root == FLEET { 10 } else { 100 };
         assert!(
-            found > 100,
+            found > expected,
             "{root}: {found} uses: is this still reading the sources?"
         );
     }
@@ -62,8 +64,8 @@ const IMPURE: [&str; 7] = [
 ];
 
 #[test]
-fn the_policy_crate_and_the_importers_do_no_io() {
-    for file in [sources(POLICY_CRATE), sources(IMPORTERS)].concat() {
+fn the_policy_crate_the_importers_and_the_ownership_do_no_io() {
+    for file in [sources(POLICY_CRATE), sources(IMPORTERS), sources(FLEET)].concat() {
         if file.ends_with("test_clock.rs") {
             continue;
         }
@@ -114,8 +116,8 @@ fn evaluators_of_sources_share_no_code_with_the_translation() {
     }
 }
 
-/// The three tables of ARCHITECTURE.md under "Modules", in their order.
-fn tables() -> [(&'static str, Uses); 3] {
+/// The tables of ARCHITECTURE.md under "Modules", in their order.
+fn tables() -> [(&'static str, Uses); 4] {
     let text = fs::read_to_string("ARCHITECTURE.md").unwrap();
     let modules = text
         .split("## ")
@@ -146,11 +148,12 @@ fn tables() -> [(&'static str, Uses); 3] {
         }
         uses.insert(module, used);
     }
-    let [policy_crate, proxy, importers] = tables.try_into().unwrap();
+    let [policy_crate, proxy, importers, fleet] = tables.try_into().unwrap();
     [
         (POLICY_CRATE, policy_crate),
         (PROXY, proxy),
         (IMPORTERS, importers),
+        (FLEET, fleet),
     ]
 }
 

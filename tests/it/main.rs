@@ -37,6 +37,7 @@ mod effects;
 mod examples;
 mod explain_wire;
 mod feed;
+mod fleet;
 mod fuzz;
 mod head;
 mod http2;

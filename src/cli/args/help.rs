@@ -309,6 +309,29 @@ directory again. Each change of the configuration takes effect at a restart.
 Exit codes: 0 done, 2 wrong usage, no identity in the configuration, or a file that exists already, 3 a key cannot be
 read, or others than its owner can read it.";
 
+pub(super) const FLEET_HELP: &str = "\
+Example:
+  crawlgate fleet found
+  crawlgate fleet cert proxy-1
+  crawlgate fleet cert proxy-2 --directory /root/fleet
+  crawlgate fleet status
+  crawlgate fleet owner www.example.com
+  crawlgate fleet forget proxy-2
+
+All commands but `cert` use the database of `store.url`, with `fleet.name` and `fleet.lease` of the
+configuration; no proxy needs to run. `found` creates the tables. After the database was restored
+from a copy, run `found --restored` before the nodes can reach it: they join it anew, and hosts
+wait for two and a half leases. `forget` waits for the length of a lease, and does nothing if the
+node renews its lease: it is for nodes that do not come back, or whose state directory is lost.
+
+The fleet has a certificate authority of its own, which is created with the first certificate and
+signs nothing but certificates of nodes. A node needs its certificate, its key and fleet.pem
+(`fleet.tls`); fleet.key stays where the certificates are issued. Existing files are never
+overwritten. See docs/fleet.md.
+
+Exit codes: 0 done, 1 there is no such node, or it is running, 2 wrong usage or configuration, or
+files that exist already or are invalid, 3 the database or the files cannot be used.";
+
 pub(super) const CA_HELP: &str = "\
 Example:
   crawlgate ca init

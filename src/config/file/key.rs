@@ -61,11 +61,7 @@ impl<T> ConfigKey<T> {
 
     /// Creates the row of a key that has no effect in this version yet.
     pub(super) const fn unsupported(name: &'static str, value: &'static UnsupportedValue) -> Self {
-        let about = match value.accepted {
-            AcceptedValue::Nothing => "Not in this version.",
-            AcceptedValue::Word(_) => "Has no effect yet; no other value is accepted.",
-        };
-        Self::new(name, about, value)
+        Self::new(name, "Not in this version.", value)
     }
 }
 
@@ -419,28 +415,16 @@ impl<T> ConfigValue<T> for CustomValue<T> {
 }
 
 /// A key that has no effect in this version yet. A setting that does nothing must not be accepted silently, so every
-/// value is an error, except the one that describes what this version does.
+/// value is an error.
 pub(super) struct UnsupportedValue {
     /// The full name of the key.
     pub(super) path: &'static str,
-    /// The value that is accepted.
-    pub(super) accepted: AcceptedValue,
-}
-
-/// The value that an unsupported key may have.
-pub(super) enum AcceptedValue {
-    /// The key must be omitted.
-    Nothing,
-    Word(&'static str),
 }
 
 impl UnsupportedValue {
     /// A key that must be omitted.
     pub(super) const fn new(path: &'static str) -> Self {
-        Self {
-            path,
-            accepted: AcceptedValue::Nothing,
-        }
+        Self { path }
     }
 }
 
@@ -450,22 +434,13 @@ impl<T> ConfigValue<T> for UnsupportedValue {
             &node.place,
             format!("`{}` is not in this version", self.path),
         );
-        let problem = match self.accepted {
-            // The value is not quoted: it may be a secret.
-            AcceptedValue::Nothing => problem.with_help("leave it out"),
-            AcceptedValue::Word(word) if node.spelling() == Some(word) => return,
-            AcceptedValue::Word(word) => problem
-                .with_found(node.display_text())
-                .with_help(format!("leave it at `{word}`")),
-        };
+        // The value is not quoted: it may be a secret.
+        let problem = problem.with_help("leave it out");
         context.problems.push(problem);
     }
 
     fn schema(&self, _: &mut T) -> Json {
-        match self.accepted {
-            AcceptedValue::Nothing => json!({ "not": {} }),
-            AcceptedValue::Word(word) => json!({ "const": word }),
-        }
+        json!({ "not": {} })
     }
 }
 

@@ -99,6 +99,7 @@ fn possible_stages(reason: Reason) -> &'static [Stage] {
         | Reason::QueueFull
         | Reason::HostBackoff
         | Reason::Stopped
+        | Reason::OwnerUnavailable
         | Reason::ShuttingDown => &[Stage::Pace],
     }
 }

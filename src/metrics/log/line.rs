@@ -98,6 +98,7 @@ log_fields! {
     Loss "loss" loss: Option<&'r str> => write_text_if_some;
     Repeat "repeat" repeat: bool => write_true;
     RepeatOf "repeat_of" repeat_of: Option<&'r str> => write_text_if_some;
+    Entry "entry" entry: Option<&'r str> => write_text_if_some;
     Shadow "shadow" shadows: &'r [ShadowDifference<'r>] => write_shadows_if_any;
     Trace "trace" trace: Option<TraceId> => write_display_if_some;
     LeftOut "left_out" left_out: u64 => write_number_unless_zero;

@@ -102,6 +102,8 @@ pub(crate) enum CountMode {
     Tunnel,
     /// Not at all: the requests inside a tunnel are counted instead.
     Discarded,
+    /// Not at all: another node of the fleet counts it. It is in flight here until its end.
+    Forwarded,
 }
 
 /// The durations of a request.

@@ -46,5 +46,13 @@ fn refusal(error: AuthenticationError) -> Refusal {
         AuthenticationError::Busy => {
             not_checked().with_detail("too many passwords are being checked")
         }
+        // Not 407: other credentials would not help.
+        AuthenticationError::UnknownHere => Refusal {
+            status: Some(403),
+            ..unauthorized().with_detail(
+                "the node of the fleet that owns this host has no crawler of this name: the configurations of the \
+                 nodes differ",
+            )
+        },
     }
 }

@@ -28,7 +28,7 @@ use crate::proxy::head::{
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::{self, PolicyLabel, ReplyPreferences};
 use crate::proxy::request_target::RefusedTunnel;
-use crate::proxy::service_response::{Hangup, ResponseObserver};
+use crate::proxy::service_response::{Hangup, ResponseObserver, ServiceResult};
 use crate::proxy::tunnel::wait_cut_off;
 
 use super::{ClientConnection, ConnectionHandler, StreamRefusal};
@@ -68,11 +68,13 @@ impl ConnectionHandler for ProxyListener {
         metrics.record_proxy_header_failure(failure);
     }
 
-    async fn open(&self, client: ClientSocket, drain: &mut DrainWatch) -> Option<ClientSocket> {
-        match &self.tls {
-            None => Some(client),
-            Some(config) => Box::pin(self.accept_tls(client, config, drain)).await,
-        }
+    async fn open(
+        &self,
+        client: ClientSocket,
+        _context: &ConnectionContext,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        self.accept(client, drain).await
     }
 
     fn on_tunnel(&self, connection: &ConnectionContext) -> ConnectionContext {
@@ -93,24 +95,7 @@ impl ConnectionHandler for ProxyListener {
         open: ServiceGuard,
         connection: &ClientConnection<ConnectionContext>,
     ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, Hangup>> + Send {
-        // Not an `async fn`: its future would hold the request twice.
-        let context = &connection.state;
-        async move {
-            if request.method() == Method::CONNECT {
-                return Box::pin(self.service.handle_connect(request, open, context)).await;
-            }
-            let mut response = self.service.handle_request(request, open, context).await?;
-            if context
-                .enclosing_tunnel()
-                .is_some_and(|tunnel| tunnel.refused().is_some())
-            {
-                // Another CONNECT may be decided differently.
-                response
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok(response)
-        }
+        self.serve(request, open, &connection.state)
     }
 
     async fn continue_after_connect(
@@ -170,6 +155,44 @@ impl HeadEvents for ProxyListener {
 }
 
 impl ProxyListener {
+    /// Performs the handshake of a listener with TLS, if it is one.
+    pub(super) async fn accept(
+        &self,
+        client: ClientSocket,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        match &self.tls {
+            None => Some(client),
+            Some(config) => Box::pin(self.accept_tls(client, config, drain)).await,
+        }
+    }
+
+    /// Answers a request of a client.
+    pub(super) fn serve(
+        &self,
+        request: Request<ClientBody>,
+        open: ServiceGuard,
+        context: &ConnectionContext,
+    ) -> impl Future<Output = ServiceResult> + Send {
+        // Not an `async fn`: its future would hold the request twice.
+        async move {
+            if request.method() == Method::CONNECT {
+                return Box::pin(self.service.handle_connect(request, open, context)).await;
+            }
+            let mut response = self.service.handle_request(request, open, context).await?;
+            if context
+                .enclosing_tunnel()
+                .is_some_and(|tunnel| tunnel.refused().is_some())
+            {
+                // Another CONNECT may be decided differently.
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        }
+    }
+
     /// Performs the handshake of a listener with TLS.
     async fn accept_tls(
         &self,

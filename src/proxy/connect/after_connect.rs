@@ -91,6 +91,11 @@ impl ProxyService {
                 self.start_interception(client, (record, host), *tunnel, context, drain)
                     .await
             }
+            TunnelMode::Forwarded(tunnel) => {
+                record.discard();
+                Box::pin(self.relay_to_owner(client, *tunnel, drain)).await;
+                None
+            }
         }
     }
 

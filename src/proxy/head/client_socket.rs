@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use h2::{RecvStream, SendStream};
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 
 use super::client_stream::{ClientStream, ClientTcp, ClientWatch};
@@ -44,6 +45,14 @@ impl ClientSocket {
         match &self.stream {
             ClientStream::Tls(session) => session.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2),
             ClientStream::Plain(_) | ClientStream::Tunnel(_) => false,
+        }
+    }
+
+    /// Returns the certificate that the other side has shown in its TLS handshake.
+    pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        match &self.stream {
+            ClientStream::Tls(session) => session.get_ref().1.peer_certificates()?.first(),
+            ClientStream::Plain(_) | ClientStream::Tunnel(_) => None,
         }
     }
 

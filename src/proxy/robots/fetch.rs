@@ -11,6 +11,7 @@ use http::header::{
 use http::{Method, Response, StatusCode, Version, response};
 
 use crate::clock::Clock;
+use crate::fleet::owners::{HostOwners, HostOwnership};
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::media_type::essence;
 use crate::model::upstream_fault::UpstreamFault;
@@ -50,6 +51,8 @@ pub struct RobotsFetcher {
     pub timeout: Duration,
     /// The clock that measures the time limit.
     pub clock: Clock,
+    /// The owners of hosts, if this is a node of a fleet.
+    pub owners: Option<HostOwners>,
 }
 
 /// The result of a fetch.
@@ -191,6 +194,7 @@ impl RobotsFetcher {
                 headers: self.request_headers(target, request, validators),
                 body: RequestUpload::Empty,
                 uri: None,
+                ownership: self.ownership(target, &first)?,
             };
             let remaining = self
                 .timeout
@@ -214,6 +218,25 @@ impl RobotsFetcher {
             *target = redirect_target(target, location)?;
         }
         Err(RobotsFetchOutcome::TooManyRedirects.into())
+    }
+
+    /// Returns the ownership of the host, if this is a node of a fleet. A redirect may lead to the host of another
+    /// node: that request is paced by this node alone.
+    fn ownership(
+        &self,
+        target: &UrlTarget,
+        first: &UrlTarget,
+    ) -> Result<Option<Box<HostOwnership>>, FetchFailure> {
+        let Some(owners) = &self.owners else {
+            return Ok(None);
+        };
+        match owners.own(target.host()) {
+            Ok(ownership) => Ok(Some(Box::new(ownership))),
+            Err(_) if target.host() == first.host() => {
+                Err(HopError::Upstream(UpstreamError::OwnerLost).into())
+            }
+            Err(_) => Ok(None),
+        }
     }
 
     async fn send_request(
@@ -313,7 +336,9 @@ fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
             }
         },
         HopError::Upstream(error) => match error {
-            UpstreamError::BackingOff(_) => RobotsFetchOutcome::NotAdmitted,
+            UpstreamError::BackingOff(_) | UpstreamError::OwnerLost => {
+                RobotsFetchOutcome::NotAdmitted
+            }
             // A failed parent says nothing about the host.
             UpstreamError::Parent(error) => match error.scope {
                 ParentFaultScope::Parent => RobotsFetchOutcome::NotAdmitted,

@@ -40,6 +40,8 @@ pub enum UpstreamError {
     BackingOff(Duration),
     /// A parent proxy failed, or could not reach the origin.
     Parent(Box<ParentError>),
+    /// This node of the fleet no longer owns the host: nothing was sent.
+    OwnerLost,
 }
 
 impl From<hyper::Error> for UpstreamError {
@@ -96,7 +98,10 @@ impl UpstreamError {
     /// proxy's.
     pub fn is_origin_fault(&self) -> bool {
         match self {
-            Self::Upload(_) | Self::Dial(DialError::Other) | Self::BackingOff(_) => false,
+            Self::Upload(_)
+            | Self::Dial(DialError::Other)
+            | Self::BackingOff(_)
+            | Self::OwnerLost => false,
             Self::Dial(DialError::Refused | DialError::Timeout | DialError::Unreachable)
             | Self::Tls(_)
             | Self::Timeout
@@ -122,7 +127,7 @@ impl UpstreamError {
             | Self::Http2(_)
             | Self::HeadTooLarge
             | Self::TooManyInterim => Some(FailureKind::Permanent),
-            Self::Upload(_) | Self::BackingOff(_) => None,
+            Self::Upload(_) | Self::BackingOff(_) | Self::OwnerLost => None,
         }
     }
 
@@ -139,7 +144,7 @@ impl UpstreamError {
             Self::Upload(_) => "http_request_error",
             Self::Protocol(_) | Self::Http2(_) | Self::TooManyInterim => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::BackingOff(_) => "destination_unavailable",
+            Self::BackingOff(_) | Self::OwnerLost => "destination_unavailable",
             Self::Parent(error) => error.fault.error_type,
         }
     }
@@ -162,6 +167,10 @@ impl From<UpstreamError> for Refusal {
             };
             return refusal.with_retry_after(error.retry_after);
         }
+        if matches!(error, UpstreamError::OwnerLost) {
+            return Self::new(Reason::OwnerUnavailable, Stage::Pace)
+                .with_detail("this node of the fleet no longer owns the host");
+        }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
             UpstreamError::Dial(DialError::Timeout) => (Reason::UpstreamConnect, Some(504), None),
@@ -183,6 +192,7 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
             UpstreamError::Parent(_) => (Reason::UpstreamConnect, None, None),
+            UpstreamError::OwnerLost => (Reason::OwnerUnavailable, None, None),
         };
         let failure = if error.is_origin_fault() {
             error.failure_kind()

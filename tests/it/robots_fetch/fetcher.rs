@@ -102,6 +102,7 @@ impl TestFetcher {
             )),
             via: ViaName::new("test"),
             timeout: Duration::from_millis(700),
+            owners: None,
             clock: clock.clone(),
         };
         let limits = AdmissionLimits {

@@ -239,6 +239,15 @@ reasons! {
         title: "Stopped by an operator",
         ..POLITENESS
     }
+    /// The node of the fleet that owns the host cannot be reached, or is not known.
+    OwnerUnavailable {
+        name: "owner_unavailable",
+        crawl_status: CrawlStatus::Unavailable,
+        status: StatusSource::Fixed(503),
+        error: "destination_unavailable",
+        title: "The node that owns the host is unavailable",
+        ..POLITENESS
+    }
     /// All addresses of the host are in prohibited ranges.
     IpProhibited {
         name: "ip_prohibited",

@@ -76,7 +76,11 @@ impl RemovalOutcome {
             | Of::BadRequest
             | Of::HeadersTooLarge
             | Of::Loop => None,
-            Of::InternalError | Of::Unauthorized | Of::Overloaded | Of::ShuttingDown => None,
+            Of::InternalError
+            | Of::Unauthorized
+            | Of::Overloaded
+            | Of::OwnerUnavailable
+            | Of::ShuttingDown => None,
         }
     }
 }

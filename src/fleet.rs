@@ -1,0 +1,31 @@
+//! The fleet: several proxies that act as one. Every host has one owner, and requests travel to it.
+//!
+//! [`owners`] says who owns a host, [`membership`] finds that out from the [`store`], [`link`] carries requests to other nodes, and [`forward_header`] is what the
+//! owner is told about them.
+
+pub mod forward_header;
+pub mod link;
+pub mod membership;
+pub mod node_directory;
+pub mod owners;
+pub mod store;
+
+use std::time::Duration;
+
+use crawlgate_fleet::node::NodeName;
+
+use link::LinkClient;
+use owners::HostOwners;
+
+/// This node's part in its fleet.
+#[derive(Debug)]
+pub struct FleetNode {
+    /// Its own name, `fleet.node`.
+    pub name: NodeName,
+    /// The owners of hosts.
+    pub owners: HostOwners,
+    /// The links to other nodes.
+    pub links: LinkClient,
+    /// `fleet.lease`: within this time a host without an owner usually has one again.
+    pub lease: Duration,
+}

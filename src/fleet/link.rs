@@ -1,0 +1,222 @@
+//! Links: HTTPS connections between the nodes of a fleet, at the node that dials.
+//!
+//! Both sides have certificates of the fleet's authority, and the certificate of the node that answers must be for the
+//! name of the member that was dialled. A link carries one request at a time and is pooled; a tunnel keeps its link.
+
+mod connection;
+mod download;
+mod pool;
+mod stream;
+mod upload;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlgate_fleet::node::NodeName;
+use http::{Request, Response};
+use hyper::client::conn::http1;
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use rustls::pki_types::{DnsName, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+
+use connection::{LinkConnection, LinkExchangeFailure};
+use pool::LinkPool;
+
+pub use download::{LinkBroken, LinkDownload, LinkTunnel};
+pub use stream::LinkStream;
+pub use upload::{AwaitedUpload, LinkUpload, UploadConsent, UploadError};
+
+/// The time that connecting to another node may take, with the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The time after which a connection is dead whose data the other machine does not acknowledge.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest number of fields in an answer: those of an origin, and those that the owner adds.
+const MAX_FIELDS: usize = 512;
+/// The largest head of an answer in bytes.
+const MAX_HEAD: usize = 1 << 20;
+
+/// Another node, and where it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LinkPeer {
+    pub node: NodeName,
+    pub address: SocketAddr,
+}
+
+/// Sends requests to other nodes.
+#[derive(Debug)]
+pub struct LinkClient {
+    tls: Option<Arc<ClientConfig>>,
+    builder: http1::Builder,
+    pool: Arc<LinkPool>,
+    metrics: Metrics,
+    failures: Mutex<BTreeMap<NodeName, LinkError>>,
+}
+
+/// The cause if another node cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    #[error("no connection to {0}: {1}")]
+    Connect(SocketAddr, String),
+    #[error("no TLS connection to {0}: {1}")]
+    Tls(SocketAddr, String),
+    #[error("no connection to {0} within {CONNECT_TIMEOUT:?}")]
+    Timeout(SocketAddr),
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub enum ForwardFailure {
+    /// The node cannot be reached: nothing was sent.
+    Unreachable(LinkError, Box<Request<LinkUpload>>),
+    /// The link broke off after the request was sent, and before an answer began.
+    Lost,
+}
+
+impl LinkClient {
+    /// Creates a client without links. Without `tls`, links are in the clear.
+    pub fn new(tls: Option<Arc<ClientConfig>>, clock: Clock, metrics: Metrics) -> Self {
+        let mut builder = http1::Builder::new();
+        builder
+            .max_headers(MAX_FIELDS)
+            .max_buf_size(MAX_HEAD)
+            .max_header_size(MAX_HEAD);
+        Self {
+            tls,
+            builder,
+            pool: Arc::new(LinkPool::new(clock)),
+            metrics,
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Sends a request on a pooled or a new link, and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// If the node cannot be reached, or the link breaks off.
+    pub async fn send(
+        &self,
+        peer: &LinkPeer,
+        request: Request<LinkUpload>,
+    ) -> Result<Response<LinkDownload>, ForwardFailure> {
+        let mut request = Box::new(request);
+        while let Some(connection) = self.pool.take(peer) {
+            match connection.exchange(*request).await {
+                Ok((response, connection)) => return Ok(self.answer(response, connection)),
+                // The other node has just closed it.
+                Err(LinkExchangeFailure::Unsent(unsent)) => request = unsent,
+                Err(LinkExchangeFailure::Lost) => return Err(ForwardFailure::Lost),
+            }
+        }
+        let connection = match self.connect(peer).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.record_failure(peer, error.clone());
+                return Err(ForwardFailure::Unreachable(error, request));
+            }
+        };
+        self.record_connected(peer);
+        match connection.exchange(*request).await {
+            Ok((response, connection)) => Ok(self.answer(response, connection)),
+            Err(LinkExchangeFailure::Unsent(request)) => {
+                let error = LinkError::Connect(peer.address, "closed at once".to_owned());
+                self.record_failure(peer, error.clone());
+                Err(ForwardFailure::Unreachable(error, request))
+            }
+            Err(LinkExchangeFailure::Lost) => Err(ForwardFailure::Lost),
+        }
+    }
+
+    fn answer(
+        &self,
+        response: Response<hyper::body::Incoming>,
+        connection: Box<LinkConnection>,
+    ) -> Response<LinkDownload> {
+        response.map(|body| LinkDownload::new(body, connection, Arc::clone(&self.pool)))
+    }
+
+    /// Closes links that are no longer needed.
+    pub fn sweep(&self) {
+        self.pool.sweep();
+    }
+
+    /// Returns the nodes that could not be reached at the last attempt.
+    pub fn failures(&self) -> Vec<(NodeName, LinkError)> {
+        let failures = self.failures.lock();
+        failures
+            .iter()
+            .map(|(node, error)| (node.clone(), error.clone()))
+            .collect()
+    }
+
+    fn record_failure(&self, peer: &LinkPeer, error: LinkError) {
+        let count = {
+            let mut failures = self.failures.lock();
+            if failures.insert(peer.node.clone(), error.clone()).is_none() {
+                tracing::warn!(node = %peer.node, %error, "a node of the fleet cannot be reached");
+            }
+            failures.len()
+        };
+        self.metrics.set_failing_links(count);
+    }
+
+    fn record_connected(&self, peer: &LinkPeer) {
+        let count = {
+            let mut failures = self.failures.lock();
+            if failures.remove(&peer.node).is_none() {
+                return;
+            }
+            failures.len()
+        };
+        tracing::info!(node = %peer.node, "a node of the fleet is reached again");
+        self.metrics.set_failing_links(count);
+    }
+
+    async fn connect(&self, peer: &LinkPeer) -> Result<Box<LinkConnection>, LinkError> {
+        tokio::time::timeout(CONNECT_TIMEOUT, self.connect_without_limit(peer))
+            .await
+            .unwrap_or(Err(LinkError::Timeout(peer.address)))
+    }
+
+    async fn connect_without_limit(
+        &self,
+        peer: &LinkPeer,
+    ) -> Result<Box<LinkConnection>, LinkError> {
+        let address = peer.address;
+        let failed = |error: std::io::Error| LinkError::Connect(address, error.to_string());
+        let tcp = TcpStream::connect(address).await.map_err(failed)?;
+        tcp.set_nodelay(true).map_err(failed)?;
+        // A machine that has lost its power acknowledges nothing.
+        let socket = socket2::SockRef::from(&tcp);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        socket
+            .set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT))
+            .map_err(failed)?;
+        let keepalive = socket2::TcpKeepalive::new()
+            .with_time(UNACKNOWLEDGED_TIMEOUT / 2)
+            .with_interval(UNACKNOWLEDGED_TIMEOUT / 4);
+        socket.set_tcp_keepalive(&keepalive).map_err(failed)?;
+        let stream = match &self.tls {
+            None => LinkStream::Plain(tcp),
+            Some(config) => {
+                let failed = |error: String| LinkError::Tls(address, error);
+                let name = DnsName::try_from(peer.node.as_str().to_owned())
+                    .map_err(|_| failed(format!("{} cannot be in a certificate", peer.node)))?;
+                let connector = TlsConnector::from(Arc::clone(config));
+                let connected = connector.connect(ServerName::DnsName(name), tcp).await;
+                let tls = connected.map_err(|error| failed(error.to_string()))?;
+                LinkStream::Tls(Box::new(tls))
+            }
+        };
+        let gauge = self.metrics.track_link();
+        LinkConnection::start(&self.builder, stream, peer.clone(), gauge)
+            .await
+            .map_err(|error| LinkError::Connect(address, error.to_string()))
+    }
+}

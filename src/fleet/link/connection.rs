@@ -1,0 +1,121 @@
+//! One connection to another node. The task that uses it drives it, as with connections to origins.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use crate::metrics::GaugeGuard;
+
+use super::LinkPeer;
+use super::download::{LinkBroken, LinkTunnel};
+use super::stream::LinkStream;
+use super::upload::LinkUpload;
+
+/// A connection to another node.
+#[derive(Debug)]
+pub(super) struct LinkConnection {
+    pub(super) peer: LinkPeer,
+    sender: SendRequest<LinkUpload>,
+    driver: Connection<TokioIo<LinkStream>, LinkUpload>,
+    state: LinkDriverState,
+    _gauge: GaugeGuard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkDriverState {
+    Running,
+    Ended,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) enum LinkExchangeFailure {
+    /// No byte of it was sent.
+    Unsent(Box<Request<LinkUpload>>),
+    /// The owner may have received it.
+    Lost,
+}
+
+impl LinkConnection {
+    /// Starts HTTP on a connection.
+    pub(super) async fn start(
+        builder: &http1::Builder,
+        stream: LinkStream,
+        peer: LinkPeer,
+        gauge: GaugeGuard,
+    ) -> Result<Box<Self>, hyper::Error> {
+        let (sender, driver) = builder.handshake(TokioIo::new(stream)).await?;
+        Ok(Box::new(Self {
+            peer,
+            sender,
+            driver,
+            state: LinkDriverState::Running,
+            _gauge: gauge,
+        }))
+    }
+
+    /// Drives the connection; ready when it has ended.
+    pub(super) fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.state == LinkDriverState::Running && Pin::new(&mut self.driver).poll(cx).is_ready()
+        {
+            self.state = LinkDriverState::Ended;
+        }
+        match self.state {
+            LinkDriverState::Running => Poll::Pending,
+            LinkDriverState::Ended => Poll::Ready(()),
+        }
+    }
+
+    /// Returns `true` if it can take a request.
+    pub(super) fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+
+    /// Returns `true` if it can take a request: the other node has not closed it.
+    pub(super) fn is_usable(&mut self) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        self.poll_drive(&mut cx).is_pending() && self.is_ready()
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    pub(super) async fn exchange(
+        mut self: Box<Self>,
+        request: Request<LinkUpload>,
+    ) -> Result<(Response<Incoming>, Box<Self>), LinkExchangeFailure> {
+        let mut sending = pin!(self.sender.try_send_request(request));
+        let answer = poll_fn(|cx| {
+            if let Poll::Ready(answer) = sending.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            // The end of the connection shows in the answer.
+            let _ = self.poll_drive(cx);
+            sending.as_mut().poll(cx)
+        })
+        .await;
+        match answer {
+            Ok(response) => Ok((response, self)),
+            Err(mut failed) => Err(match failed.take_message() {
+                Some(request) => LinkExchangeFailure::Unsent(Box::new(request)),
+                None => LinkExchangeFailure::Lost,
+            }),
+        }
+    }
+
+    /// Returns the socket after a 200 to a CONNECT.
+    pub(super) async fn into_tunnel(mut self: Box<Self>) -> Result<LinkTunnel, LinkBroken> {
+        if self.state == LinkDriverState::Running {
+            let ended = poll_fn(|cx| self.driver.poll_without_shutdown(cx)).await;
+            ended.map_err(|_| LinkBroken)?;
+        }
+        let parts = self.driver.into_parts();
+        Ok(LinkTunnel {
+            stream: parts.io.into_inner(),
+            unread: parts.read_buf,
+        })
+    }
+}

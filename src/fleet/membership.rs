@@ -1,0 +1,386 @@
+//! The task that runs this node's [`Ownership`] against the store, and publishes the owners of hosts.
+
+mod status;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use crawlgate_fleet::node::{BootTime, Incarnation, Member, NodeName};
+use crawlgate_fleet::ownership::table::{Generation, StoreAnswer, StoreCommand};
+use crawlgate_fleet::ownership::{
+    BATCH, Event, Output, Ownership, OwnershipSettings, Rules, Takeovers,
+};
+use crawlgate_fleet::partition::Partition;
+use crawlgate_fleet::view::OwnershipView;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::metrics::labels::{StoreOperation, StoreResult, TakeoverReason};
+
+use super::node_directory::{NodeDirectory, NodeDirectoryError};
+use super::owners::HostOwners;
+use super::store::{
+    FleetRecord, NodeFacts, PostgresConfig, StoreError, StoreSession, random_number,
+};
+
+pub use status::{FleetStatus, MemberStatus};
+
+/// The longest time between two updates of the metrics.
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
+/// The first pause before the store is tried again; it doubles up to a tenth of the lease.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Returns the revision of the active policy.
+pub type RevisionSource = Box<dyn Fn() -> String + Send + Sync>;
+
+/// The cause if a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeStartError {
+    #[error(transparent)]
+    Directory(#[from] NodeDirectoryError),
+    #[error("fleet: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// A node whose settings agree with the store, before it joins.
+pub struct PreparedNode {
+    name: NodeName,
+    lease: Duration,
+    config: PostgresConfig,
+    record: FleetRecord,
+    session: StoreSession,
+    directory: NodeDirectory,
+    clock: Clock,
+    /// The owners of hosts: unknown until the node has joined.
+    pub owners: HostOwners,
+}
+
+impl PreparedNode {
+    /// Locks the state directory, connects to the store, and compares the settings.
+    ///
+    /// # Errors
+    /// If another process uses the directory or the node's name, or the store cannot be used.
+    pub async fn new(
+        fleet_name: &str,
+        name: &NodeName,
+        lease: Duration,
+        config: &PostgresConfig,
+        directory: &Path,
+        clock: Clock,
+    ) -> Result<Self, NodeStartError> {
+        let directory = NodeDirectory::lock(directory)?;
+        let (session, record) = StoreSession::open(config).await?;
+        record.check(fleet_name, lease, name)?;
+        session.check_name(name, &directory.identity).await?;
+        let view = OwnershipView::empty(record.partitioner);
+        Ok(Self {
+            name: name.clone(),
+            lease,
+            config: config.clone(),
+            session,
+            directory,
+            owners: HostOwners::new(view, clock.clone()),
+            record,
+            clock,
+        })
+    }
+
+    /// Spawns the task; it ends when the node has left. `address` is where the other nodes reach this one.
+    pub fn spawn(
+        self,
+        address: std::net::SocketAddr,
+        metrics: Metrics,
+        revision: RevisionSource,
+        tasks: &mut JoinSet<()>,
+    ) -> MembershipHandle {
+        let ownership = Ownership::new(OwnershipSettings {
+            this: Member {
+                node: self.name,
+                // Each connection brings a random one.
+                incarnation: Incarnation(0),
+                address,
+            },
+            partitioner: self.record.partitioner,
+            lease: self.lease,
+            batch: BATCH,
+            rules: Rules::default(),
+        });
+        let status = Arc::new(ArcSwap::from_pointee(FleetStatus::default()));
+        let (drain, drain_requests) = mpsc::channel(1);
+        let (left, has_left) = watch::channel(false);
+        let task = MembershipTask {
+            ownership,
+            config: self.config,
+            record: self.record,
+            home: self.directory.identity.clone(),
+            directory: self.directory,
+            owners: self.owners,
+            clock: self.clock,
+            metrics,
+            revision,
+            session: None,
+            jobs: JoinSet::new(),
+            failures: 0,
+            error: None,
+            takeovers: Takeovers::default(),
+            status: Arc::clone(&status),
+            left,
+        };
+        tasks.spawn(task.run(self.session, drain_requests));
+        MembershipHandle {
+            status,
+            drain,
+            has_left,
+        }
+    }
+}
+
+/// The running membership.
+#[derive(Clone, Debug)]
+pub struct MembershipHandle {
+    status: Arc<ArcSwap<FleetStatus>>,
+    drain: mpsc::Sender<()>,
+    has_left: watch::Receiver<bool>,
+}
+
+impl MembershipHandle {
+    /// Returns the state of the fleet as this node sees it.
+    pub fn status(&self) -> Arc<FleetStatus> {
+        self.status.load_full()
+    }
+
+    /// Gives all partitions away and leaves the fleet, so that other nodes need not wait. After the time limit, they wait
+    /// for the end of the lease.
+    pub async fn leave(&mut self, limit: Duration) {
+        let _ = self.drain.try_send(());
+        let left = self.has_left.wait_for(|left| *left);
+        let _ = tokio::time::timeout(limit, left).await;
+    }
+}
+
+/// The end of something that runs beside the loop.
+enum FinishedJob {
+    Connected(Result<(StoreSession, FleetRecord), StoreError>),
+    Answered(StoreSession, Result<StoreAnswer, StoreError>),
+    Quiesced(Vec<Partition>),
+}
+
+struct MembershipTask {
+    ownership: Ownership,
+    config: PostgresConfig,
+    record: FleetRecord,
+    home: String,
+    #[expect(dead_code, reason = "locked while the task runs")]
+    directory: NodeDirectory,
+    owners: HostOwners,
+    clock: Clock,
+    metrics: Metrics,
+    revision: RevisionSource,
+    /// The connection, unless a statement uses it.
+    session: Option<StoreSession>,
+    jobs: JoinSet<FinishedJob>,
+    /// The attempts to connect that have failed since the last one that succeeded.
+    failures: u32,
+    error: Option<String>,
+    /// The takeovers that the metrics have.
+    takeovers: Takeovers,
+    status: Arc<ArcSwap<FleetStatus>>,
+    left: watch::Sender<bool>,
+}
+
+impl MembershipTask {
+    async fn run(mut self, session: StoreSession, mut drain: mpsc::Receiver<()>) {
+        self.connected(session, self.record.generation);
+        while !*self.left.borrow() {
+            let owners = self.owners.clone();
+            let pause = self.pause();
+            tokio::select! {
+                Some(job) = self.jobs.join_next() => match job {
+                    Ok(job) => self.finish(job),
+                    Err(error) => {
+                        // Its connection is gone.
+                        tracing::error!(%error, "fleet: a statement for the store panicked");
+                        self.disconnected("a statement panicked".to_owned());
+                    }
+                },
+                Some(()) = drain.recv() => self.feed(Event::Drain),
+                () = owners.refresh_requested() => self.feed(Event::Refresh),
+                () = tokio::time::sleep(pause) => self.feed(Event::Tick),
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let now = self.clock.boot_time();
+        self.ownership
+            .deadline(now)
+            .map_or(UPDATE_INTERVAL, |deadline| deadline.since(now))
+            .min(UPDATE_INTERVAL)
+    }
+
+    fn finish(&mut self, job: FinishedJob) {
+        match job {
+            FinishedJob::Connected(Ok((session, record))) => {
+                if record.partitioner == self.record.partitioner {
+                    self.connected(session, record.generation);
+                } else {
+                    self.disconnected(StoreError::Refounded.to_string());
+                }
+            }
+            FinishedJob::Connected(Err(error)) => self.disconnected(error.to_string()),
+            FinishedJob::Answered(session, Ok(answer)) => {
+                self.session = Some(session);
+                self.error = None;
+                self.feed(Event::Answered(answer));
+            }
+            // The session is dropped: nobody knows what became of the statement.
+            FinishedJob::Answered(_, Err(error)) => self.disconnected(error.to_string()),
+            FinishedJob::Quiesced(partitions) => self.feed(Event::Quiesced(partitions)),
+        }
+    }
+
+    fn connected(&mut self, session: StoreSession, generation: Generation) {
+        let spare = match random_number() {
+            Ok(number) => Incarnation(number.unsigned_abs()),
+            Err(error) => return self.disconnected(error.to_string()),
+        };
+        if self.failures > 0 {
+            tracing::info!("fleet: connected to the store again");
+        }
+        self.failures = 0;
+        self.session = Some(session);
+        self.feed(Event::Connected { generation, spare });
+    }
+
+    fn disconnected(&mut self, error: String) {
+        if self.failures == 0 {
+            tracing::warn!("fleet: {error}");
+        }
+        self.error = Some(error);
+        self.session = None;
+        self.feed(Event::Disconnected);
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
+        let longest = self.record.lease / 10;
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << self.failures.min(10))
+            .min(longest);
+        self.failures = self.failures.saturating_add(1);
+        let config = self.config.clone();
+        let metrics = self.metrics.clone();
+        let clock = self.clock.clone();
+        self.jobs.spawn(async move {
+            tokio::time::sleep(pause).await;
+            let began = clock.boot_time();
+            let opened = StoreSession::open(&config).await;
+            let elapsed = clock.boot_time().since(began);
+            metrics.record_store_request(StoreOperation::Connect, result(&opened), elapsed);
+            FinishedJob::Connected(opened)
+        });
+    }
+
+    fn feed(&mut self, event: Event) {
+        let now = self.clock.boot_time();
+        let outputs = self.ownership.handle(event, now);
+        if let Some(view) = self.ownership.take_view() {
+            self.owners.publish(view);
+        }
+        for output in outputs {
+            self.carry_out(output);
+        }
+        self.report(now);
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send(command) => self.send(command),
+            // The view names no owner for these partitions: nothing starts, and waiting requests look for the next owner.
+            Output::Quiesce(partitions) => {
+                let pause = self.record.lease / 5;
+                self.jobs.spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    FinishedJob::Quiesced(partitions)
+                });
+            }
+            Output::Reconnect => {
+                self.session = None;
+                self.reconnect();
+            }
+            Output::Lapsed => {
+                tracing::warn!("fleet: the lease has ended: hosts of this node wait for an owner");
+            }
+            Output::Replaced => {
+                let name = &self.ownership.this().node;
+                tracing::error!(
+                    "fleet: another process runs as {name} (fleet.node): this one owns nothing any more; end one of them"
+                );
+                self.error = Some(format!("another process runs as {name}"));
+            }
+            Output::Left => {
+                self.left.send_replace(true);
+            }
+        }
+    }
+
+    fn send(&mut self, command: StoreCommand) {
+        let Some(mut session) = self.session.take() else {
+            return;
+        };
+        let this = self.ownership.this().clone();
+        let generation = self.ownership.generation();
+        let facts = NodeFacts {
+            home: self.home.clone(),
+            policy: (self.revision)(),
+        };
+        let metrics = self.metrics.clone();
+        let clock = self.clock.clone();
+        self.jobs.spawn(async move {
+            let began = clock.boot_time();
+            let answer = session.carry_out(&this, generation, &facts, &command).await;
+            let elapsed = clock.boot_time().since(began);
+            metrics.record_store_request(operation(&command), result(&answer), elapsed);
+            FinishedJob::Answered(session, answer)
+        });
+    }
+
+    /// Updates metrics and status.
+    fn report(&mut self, now: BootTime) {
+        let status = FleetStatus::new(&self.ownership, self.error.clone(), now);
+        self.metrics.set_fleet(&status.counts());
+        let total = self.ownership.takeovers();
+        for (why, total, counted) in [
+            (TakeoverReason::Free, total.free, self.takeovers.free),
+            (TakeoverReason::Lapsed, total.lapsed, self.takeovers.lapsed),
+            (TakeoverReason::Silent, total.silent, self.takeovers.silent),
+        ] {
+            self.metrics
+                .add_takeovers(why, total.saturating_sub(counted));
+        }
+        self.takeovers = total;
+        self.status.store(Arc::new(status));
+    }
+}
+
+fn operation(command: &StoreCommand) -> StoreOperation {
+    match command {
+        StoreCommand::Join => StoreOperation::Join,
+        StoreCommand::Renew { .. } => StoreOperation::Renew,
+        StoreCommand::Take(_) => StoreOperation::Take,
+        StoreCommand::Release(_) => StoreOperation::Release,
+        StoreCommand::Leave => StoreOperation::Leave,
+    }
+}
+
+fn result<T>(outcome: &Result<T, StoreError>) -> StoreResult {
+    match outcome {
+        Ok(_) => StoreResult::Ok,
+        Err(StoreError::Timeout(_)) => StoreResult::Timeout,
+        Err(_) => StoreResult::Error,
+    }
+}

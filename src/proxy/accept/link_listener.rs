@@ -1,0 +1,220 @@
+//! The listener for the other nodes of a fleet: each request on it was forwarded by its entry.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+
+use crate::clock::Clock;
+use crate::fleet::forward_header::{CRAWL_FLEET, ForwardHeader, TargetForm, set_hang_up};
+use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
+use crate::proxy::body::{ClientBody, ResponseBody};
+use crate::proxy::connect::{ConnectionContext, RequestEntry};
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
+use crate::proxy::http::ProxyService;
+use crate::proxy::service_response::{Hangup, ResponseObserver, unrecorded_response};
+use crate::tls::fleet::certificate_names;
+
+use super::{ClientConnection, ConnectionHandler, ProxyListener, StreamRefusal};
+
+/// A listener for the other nodes of the fleet.
+#[derive(Debug)]
+pub struct LinkListener {
+    /// Answers the requests, and has the node's TLS configuration.
+    inner: ProxyListener,
+}
+
+/// The state of a link at the node that has accepted it.
+#[derive(Debug, Default)]
+pub struct LinkState {
+    /// The names in the certificate of the other node; none without TLS.
+    peer_names: OnceLock<Vec<String>>,
+    /// The tunnel that the connection has become.
+    tunnel: Mutex<Option<Arc<ConnectionContext>>>,
+}
+
+impl LinkListener {
+    /// Creates a listener. Without `tls`, any process that reaches it can act as a node.
+    pub fn new(service: Arc<ProxyService>, tls: Option<Arc<ServerConfig>>) -> Self {
+        let inner = ProxyListener {
+            service,
+            crawler: None,
+            tls,
+        };
+        Self { inner }
+    }
+
+    /// Reads what the entry says about a request, and makes the request the one that the crawler sent.
+    ///
+    /// # Errors
+    /// The mistake, if it is no request of an entry.
+    fn accept_forwarded(
+        &self,
+        request: &mut Request<ClientBody>,
+        link: &LinkState,
+    ) -> Result<ConnectionContext, String> {
+        let header = ForwardHeader::read(request.headers()).map_err(|error| error.to_string())?;
+        let entry = header.entry.as_str();
+        let names = link.peer_names.get();
+        if names.is_some_and(|names| !names.iter().any(|name| name.eq_ignore_ascii_case(entry))) {
+            return Err(format!(
+                "the certificate of the link is not that of {entry}"
+            ));
+        }
+        let crawlers = &self.inner.service.crawlers;
+        let caller = crawlers.forwarded_client(header.client, &header.crawler);
+        let entry = RequestEntry {
+            node: entry.into(),
+            deadline: header.deadline,
+        };
+        let (version, form) = (header.version, header.form);
+        request.headers_mut().remove(CRAWL_FLEET);
+        *request.version_mut() = version;
+        if form == TargetForm::Server {
+            let mut parts = request.uri().clone().into_parts();
+            parts.path_and_query = Some(PathAndQuery::from_static("*"));
+            *request.uri_mut() = Uri::from_parts(parts).map_err(|error| error.to_string())?;
+        }
+        Ok(ConnectionContext::for_forwarded(caller, entry))
+    }
+
+    async fn serve_forwarded(
+        &self,
+        mut request: Request<ClientBody>,
+        open: ServiceGuard,
+        connection: &ClientConnection<LinkState>,
+    ) -> Response<ResponseBody<ResponseObserver>> {
+        let link = &connection.state;
+        let method = request.method().clone();
+        let context = match self.accept_forwarded(&mut request, link) {
+            Ok(context) => Arc::new(context),
+            Err(mistake) => {
+                tracing::warn!(peer = %connection.peer, mistake, "a request on a link was refused");
+                let response = refused(mistake);
+                return unrecorded_response(response, &method, Some(open));
+            }
+        };
+        let service = &self.inner.service;
+        let answered = if method == Method::CONNECT {
+            let answered = service.handle_connect(request, open, &context).await;
+            if context.has_granted_tunnel() {
+                *link.tunnel.lock() = Some(context);
+            }
+            answered
+        } else {
+            service.handle_request(request, open, &context).await
+        };
+        answered.unwrap_or_else(|Hangup| {
+            let mut response = Response::new(Bytes::new());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            set_hang_up(response.headers_mut());
+            unrecorded_response(response, &method, None)
+        })
+    }
+}
+
+/// Returns the answer to a request that no entry sends.
+fn refused(mistake: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(mistake));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response
+}
+
+impl ConnectionHandler for LinkListener {
+    type ConnectionState = LinkState;
+    type ResBody = ResponseBody<ResponseObserver>;
+    type Error = Hangup;
+
+    fn clock(&self) -> &Clock {
+        self.inner.clock()
+    }
+
+    fn on_connect(&self, _peer: SocketAddr) -> LinkState {
+        LinkState::default()
+    }
+
+    async fn open(
+        &self,
+        client: ClientSocket,
+        link: &LinkState,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        let client = self.inner.accept(client, drain).await?;
+        if let Some(certificate) = client.peer_certificate() {
+            // Set once: a connection is opened once.
+            let _ = link.peer_names.set(certificate_names(certificate));
+        }
+        Some(client)
+    }
+
+    fn on_tunnel(&self, _link: &LinkState) -> LinkState {
+        LinkState::default()
+    }
+
+    async fn handle_request(
+        &self,
+        request: Request<ClientBody>,
+        open: ServiceGuard,
+        connection: &ClientConnection<LinkState>,
+    ) -> Result<Response<ResponseBody<ResponseObserver>>, Hangup> {
+        // A tunnel of a host that the owner intercepts, for example to explain a refusal.
+        let tunnel = connection.state.tunnel.lock().clone();
+        match tunnel {
+            Some(context) => self.inner.serve(request, open, &context).await,
+            None => Ok(self.serve_forwarded(request, open, connection).await),
+        }
+    }
+
+    async fn continue_after_connect(
+        &self,
+        client: ClientSocket,
+        connection: &mut ClientConnection<LinkState>,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        let mut tunnel = connection.state.tunnel.get_mut().take()?;
+        // No request is in service, so nothing else refers to the tunnel.
+        let context = Arc::get_mut(&mut tunnel)?;
+        let service = &self.inner.service;
+        let next = service.continue_after_connect(client, context, drain).await;
+        *connection.state.tunnel.get_mut() = Some(tunnel);
+        next
+    }
+
+    fn overload_response(&self, peer: SocketAddr) -> Bytes {
+        self.inner.overload_response(peer)
+    }
+
+    fn refuse_stream(&self, refusal: StreamRefusal, peer: SocketAddr) -> Option<Response<Bytes>> {
+        self.inner.refuse_stream(refusal, peer)
+    }
+
+    fn is_exhausted(&self, link: &LinkState) -> bool {
+        let tunnel = link.tunnel.lock();
+        tunnel
+            .as_ref()
+            .is_some_and(|context| self.inner.is_exhausted(context))
+    }
+
+    fn record_http2_limit(&self, limit: Http2Limit) {
+        self.inner.record_http2_limit(limit);
+    }
+
+    fn record_http2_error(&self, scope: Http2ErrorScope, code: Http2ErrorCode) {
+        self.inner.record_http2_error(scope, code);
+    }
+}
+
+impl HeadEvents for LinkListener {
+    fn refusal_response(&self, error: HeadError, partial: &[u8]) -> Bytes {
+        self.inner.refusal_response(error, partial)
+    }
+
+    fn record_foreign(&self, foreign: ForeignProtocol) {
+        self.inner.record_foreign(foreign);
+    }
+}

@@ -1,0 +1,148 @@
+//! CONNECT at a node of a fleet: a tunnel whose bytes the proxy does not see goes through the owner of its host.
+
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+use hyper::ext::ReasonPhrase;
+use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
+
+use crate::fleet::FleetNode;
+use crate::fleet::forward_header::{ForwardHeader, TargetForm};
+use crate::fleet::link::{LinkDownload, LinkTunnel};
+use crate::fleet::owners::HostOwnership;
+use crate::metrics::record::RequestRecord;
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::forward::{ForwardCall, ForwardOutcome, not_owner_response, unavailable};
+use crate::proxy::head::{ClientIo, ClientSocket};
+use crate::proxy::http::{BoxedRefusal, ProxyService};
+use crate::proxy::tunnel::wait_cut_off;
+use crate::urls::target::HostTarget;
+
+use super::{ConnectAnswer, ConnectionContext, TunnelMode};
+
+/// The largest body of a refusal by the owner.
+const MAX_REFUSAL: usize = 1 << 20;
+
+/// A CONNECT that another node may have to serve.
+pub(super) struct ConnectCall<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) host: &'a HostTarget,
+    pub(super) crawler: &'a Crawler,
+    pub(super) profile: Profile,
+    pub(super) record: &'a mut RequestRecord,
+}
+
+/// The node that serves a CONNECT.
+pub(super) enum ConnectRoute {
+    Here(HostOwnership),
+    Answered(ConnectAnswer),
+}
+
+impl ProxyService {
+    /// Returns the ownership of the host, or the answer of the node that owns it.
+    pub(super) async fn route_connect(
+        &self,
+        fleet: &Arc<FleetNode>,
+        call: ConnectCall<'_>,
+        context: &ConnectionContext,
+    ) -> Result<ConnectRoute, BoxedRefusal> {
+        let ConnectCall {
+            parts,
+            host,
+            crawler,
+            profile,
+            record,
+        } = call;
+        let owner = match fleet.owners.own(host.host()) {
+            Ok(ownership) => return Ok(ConnectRoute::Here(ownership)),
+            Err(owner) => owner,
+        };
+        if context.entry().is_some() {
+            let response = not_owner_response(&owner);
+            return Ok(ConnectRoute::Answered(ConnectAnswer::Unrecorded(response)));
+        }
+        let id = record.id().to_text();
+        let limit = self.admission_queue.max_wait();
+        let call = ForwardCall {
+            host: host.host(),
+            method: &parts.method,
+            uri: parts.uri.clone(),
+            headers: ForwardCall::link_headers(&parts.headers, host.authority()),
+            header: ForwardHeader {
+                entry: fleet.name.clone(),
+                crawler: crawler.as_str().into(),
+                client: context.caller.address(),
+                id: (*id).into(),
+                version: parts.version,
+                form: TargetForm::Resource,
+                deadline: None,
+            },
+            upload: None,
+            max_hold: profile.max_hold().min(limit),
+            began: self.recorder.clock().now(),
+            record,
+        };
+        let recorder = &self.recorder;
+        match call
+            .run(fleet, recorder.clock(), recorder.metrics())
+            .await?
+        {
+            ForwardOutcome::Here(ownership) => Ok(ConnectRoute::Here(ownership)),
+            ForwardOutcome::HangUp => Ok(ConnectRoute::Answered(ConnectAnswer::HangUp)),
+            ForwardOutcome::Answered(response) => {
+                let answer = tunnel_answer(host, response).await;
+                answer.map(ConnectRoute::Answered).ok_or_else(|| {
+                    unavailable("the link to the owner of the host broke off", fleet.lease)
+                })
+            }
+        }
+    }
+
+    /// Relays bytes between a client and the owner of its tunnel until either ends. The owner checks and counts them.
+    pub(super) async fn relay_to_owner(
+        &self,
+        client: ClientSocket,
+        tunnel: LinkTunnel,
+        drain: &mut DrainWatch,
+    ) {
+        let _gauge = self.recorder.metrics().track_tunnel();
+        let watch = client.watch();
+        let LinkTunnel { mut stream, unread } = tunnel;
+        let mut client = ClientIo::new(client, self.tunnels.settings.idle);
+        let relay = async {
+            client.write_all(&unread).await?;
+            copy_bidirectional(&mut client, &mut stream).await
+        };
+        let relayed = tokio::select! {
+            relayed = relay => relayed.is_ok(),
+            () = wait_cut_off(drain) => false,
+        };
+        if !relayed {
+            // An orderly close could be taken for the end of the data.
+            watch.reset_on_drop();
+        }
+    }
+}
+
+/// Returns the answer of an owner to a CONNECT; `None` if the link breaks off.
+async fn tunnel_answer(
+    host: &HostTarget,
+    response: Response<LinkDownload>,
+) -> Option<ConnectAnswer> {
+    let (head, body) = response.into_parts();
+    if head.status.is_success() {
+        let tunnel = Box::new(body.into_tunnel().await.ok()?);
+        let mode = TunnelMode::Forwarded(tunnel);
+        return Some(ConnectAnswer::Granted(host.clone(), mode));
+    }
+    let mut answer = Response::new(body.read_all(MAX_REFUSAL).await.ok()?);
+    *answer.status_mut() = head.status;
+    *answer.headers_mut() = head.headers;
+    if let Some(phrase) = head.extensions.get::<ReasonPhrase>() {
+        answer.extensions_mut().insert(phrase.clone());
+    }
+    Some(ConnectAnswer::Unrecorded(answer))
+}

@@ -1,0 +1,204 @@
+//! A request at a node of a fleet: it is served here if this node owns its host, and forwarded to the owner otherwise.
+
+use std::time::{Duration, Instant};
+
+use http::{Response, Uri};
+
+use crate::fleet::FleetNode;
+use crate::fleet::forward_header::{ForwardHeader, TargetForm};
+use crate::fleet::link::LinkDownload;
+use crate::fleet::owners::HostOwnership;
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
+use crate::pipeline::facts::RequestFacts;
+use crate::pipeline::request::{IncomingRequest, RequestResult, admit_request};
+use crate::proxy::destination::VettedAddresses;
+use crate::proxy::forward::{
+    ForwardCall, ForwardOutcome, ForwardedUpload, not_owner_response, unavailable,
+};
+use crate::proxy::request_target::ForwardMode;
+use crate::urls::target::UrlTarget;
+
+use super::{BoxedRefusal, Exchange, ExchangeOutcome};
+
+/// The outcome of a request at a node of a fleet, before an origin is asked.
+pub(super) enum FleetAdmission {
+    /// This node owns the host, and the request has been through the stages.
+    Evaluated(Box<RequestResult<VettedAddresses>>),
+    /// Another node has answered, or must be asked.
+    Finished(ExchangeOutcome),
+}
+
+/// The answer of the owner.
+pub(super) enum OwnerAnswer {
+    Response(Response<LinkDownload>),
+    /// The connection to the crawler is closed.
+    HangUp,
+}
+
+/// A request whose crawler and target are known.
+struct LocatedRequest<'a, 'e> {
+    exchange: &'a Exchange<'e>,
+    crawler: &'a Crawler,
+    target: &'a UrlTarget,
+    /// The time for which it may still be held, if it has waited for an owner.
+    deadline: Option<Duration>,
+}
+
+impl IncomingRequest for LocatedRequest<'_, '_> {
+    async fn identify(&mut self) -> Result<Crawler, BoxedRefusal> {
+        Ok(self.crawler.clone())
+    }
+
+    fn target(&mut self) -> Result<UrlTarget, BoxedRefusal> {
+        Ok(self.target.clone())
+    }
+
+    fn facts(&self, target: UrlTarget, crawler: Crawler) -> RequestFacts {
+        let mut facts = self.exchange.facts(target, crawler);
+        if let Some(deadline) = self.deadline {
+            let wait = facts.max_wait.unwrap_or(deadline);
+            facts.max_wait = Some(wait.min(deadline));
+        }
+        facts
+    }
+
+    fn profile(&self) -> Profile {
+        self.exchange.profile()
+    }
+}
+
+impl Exchange<'_> {
+    /// Takes a request through the stages before the origin if this node owns its host, and forwards it otherwise. A
+    /// request that is held while its host gets another owner is forwarded then.
+    pub(super) async fn admit_in_fleet(
+        &mut self,
+        fleet: &FleetNode,
+    ) -> Result<FleetAdmission, BoxedRefusal> {
+        let crawler = self.identify().await?;
+        let target = self.target()?;
+        let began = self.record.clock().now();
+        let mut deadline = self.context.entry().and_then(|entry| entry.deadline);
+        loop {
+            let ownership = match fleet.owners.own(target.host()) {
+                Ok(ownership) => ownership,
+                Err(owner) if self.context.entry().is_some() => {
+                    return if self.context.enclosing_tunnel().is_some() {
+                        Err(unavailable(
+                            "the host of this tunnel has got another owner",
+                            fleet.lease,
+                        ))
+                    } else {
+                        let response = Box::new(not_owner_response(&owner));
+                        Ok(FleetAdmission::Finished(ExchangeOutcome::NotOwner(
+                            response,
+                        )))
+                    };
+                }
+                Err(_) => match self.forward(fleet, &crawler, &target, began).await? {
+                    ForwardOutcome::Here(ownership) => ownership,
+                    ForwardOutcome::Answered(response) => {
+                        let answer = Box::new(OwnerAnswer::Response(response));
+                        return Ok(FleetAdmission::Finished(ExchangeOutcome::Forwarded(answer)));
+                    }
+                    ForwardOutcome::HangUp => {
+                        let answer = Box::new(OwnerAnswer::HangUp);
+                        return Ok(FleetAdmission::Finished(ExchangeOutcome::Forwarded(answer)));
+                    }
+                },
+            };
+            let result = self
+                .admit_while_owned(&crawler, &target, deadline, &ownership)
+                .await?;
+            if let Some(result) = result {
+                self.ownership = Some(Box::new(ownership));
+                return Ok(FleetAdmission::Evaluated(result));
+            }
+            let waited = self.record.clock().now().saturating_duration_since(began);
+            let allowed = deadline.unwrap_or_else(|| self.max_hold());
+            deadline = Some(allowed.saturating_sub(waited));
+        }
+    }
+
+    /// Takes the request through the stages before the origin; `None` if the ownership ends before.
+    async fn admit_while_owned(
+        &mut self,
+        crawler: &Crawler,
+        target: &UrlTarget,
+        deadline: Option<Duration>,
+        ownership: &HostOwnership,
+    ) -> Result<Option<Box<RequestResult<VettedAddresses>>>, BoxedRefusal> {
+        let mut upload = std::mem::take(&mut self.upload);
+        let snapshot = self.service.active_policy.load();
+        let services = self.service.request_services();
+        let mut request = LocatedRequest {
+            exchange: self,
+            crawler,
+            target,
+            deadline,
+        };
+        let admitted = admit_request(&mut request, &mut upload, snapshot, &services);
+        let result = tokio::select! {
+            biased;
+            result = admitted => Some(result),
+            () = ownership.wait_ended() => None,
+        };
+        self.upload = upload;
+        result.transpose().map(|result| result.map(Box::new))
+    }
+
+    /// Forwards the request to the owner of its host.
+    async fn forward(
+        &mut self,
+        fleet: &FleetNode,
+        crawler: &Crawler,
+        target: &UrlTarget,
+        began: Instant,
+    ) -> Result<ForwardOutcome, BoxedRefusal> {
+        // The canonical form is a valid URI.
+        let uri: Uri = target.as_str().parse().map_err(|_| {
+            unavailable(
+                "the URL cannot be forwarded to the owner of its host",
+                fleet.lease,
+            )
+        })?;
+        let upload = std::mem::take(&mut self.upload);
+        let upload = (!upload.is_empty()).then(|| ForwardedUpload::new(upload));
+        let id = self.record.id().to_text();
+        let max_hold = self.max_hold();
+        let call = ForwardCall {
+            host: target.host(),
+            method: &self.parts.method,
+            uri,
+            headers: ForwardCall::link_headers(&self.parts.headers, target.authority()),
+            header: ForwardHeader {
+                entry: fleet.name.clone(),
+                crawler: crawler.as_str().into(),
+                client: self.context.caller.address(),
+                id: (*id).into(),
+                version: self.parts.version,
+                form: match self.forward_mode {
+                    ForwardMode::ToServer => TargetForm::Server,
+                    ForwardMode::ToOrigin | ForwardMode::AnswerLocally => TargetForm::Resource,
+                },
+                deadline: None,
+            },
+            upload: upload.clone(),
+            max_hold,
+            began,
+            record: &mut self.record,
+        };
+        let recorder = &self.service.recorder;
+        let outcome = call.run(fleet, recorder.clock(), recorder.metrics()).await;
+        if let Some(upload) = upload {
+            self.upload = upload.take_back();
+        }
+        outcome
+    }
+
+    /// Returns the longest time for which a request is held at its entry, where the policy is not evaluated.
+    fn max_hold(&self) -> Duration {
+        let limit = self.service.admission_queue.max_wait();
+        self.profile().max_hold().min(limit)
+    }
+}

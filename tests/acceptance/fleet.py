@@ -1,0 +1,257 @@
+"""Three nodes of a fleet, as processes, with a PostgreSQL of the run's own.
+
+    python3 tests/acceptance/fleet.py [--binary target/release/crawlgate] [--seconds 60]
+
+One crawler at each node asks one host for page after page, at a delay of 500 ms: by the kernel's time of arrival at the
+origin no gap may be shorter, the mean may be 1 % longer, and the three crawlers get the same number of turns. Then the
+crawlers ask thirty hosts, while a node is killed (`kill -9`), and while the database is killed and comes back: no gap may be
+too short, and every answer is a page or `owner_unavailable`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import http.client
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from arrivals import DOMAIN, Origin, too_close
+from report import Report
+from services import Gate, get, wait_for
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+NODES = ("node-a", "node-b", "node-c")
+HOSTS = 30
+LEASE = 5
+DELAY, ALLOWED = 0.500, 0.005
+HOST_DELAY = 0.100
+
+
+def policy(delay: float) -> str:
+    return (
+        "policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: { obey: false }\n"
+        f"  politeness: {{ delay: {round(delay * 1000)}ms, jitter: none, concurrency: 1, adaptive: null, max_hold: 20s }}\n"
+    )
+
+
+class Postgres:
+    """A database server in a folder, at a port of its own."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+        self._bin = programs[-1] if programs else pathlib.Path(shutil.which("initdb")).parent
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        folder.mkdir()
+        if os.geteuid() == 0:
+            # PostgreSQL does not run as root.
+            shutil.chown(folder, "postgres")
+            for parent in folder.parents[:-2]:
+                parent.chmod(parent.stat().st_mode | 0o055)
+        self._run("initdb", "--auth=trust", "--username=crawlgate", "--encoding=UTF8", "-D", folder / "data")
+        self.start()
+        self._run("createdb", "-h", "127.0.0.1", "-p", self.port, "-U", "crawlgate", "crawlgate")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://crawlgate@127.0.0.1:{self.port}/crawlgate?sslmode=disable"
+
+    def start(self) -> None:
+        options = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder} -p {self.port}"
+        self._run("pg_ctl", "-D", self._folder / "data", "-o", options, "-l", self._folder / "log", "-w", "start")
+
+    def kill(self) -> None:
+        """`kill -9` of the postmaster; its children end by themselves."""
+        pid = int((self._folder / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
+        os.kill(pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self._folder / "data", "-m", "immediate", "stop")
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(self._bin / program), *map(str, arguments)]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "postgres", "--", *command]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
+
+
+class Crawler(threading.Thread):
+    """Asks its node for pages of some hosts in turn, one at a time, until it is told to stop."""
+
+    def __init__(self, node: Gate, urls: list[str]) -> None:
+        super().__init__(daemon=True)
+        self._node, self._urls = node, urls
+        self._stopped = threading.Event()
+        self.answers: collections.Counter[str] = collections.Counter()
+
+    def run(self) -> None:
+        connection = None
+        turn = 0
+        while not self._stopped.is_set():
+            url = self._urls[turn % len(self._urls)]
+            turn += 1
+            try:
+                connection = connection or http.client.HTTPConnection("127.0.0.1", self._node.port, timeout=60)
+                connection.request("GET", f"{url}?{turn}", headers={"Host": url.split("/")[2]})
+                answer = connection.getresponse()
+                answer.read()
+                self.answers[answer.headers.get("Crawl-Reason") or str(answer.status)] += 1
+            except OSError as error:
+                connection = None
+                self.answers[type(error).__name__] += 1
+                time.sleep(0.1)
+
+    def stop(self) -> collections.Counter[str]:
+        self._stopped.set()
+        self.join(60)
+        return self.answers
+
+
+def start_node(arguments: argparse.Namespace, folder: pathlib.Path, name: str, database: str, delay: float) -> Gate:
+    home = folder / name
+    home.mkdir(exist_ok=True)
+    (home / "policy.yaml").write_text(policy(delay), encoding="utf-8")
+    hosts = {f"h{number}.{DOMAIN}": "127.0.0.1" for number in range(HOSTS)}
+    settings = {
+        "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts},
+        "store": {"path": str(home / "store"), "kind": "postgres", "url": database},
+        "fleet": {
+            "node": name,
+            "listen": "127.0.0.1:0",
+            "lease": f"{LEASE}s",
+            "tls": {
+                "cert": str(folder / f"{name}.pem"),
+                "key": str(folder / f"{name}.key"),
+                "ca": str(folder / "fleet.pem"),
+            },
+        },
+    }
+    config = home / "found.yaml"
+    if not config.exists():
+        import json
+
+        config.write_text(json.dumps(settings | {"policy": {"path": "policy.yaml"}}), encoding="utf-8")
+        run(arguments.binary, "fleet", "found", "--config", config)
+    return Gate(arguments.binary, home / "policy.yaml", home, settings)
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def serves(node: Gate, url: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=60)
+    connection.request("GET", url, headers={"Host": url.split("/")[2]})
+    return connection.getresponse().status == 200
+
+
+def one_host(report: Report, nodes: list[Gate], folder: pathlib.Path, seconds: float) -> None:
+    report.section(f"One host through three nodes for {seconds:.0f} s")
+    origin = Origin(folder / "one", 1, 0.0)
+    url = origin.url(1, "/page")
+    report.equal("each node serves the host", [bool(wait_for(lambda: serves(node, url), 60)) for node in nodes], [True] * 3)
+    crawlers = [Crawler(node, [url]) for node in nodes]
+    for crawler in crawlers:
+        crawler.start()
+    time.sleep(seconds)
+    answers = [crawler.stop() for crawler in crawlers]
+    log = origin.stop()
+    short, gaps = too_close(log, DELAY - ALLOWED)
+    report.check("no gap is too short", short, len(gaps))
+    mean = sum(gaps) / max(1, len(gaps))
+    print(f"        mean gap {1000 * mean:.2f} ms, shortest {1000 * gaps[0]:.2f} ms, {len(gaps)} gaps", flush=True)
+    slow = [] if mean <= 1.01 * DELAY else [f"the mean gap is {1000 * mean:.1f} ms"]
+    report.check("the mean gap is at most 1 % longer", slow, len(gaps))
+    turns = [counts["200"] for counts in answers]
+    unequal = [] if max(turns) - min(turns) <= 2 else [f"{turns}"]
+    report.check("the crawlers get equal turns", unequal, sum(turns))
+    report.equal("every answer is a page", [set(counts) for counts in answers], [{"200"}] * 3)
+
+
+def under_load(report: Report, title: str, nodes: list[Gate], folder: pathlib.Path, disturb) -> list[collections.Counter]:
+    """Asks thirty hosts through the nodes while something happens; returns the answers by node."""
+    report.section(title)
+    origin = Origin(folder / title.replace(" ", "-"), 1, 0.0)
+    urls = [origin.url(number, "/page") for number in range(HOSTS)]
+    crawlers = [Crawler(node, urls[start:] + urls[:start]) for node in nodes for start in range(0, HOSTS, 6)]
+    for crawler in crawlers:
+        crawler.start()
+    time.sleep(5)
+    disturb()
+    time.sleep(4 * LEASE)
+    served = [url for url in urls if not serves(nodes[-1], url)]
+    report.check("every host is served again", served, len(urls))
+    answers = [crawler.stop() for crawler in crawlers]
+    short, gaps = too_close(origin.stop(), HOST_DELAY - ALLOWED)
+    report.check("no gap is too short", short, len(gaps))
+    per_node = len(crawlers) // len(nodes)
+    return [sum(answers[at : at + per_node], collections.Counter()) for at in range(0, len(answers), per_node)]
+
+
+def reload(nodes: list[Gate], folder: pathlib.Path, delay: float) -> None:
+    for name, node in zip(NODES, nodes):
+        (folder / name / "policy.yaml").write_text(policy(delay), encoding="utf-8")
+        node.hang_up()
+    time.sleep(1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target/release/crawlgate")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    arguments = parser.parse_args()
+    arguments.binary = arguments.binary.resolve()
+    report = Report()
+    if shutil.which("initdb") is None and not any(pathlib.Path("/usr/lib/postgresql").glob("*/bin")):
+        report.missing("a fleet", "postgresql")
+        return report.close()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        database = Postgres(folder / "postgres")
+        for name in NODES:
+            run(arguments.binary, "fleet", "cert", name, "--directory", folder)
+        nodes = [start_node(arguments, folder, name, database.url, DELAY) for name in NODES]
+        try:
+            one_host(report, nodes, folder, arguments.seconds)
+            reload(nodes, folder, HOST_DELAY)
+
+            def restart_database() -> None:
+                database.kill()
+                time.sleep(2)
+                database.start()
+
+            answers = under_load(report, "The database is killed and back after 2 s", nodes, folder, restart_database)
+            report.equal("nobody notices", [set(counts) for counts in answers], [{"200"}] * 3)
+            survivors = nodes[1:]
+            answers = under_load(
+                report, "A node is killed", nodes, folder, lambda: os.kill(nodes[0].pid, signal.SIGKILL)
+            )
+            others = [set(counts) - {"200", "owner_unavailable"} for counts in answers[1:]]
+            report.equal("the crawlers of the others get pages, or owner_unavailable", others, [set()] * 2)
+            ready = [get(f"{node.admin}/readyz")[0] for node in survivors]
+            report.equal("the others are ready", ready, [200, 200])
+        finally:
+            for node in nodes:
+                node.stop()
+            database.stop()
+    return report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

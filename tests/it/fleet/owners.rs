@@ -1,0 +1,229 @@
+//! Owners that change, are not known, or die: a request finds the new one, or is refused, and is never sent twice.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::client::{RawClient, reset_on_close};
+use crate::support::origin::{OK, ScriptedOrigin};
+use crate::support::wait::wait_until;
+
+use super::bench::{FleetBench, POLICY};
+
+/// The field of a crawler whose requests are held for 3 s at most.
+const IMPATIENT: &str = "User-Agent: python-httpx/0.28\r\n";
+
+#[test]
+fn a_node_that_does_not_own_the_host_says_so_and_the_entry_finds_the_owner() {
+    let fleet = FleetBench::start(3, POLICY);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 2, 7);
+    // `b` has an old table, in which `a` is the owner.
+    fleet.set_owner_at(1, "a.test", Some((0, 6)));
+    let moved = "crawlgate_fleet_forwarded_total{result=\"moved\"}";
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| fleet.get(1, &origin.url("a.test", "/")));
+        wait_until("a has refused it", || fleet.metric(1, moved) > 0);
+        assert!(origin.heads().is_empty());
+        fleet.set_owner_at(1, "a.test", Some((2, 7)));
+        answer.join().unwrap().check(200, &["ok"]);
+    });
+    assert_eq!(origin.heads().len(), 1);
+    assert_eq!(fleet.lines(2, 1)[0]["entry"], "b");
+    for at in [0, 1] {
+        assert!(fleet.lines(at, 0).is_empty());
+    }
+}
+
+#[test]
+fn two_nodes_that_name_each_other_do_not_send_a_request_around() {
+    let fleet = FleetBench::start(2, POLICY);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner_at(0, "a.test", Some((1, 1)));
+    fleet.set_owner_at(1, "a.test", Some((0, 1)));
+    let answer = fleet
+        .client(0)
+        .get_with(&origin.url("a.test", "/"), IMPATIENT);
+    answer.check(
+        503,
+        &[
+            "crawl-reason: owner_unavailable",
+            "crawl-retry: after",
+            "retry-after: 15",
+        ],
+    );
+    assert!(origin.heads().is_empty());
+    let line = &fleet.lines(0, 1)[0];
+    assert_eq!(
+        (&line["reason"], &line["stage"]),
+        (&"owner_unavailable".into(), &"pace".into())
+    );
+    assert!(fleet.lines(1, 0).is_empty());
+}
+
+#[test]
+fn a_request_waits_for_an_owner_at_most_as_long_as_it_may_be_held() {
+    let fleet = FleetBench::start(2, POLICY);
+    let origin = ScriptedOrigin::ok();
+    let url = origin.url("a.test", "/");
+    let began = Instant::now();
+    fleet
+        .client(0)
+        .get_with(&url, IMPATIENT)
+        .check(503, &["owner_unavailable"]);
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
+    // One that gets an owner meanwhile is served, here or there.
+    for owner in [0, 1] {
+        fleet.set_owner_at(0, "a.test", None);
+        thread::scope(|scope| {
+            let answer = scope.spawn(|| fleet.get(0, &url));
+            thread::sleep(Duration::from_millis(200));
+            fleet.set_owner("a.test", owner, 1);
+            answer.join().unwrap().check(200, &["ok"]);
+        });
+    }
+}
+
+#[test]
+fn a_body_goes_to_the_new_owner_if_it_has_not_begun() {
+    let fleet = FleetBench::start(3, POLICY);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 2, 7);
+    fleet.set_owner_at(1, "a.test", Some((0, 6)));
+    let moved = "crawlgate_fleet_forwarded_total{result=\"moved\"}";
+    let request = format!(
+        "POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+        origin.url("a.test", "/")
+    );
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| fleet.client(1).request(request));
+        wait_until("a has refused it", || fleet.metric(1, moved) > 0);
+        fleet.set_owner_at(1, "a.test", Some((2, 7)));
+        answer.join().unwrap().check(200, &["ok"]);
+    });
+    assert_eq!(origin.requests()[0].body, b"hello");
+}
+
+/// Makes `b` take for the owner something that reads one request and then ends, as a process that is killed. Returns
+/// the thread that it runs on.
+fn dying_owner(fleet: &FleetBench) -> thread::JoinHandle<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    fleet.set_owner_at(1, "a.test", Some((0, 1)));
+    fleet.publish_with_address(1, 0, address);
+    thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        drop(listener);
+        let _ = socket.read(&mut [0; 4096]);
+        reset_on_close(&socket);
+    })
+}
+
+#[test]
+fn a_request_whose_owner_dies_is_repeated_only_if_that_is_safe() {
+    let settings = super::bench::BenchSettings {
+        without_tls: true,
+        ..super::bench::BenchSettings::default()
+    };
+    let fleet = FleetBench::start_with(3, POLICY, &settings);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 2, 2);
+    let lost = "crawlgate_fleet_forwarded_total{result=\"lost\"}";
+    let url = origin.url("a.test", "/");
+    // A GET goes to the new owner.
+    let dying = dying_owner(&fleet);
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| fleet.get(1, &url));
+        wait_until("the link is lost", || fleet.metric(1, lost) == 1);
+        fleet.set_owner_at(1, "a.test", Some((2, 2)));
+        answer.join().unwrap().check(200, &["ok"]);
+    });
+    dying.join().unwrap();
+    // A POST is not sent again: the owner may have sent it.
+    let dying = dying_owner(&fleet);
+    let post = format!("POST {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    let answer = fleet.client(1).request(post);
+    answer.check(502, &["crawl-reason: owner_unavailable"]);
+    dying.join().unwrap();
+    assert_eq!(origin.heads().len(), 1);
+    assert_eq!(fleet.metric(1, lost), 2);
+}
+
+#[test]
+fn a_node_that_has_ended_is_not_reached_and_the_link_is_reported() {
+    let mut fleet = FleetBench::start(2, POLICY);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 0, 1);
+    fleet.get(1, &origin.url("a.test", "/")).check(200, &[]);
+    fleet.kill(0);
+    let answer = fleet
+        .client(1)
+        .get_with(&origin.url("a.test", "/"), IMPATIENT);
+    answer.check(503, &["crawl-reason: owner_unavailable"]);
+    assert!(
+        fleet.ready(1).contains("warn links: a:"),
+        "{}",
+        fleet.ready(1)
+    );
+    // A new owner takes over.
+    fleet.set_owner("a.test", 1, 2);
+    fleet.get(1, &origin.url("a.test", "/")).check(200, &[]);
+}
+
+/// A policy with one request at a time and host.
+const SLOW: &str = "policy: 1
+name: slow
+options:
+  disposition: allow
+  robots: { obey: false }
+  politeness: { delay: 0s, concurrency: 1, adaptive: null }
+";
+
+#[test]
+fn a_request_that_is_held_moves_to_the_new_owner() {
+    let fleet = FleetBench::start(2, SLOW);
+    let origin = ScriptedOrigin::start(|connection| {
+        while let Some(request) = connection.read_request() {
+            if request.path() == "/slow" {
+                connection.wait_for_close();
+                return;
+            }
+            connection.send(OK);
+        }
+    });
+    fleet.set_owner("a.test", 0, 1);
+    // The only slot of the host is taken.
+    let mut first = RawClient::connect(fleet.nodes[0].proxy);
+    first.send_get(&origin.url("a.test", "/slow"), "");
+    wait_until("the first is sent", || origin.heads().len() == 1);
+    let url = origin.url("a.test", "/next");
+    let held = "crawlgate_held_requests";
+    thread::scope(|scope| {
+        // One of its own crawler, one that `b` has forwarded.
+        let own = scope.spawn(|| fleet.get(0, &url));
+        let forwarded = scope.spawn(|| fleet.get(1, &url));
+        wait_until("both are held", || fleet.metric(0, held) == 2);
+        fleet.set_owner("a.test", 1, 2);
+        for answer in [own, forwarded] {
+            answer.join().unwrap().check(200, &["ok"]);
+        }
+    });
+    assert_eq!(fleet.metric(0, held), 0);
+    let lines = fleet.lines(1, 2);
+    assert_eq!(lines.iter().filter(|line| line["entry"] == "a").count(), 1);
+}
+
+#[test]
+fn nothing_is_sent_after_the_end_of_the_lease() {
+    let fleet = FleetBench::start(1, SLOW);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 0, 1);
+    let url = origin.url("a.test", "/");
+    fleet.get(0, &url).check(200, &[]);
+    fleet.end_lease(0);
+    let answer = fleet.client(0).get_with(&url, IMPATIENT);
+    answer.check(503, &["crawl-reason: owner_unavailable"]);
+    assert_eq!(origin.heads().len(), 1);
+}
