@@ -67,7 +67,8 @@ fn nodes_share_the_partitions_die_come_back_leave_and_are_forgotten() {
         total(&[&node_a, &node_c]) == PARTITIONS
     });
     println!("the partitions of a killed node had owners after {time:?}");
-    assert!(time > LEASE * 4 / 5, "too early: {time:?}");
+    // It may have renewed its lease a fifth of a lease before.
+    assert!(time > LEASE * 7 / 10, "too early: {time:?}");
     let node_b = NodeProcess::start(b);
     wait_for("three share again", TAKEOVER * 2, || {
         is_shared(&[&node_a, &node_b, &node_c])
