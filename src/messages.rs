@@ -71,7 +71,7 @@ pub(crate) struct LogMessage {
     pub(crate) level: &'static str,
     /// The part of the proxy that it is about.
     pub(crate) area: &'static str,
-    /// The text, and its fields as `name=value`.
+    /// The text, and after it its fields in parentheses: `(name=value, …)`.
     pub(crate) text: String,
 }
 
@@ -140,8 +140,16 @@ struct MessageText {
 }
 
 impl MessageText {
+    /// Begins a field with its name.
+    fn begin_field(&mut self, field: &Field) {
+        let separator = if self.fields.is_empty() { "" } else { ", " };
+        let _ = write!(self.fields, "{separator}{}=", field.name());
+    }
+
     fn finish(mut self) -> String {
-        self.text.push_str(&self.fields);
+        if !self.fields.is_empty() {
+            let _ = write!(self.text, " ({})", self.fields);
+        }
         let end = self.text.floor_char_boundary(MAX_TEXT_BYTES);
         self.text.truncate(end);
         self.text
@@ -153,7 +161,8 @@ impl Visit for MessageText {
         if field.name() == TEXT_FIELD {
             self.text.push_str(value);
         } else {
-            let _ = write!(self.fields, " {}={value}", field.name());
+            self.begin_field(field);
+            self.fields.push_str(value);
         }
     }
 
@@ -161,7 +170,7 @@ impl Visit for MessageText {
         let target = if field.name() == TEXT_FIELD {
             &mut self.text
         } else {
-            let _ = write!(self.fields, " {}=", field.name());
+            self.begin_field(field);
             &mut self.fields
         };
         let _ = write!(target, "{value:?}");
@@ -187,7 +196,7 @@ mod tests {
             .iter()
             .map(|message| (message.level, message.area, message.text.len()))
             .collect();
-        let first = "policy x is active before=a1 number=3";
+        let first = "policy x is active (before=a1, number=3)";
         assert_eq!(
             shown,
             [

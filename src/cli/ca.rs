@@ -69,6 +69,9 @@ fn show(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
     let certificates = authority::load_certificates(tls)?;
     let mut text = String::new();
     for (certificate, files, role) in by_role(&certificates, tls) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
         text.push_str(&describe(certificate, files, role, now));
     }
     authority::warn_expiry(&certificates, now);

@@ -36,7 +36,7 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
         exact: args.exact.then(ExactTotals::default),
         ..CheckReport::default()
     };
-    for path in &args.paths {
+    for path in args.paths.iter().chain(&args.config) {
         match CheckInputKind::detect(path) {
             CheckInputKind::Empty => report.problems.push(Problem::error(
                 &SourceLocation::for_file(&path.display().to_string().into()),
@@ -46,7 +46,7 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
             CheckInputKind::Configuration => report.check_configuration(Some(path.clone())),
         }
     }
-    if args.paths.is_empty() {
+    if args.paths.is_empty() && args.config.is_none() {
         report.check_configuration(None);
     }
     report.advise_unconfigured();

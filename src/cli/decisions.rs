@@ -230,11 +230,10 @@ fn new_reader<'a, S: DecisionConsumer>(
     consumer: S,
 ) -> DecisionLogReader<'a, S> {
     let now = Clock::system().wall_time();
-    DecisionLogReader::new(
-        consumer,
-        filters,
-        args.since.map(|since| since.to_timestamp(now)),
-    )
+    let since = args.since.map(|since| since.to_timestamp(now));
+    let mut reader = DecisionLogReader::new(consumer, filters, since);
+    reader.set_until(args.until.map(|until| until.to_timestamp(now)));
+    reader
 }
 
 fn read_log<S: DecisionConsumer>(

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 
 use crate::config::canonical_path;
 use crate::config::settings::Settings;
+use crate::pipeline::crawlers::AnonymousAccess;
 
 use super::admin_client::{client_address, get_array, get_or_null, get_str};
 use super::args::{EnvArgs, ProxyArgs, Shell};
@@ -42,6 +43,16 @@ pub(super) fn run(args: &EnvArgs) -> Result<Exit, Exit> {
     Ok(console::print(&text, Exit::Success))
 }
 
+/// Returns `true` if the proxy answers clients without credentials with 407, unless they use a crawler's own listener or
+/// network.
+fn needs_password(settings: &Settings) -> bool {
+    settings.anonymous == AnonymousAccess::Deny
+        && settings
+            .crawlers
+            .iter()
+            .any(|crawler| crawler.auth.is_some())
+}
+
 /// The settings of a proxy that its clients need.
 #[derive(Debug, PartialEq, Eq)]
 struct ClientSettings {
@@ -68,6 +79,12 @@ impl ClientSettings {
     /// Asks the running proxy, else reads the configuration file. Names the source on standard error.
     fn find(args: &ProxyArgs) -> Result<Self, Exit> {
         let loaded = inputs::load_quietly(&args.overrides())?;
+        if loaded.file.is_some() && args.admin.is_none() && needs_password(&loaded.settings) {
+            console::note(
+                &"clients of this proxy need a user and a password, which these variables lack: write \
+                 http://USER:PASSWORD@HOST:PORT into them",
+            );
+        }
         let proxy = RunningProxy::new(args, &loaded);
         let error = match proxy.get("/api/v1/status") {
             Ok(status) => match Self::from_status(&status, proxy.address) {

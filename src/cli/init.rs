@@ -185,6 +185,12 @@ fn build_config(answers: &InitAnswers) -> Result<String, InitError> {
         }
     };
     let mut changes = vec![
+        (
+            "# Every key is shown with its default; omitted keys keep these defaults, which also apply without this file. An unknown key\n# is",
+            "# `crawlgate init` has set crawlers, logs.decisions and logs.rotate, and listen and tls.intercept where it was asked to. All\n\
+             # other keys are shown with their defaults. Omitted keys have their defaults, too. An unknown key\n# is"
+                .to_owned(),
+        ),
         ("listen: 127.0.0.1:3128\n", format!("listen: {listen}\n")),
         (
             "crawlers: []\n",
@@ -314,6 +320,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}");
         }
         assert!(text.contains("  decisions: ../var/decisions.jsonl # auto:"));
+        assert!(!text.contains("Every key is shown with its default"));
     }
 
     #[test]

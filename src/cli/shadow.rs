@@ -222,12 +222,12 @@ impl ShadowTableRow {
     }
 }
 
-/// Formats each name of a map with its count, such as `rule 3`.
+/// Formats each name of a map with its count, such as `rule (3)`.
 fn count_texts(map: &Json) -> Vec<String> {
     map.as_object()
         .into_iter()
         .flatten()
-        .map(|(name, count)| format!("{name} {}", count.as_u64().unwrap_or_default()))
+        .map(|(name, count)| format!("{name} ({})", count.as_u64().unwrap_or_default()))
         .collect()
 }
 

@@ -164,7 +164,8 @@ impl From<DestinationError> for Refusal {
                 "a name without a dot, or of a local domain, is not looked up (egress.allow_private or egress.hosts in the \
                  configuration can allow it)",
             ),
-            DestinationError::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
+            DestinationError::PortDenied => Self::new(Reason::PortDenied, Stage::Destination)
+                .with_detail("the port is not one of egress.ports of the configuration"),
             DestinationError::NoSuchName(retry_after) => {
                 let dns = Self {
                     failure: Some(FailureKind::Permanent),

@@ -309,7 +309,7 @@ impl ProxyService {
         if !includes_port(&self.tunnels.settings.connect_ports, host.port()) {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
             return Err(refusal
-                .with_detail("the port is not in the configured CONNECT ports")
+                .with_detail("the port is not one of egress.connect_ports of the configuration")
                 .into());
         }
         let facts = TunnelFacts {

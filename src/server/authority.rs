@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::SystemTime;
 
+use crate::config::canonical_path;
 use crate::config::settings::{AuthorityFiles, Settings, TlsConfig};
 use crate::console::warn;
 use crate::tls::{CaCertificate, CaError, CertificateAuthority};
@@ -120,8 +121,8 @@ fn announce_created(files: &AuthorityFiles) {
         "created a certificate authority: {}, with its key in {}\n\
          clients must trust it: `eval \"$(crawlgate env)\"` sets this up for most clients started from a shell; the \
          certificate is also /ca.pem on the admin listener",
-        files.cert.display(),
-        files.key.display()
+        canonical_path(&files.cert).display(),
+        canonical_path(&files.key).display()
     );
 }
 

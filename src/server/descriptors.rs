@@ -26,7 +26,7 @@ pub(super) struct DescriptorShares {
 
 impl DescriptorShares {
     /// Raises the soft limit of open files to the hard one, and shares it out. Logs the limits, and warns if they are
-    /// lower than the settings.
+    /// lower than half of the settings.
     pub(super) fn allocate(settings: &Settings) -> Self {
         let limit = raise_limit();
         let shares = Self::new(limit, settings);
@@ -39,13 +39,19 @@ impl DescriptorShares {
         let max_connections = settings.accept.connections;
         let max_idle = settings.upstream.pool.total;
         if connections < max_connections || idle_pool < max_idle {
-            tracing::warn!(
+            let message = format!(
                 "the limit of open files ({limit}) suffices for {connections} client connections and {idle_pool} idle \
                  connections to origins, not for limits.connections ({max_connections}) and limits.idle_pool \
                  ({max_idle}), and the lower numbers apply. Raise the hard limit to {} (`ulimit -Hn`, LimitNOFILE= of \
                  the systemd unit, `--ulimit nofile=` of a container), or lower these settings",
                 required_limit(settings)
             );
+            // Few crawls need all that the settings permit.
+            if connections < max_connections / 2 || idle_pool < max_idle / 2 {
+                tracing::warn!("{message}");
+            } else {
+                tracing::info!("{message}");
+            }
         }
         tracing::info!(
             "limits: {connections} client connections, {idle_pool} idle connections to origins, {admin_connections} \

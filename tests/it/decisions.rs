@@ -142,6 +142,20 @@ fn decisions_that_do_not_match_are_left_out() {
             &[5],
         ),
         (&["--since", "1s"], &[]),
+        (&["--until", "2026-01-01T00:00:01.500Z"], &[0]),
+        (
+            &[
+                "--since",
+                "2026-01-01T00:00:02Z",
+                "--until",
+                "2026-01-01T00:00:04Z",
+            ],
+            &[2, 3],
+        ),
+        (&["--until", "2026-01-01"], &[]),
+        (&["--until", "1s", "--limit", "1"], &[6]),
+        (&["--filter", "verdict=shadow"], &[3]),
+        (&["--filter", "verdict!=shadow", "-n", "4"], &[2, 4, 5, 6]),
         (&["-n", "2"], &[5, 6]),
         (&["--limit", "1", "--filter", "reason=rule"], &[5]),
         (&["--limit", "all"], &[0, 1, 2, 3, 4, 5, 6]),
@@ -384,6 +398,7 @@ fn errors_contain_the_remedy() {
             "cannot be used with",
         ),
         ("", &["--limit", "5", "--follow"], 2, "cannot be used with"),
+        ("", &["--until", "1h", "--lost"], 2, "cannot be used with"),
         (
             "",
             &["--summary", "rule", "--limit", "0"],

@@ -259,6 +259,12 @@ fn the_directory_of_the_decision_log_is_made_and_check_tries_it() {
     ] {
         assert!(output.stderr.contains(part), "{part}: {output:?}");
     }
+    folder.write("short", "0123456789\n");
+    folder.write("c.yaml", "admin: { token_file: short }\n");
+    let output = crawlgate(folder.path(), "check --config c.yaml", "");
+    assert_eq!(output.code, 2, "{output:?}");
+    let part = "admin.token_file: short cannot be used: a token is one line of 16 or more";
+    assert!(output.stderr.contains(part), "{output:?}");
     folder.write("c.yaml", "logs: { decisions: new/log.json }\n");
     let output = crawlgate(folder.path(), "check c.yaml", "");
     assert_eq!(output.code, 0, "{output:?}");

@@ -198,12 +198,14 @@ function typing(target) {
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  // In a dialog, Escape closes it, also from a field.
+  if (document.getElementById("dialog").open) return undefined;
   if (event.key === "Escape" && typing(event.target)) {
     // Otherwise, Escape would also clear a search field.
     event.preventDefault();
     return event.target.blur();
   }
-  if (typing(event.target) || document.getElementById("dialog").open) return undefined;
+  if (typing(event.target)) return undefined;
   const act = actions[event.key];
   if (!act) return undefined;
   event.preventDefault();

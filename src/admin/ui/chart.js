@@ -19,14 +19,27 @@ function times(_, marks, __, ___, step) {
   return marks.map((mark) => new Date(mark * 1000).toLocaleTimeString("en-GB", options));
 }
 
+/** Returns these marks of an axis, with null for those that are no powers of ten. */
+function onlyDecades(_, marks) {
+  return marks.map((mark) => (Math.abs(Math.log10(mark) - Math.round(Math.log10(mark))) < 1e-6 ? mark : null));
+}
+
+/** Returns the powers of ten around the values, so that a short time is visible beside a long one. */
+function decades(_, min, max) {
+  const low = min > 0 ? 10 ** Math.floor(Math.log10(min)) : 1;
+  const high = max > 0 ? 10 ** Math.ceil(Math.log10(max)) : 10;
+  return [low, Math.max(high, low * 10)];
+}
+
 /**
  * A chart in `box`. `series` are `{ label, colour: "--name", show: value => text, fill, dash }`; `fill` fills the area,
- * and `dash` has the lengths of strokes and gaps.
+ * and `dash` has the lengths of strokes and gaps. With `logarithmic`, values of 0 are not drawn.
  */
 export class Chart {
-  constructor(box, series) {
+  constructor(box, series, { logarithmic = false } = {}) {
     this.box = box;
     this.series = series;
+    this.logarithmic = logarithmic;
     this.data = [[], ...series.map(() => [])];
     this.watch = new ResizeObserver(() => this.fit());
     this.watch.observe(box);
@@ -52,15 +65,22 @@ export class Chart {
       legend: { show: false },
       cursor: { show: false },
       padding: [8, 8, 0, 0],
-      scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, this.least ?? 1)] } },
+      scales: {
+        x: { time: true },
+        y: this.logarithmic
+          ? { distr: 3, range: decades }
+          : { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] },
+      },
       axes: [
         { ...axis, grid: { show: false }, size: 22, space: 70, values: times },
         {
           ...axis,
-          grid,
+          grid: this.logarithmic ? { ...grid, filter: onlyDecades } : grid,
+          ...(this.logarithmic ? { filter: onlyDecades } : {}),
           size: 46,
           space: 34,
-          values: (_, marks) => marks.map((mark) => (this.series[0].mark ?? this.series[0].show)(mark)),
+          values: (_, marks) =>
+            marks.map((mark) => (mark === null ? "" : (this.series[0].mark ?? this.series[0].show)(mark))),
         },
       ],
       series: [{}, ...this.series.map(line)],

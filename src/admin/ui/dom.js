@@ -61,6 +61,11 @@ export function tick() {
   for (const time of document.querySelectorAll("time[data-ago]")) write(time, ago(time.dateTime));
 }
 
+/** Returns a text as parts, those between backticks as code. */
+export function withCode(text) {
+  return text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? h("code", part) : part));
+}
+
 /** Creates a labelled field: `field("Host", input)`. */
 export function field(label, input, hint) {
   return h("label.field", h("span", label), input, hint && h("small.quiet", hint));

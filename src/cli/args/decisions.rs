@@ -36,9 +36,12 @@ pub(crate) struct DecisionsArgs {
     /// Show only decisions of a crawler: the same as --filter crawler=NAME
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
-    /// Show only decisions since a time (2026-11-21T08:30:00Z, UTC if it has no zone) or for a duration (10m, 24h)
+    /// Show only decisions since a day (2026-11-21), a time (2026-11-21T08:30:00Z, UTC if it has no zone) or for a duration (10m, 24h)
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,
+    /// Show only decisions before a day, a time or the beginning of a duration, written as for --since
+    #[arg(long, value_name = "TIME", value_parser = Since::parse, conflicts_with_all = ["follow", "lost"])]
+    pub until: Option<Since>,
     /// List the URLs that crawlers did not get although the policy allows them, and that were not answered later
     #[arg(long, conflicts_with_all = ["summary", "follow"])]
     pub lost: bool,

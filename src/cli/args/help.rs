@@ -359,7 +359,9 @@ The variables are those of the running proxy; if none answers, those of the conf
 the command works in any directory if the proxy listens at the default address, or if --admin,
 --config or $CRAWLGATE_CONFIG names it. Standard error says which proxy or file it was.
 
-Sets the proxy for http and https. If the proxy intercepts TLS (`tls.intercept`), also sets the
+Sets the proxy for http and https. Hosts on this machine (localhost, 127.0.0.1, ::1) are exempt, by
+no_proxy: to crawl a site on this machine through the proxy, unset no_proxy and NO_PROXY, and set
+egress.allow_loopback in the configuration. If the proxy intercepts TLS (`tls.intercept`), also sets the
 certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
 the system, and the certificate of the authority for Node.js, which adds it to its roots. For
 clients that read none of these variables (wget, aria2, Java, Chromium), see docs/crawlers/README.md.
@@ -434,6 +436,7 @@ Example:
   crawlgate decisions --follow --filter verdict=reject --filter 'host=*.example.com'
   crawlgate decisions --host www.example.com --crawler news-bot -n 20
   crawlgate decisions --all --since 24h --summary rule
+  crawlgate decisions --all --since 2026-11-21 --until 2026-11-22 --filter verdict=reject
   crawlgate decisions --lost --since 24h
   zcat old.gz | crawlgate decisions --log - --filter 'status>=500' --format json
 

@@ -15,6 +15,9 @@ pub(crate) struct CheckArgs {
     /// Policies and configurations [default: the configuration that `run` would use, and its policy]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+    /// Configuration to check, with its policy: the same as PATH, as the other commands name it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Exit with 1 if there are warnings, or questions that are not decided
     #[arg(long)]
     pub strict: bool,

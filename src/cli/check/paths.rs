@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use rustix::process::getuid;
 
+use crate::admin::guard::{AdminToken, AdminTokenError};
 use crate::config::settings::Settings;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::server::authority;
@@ -35,7 +36,7 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
         .admin
         .token_file
         .as_deref()
-        .map(|path| ("admin.token_file", path, fs::read(path).map(drop)));
+        .map(|path| ("admin.token_file", path, try_token(path)));
     files
         .chain(rotated)
         .chain(directories)
@@ -51,6 +52,15 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
             })
         })
         .collect()
+}
+
+/// Reads the file of the admin token as `run` does.
+fn try_token(path: &Path) -> io::Result<()> {
+    match AdminToken::from_file(path) {
+        Ok(_) => Ok(()),
+        Err(AdminTokenError::Unreadable(error)) => Err(error),
+        Err(error @ AdminTokenError::Invalid) => Err(io::Error::other(error)),
+    }
 }
 
 fn missing_authority() -> io::Error {

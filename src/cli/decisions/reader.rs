@@ -14,7 +14,7 @@ pub(in crate::cli) trait DecisionConsumer {
         Vec::new()
     }
 
-    /// Accepts a decision that is older than `--since`, or does not match the filters.
+    /// Accepts a decision outside of `--since` and `--until`, or one that does not match the filters.
     fn pass_over(&mut self, _entry: &LogEntry<'_>) {}
 
     /// Accepts a decision, and its line in the log.
@@ -32,6 +32,7 @@ pub(in crate::cli) struct DecisionLogReader<'f, S> {
     pub(in crate::cli) consumer: S,
     filters: &'f [LogFilter],
     since: Option<String>,
+    until: Option<String>,
     wanted_fields: LogFieldSet,
     /// The number of lines that are not blank.
     lines: u64,
@@ -80,6 +81,7 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             consumer,
             filters,
             since,
+            until: None,
             wanted_fields,
             lines: 0,
             accepted: 0,
@@ -90,6 +92,11 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             file: String::new(),
             line: Some(0),
         }
+    }
+
+    /// Passes over the decisions of this time and later ones.
+    pub(super) fn set_until(&mut self, until: Option<String>) {
+        self.until = until;
     }
 
     /// Reports the first line that cannot be read at once, since reading does not end.
@@ -181,11 +188,10 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         if self.since.is_some() && self.begins_at.is_none() {
             self.begins_at = Some(entry.text(LogField::Ts).to_string());
         }
-        let too_old = self
-            .since
-            .as_ref()
-            .is_some_and(|since| *entry.text(LogField::Ts) < **since);
-        if too_old || !self.filters.iter().all(|filter| filter.matches(&entry)) {
+        let ts = entry.text(LogField::Ts);
+        let too_old = self.since.as_ref().is_some_and(|since| *ts < **since);
+        let too_new = self.until.as_ref().is_some_and(|until| *ts >= **until);
+        if too_old || too_new || !self.filters.iter().all(|filter| filter.matches(&entry)) {
             self.consumer.pass_over(&entry);
             return Ok(());
         }

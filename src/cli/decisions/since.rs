@@ -1,4 +1,4 @@
-//! The value of `--since`: a time, or a duration before now.
+//! The value of `--since` and `--until`: a time, or a duration before now.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use crate::clock::Rfc3339;
 use crate::clock::date_time::parse_date_time;
 use crate::model::units;
 
-/// The time from which decisions are shown.
+/// The time from which, or before which, decisions are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     /// A duration before now.

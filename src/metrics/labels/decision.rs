@@ -21,11 +21,11 @@ pub(crate) fn decision_index(stage: Stage, verdict: VerdictLabel, reason: Option
     (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_COUNT + reason
 }
 
-pub(crate) fn decision_from_index(place: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
-    let above = place / REASON_COUNT;
-    let reason = place % REASON_COUNT;
-    let verdict = *VerdictLabel::ALL.get(above % VerdictLabel::ALL.len())?;
-    let stage = *Stage::ALL.get(above / VerdictLabel::ALL.len())?;
+pub(crate) fn decision_from_index(index: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
+    let stage_and_verdict = index / REASON_COUNT;
+    let reason = index % REASON_COUNT;
+    let verdict = *VerdictLabel::ALL.get(stage_and_verdict % VerdictLabel::ALL.len())?;
+    let stage = *Stage::ALL.get(stage_and_verdict / VerdictLabel::ALL.len())?;
     Some((stage, verdict, Reason::ALL.get(reason).copied()))
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use regex::Regex;
 
 use crate::diagnostics::nearest::nearest;
+use crate::metrics::labels::VerdictLabel;
 use crate::model::glob::TextGlob;
 
 use super::entry::{LogEntry, LogField, LogFieldSet, LogValue};
@@ -51,6 +52,9 @@ const LINES_PER_YIELD: usize = 32;
 const ALIASES: [(&str, LogField); 2] =
     [("status", LogField::SentStatus), ("held", LogField::HeldMs)];
 
+/// The verdict `shadow_reject` as `crawlgate decisions` and the page show it.
+const SHORT_SHADOW_VERDICT: &str = "shadow";
+
 /// The error of an invalid filter.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -74,7 +78,11 @@ impl LogFilter {
                 "K=V, K!=V, K~REGEX, K!~REGEX, K>N, K>=N, K<N or K<=N, such as verdict=reject";
             return Err(LogFilterError(format!("write {forms}")));
         };
-        let value = rest.strip_prefix(operator).unwrap_or_default();
+        let field = parse_field(key)?;
+        let value = match (field, rest.strip_prefix(operator).unwrap_or_default()) {
+            (LogField::Verdict, SHORT_SHADOW_VERDICT) => VerdictLabel::ShadowReject.as_str(),
+            (_, value) => value,
+        };
         let test = match operator {
             "=" => LogFilterTest::Is(ValuePattern::parse(value)),
             "!=" => LogFilterTest::IsNot(ValuePattern::parse(value)),
@@ -85,10 +93,7 @@ impl LogFilter {
             "<" => LogFilterTest::Number(LogComparison::Less, parse_number(value)?),
             _ => LogFilterTest::Number(LogComparison::AtMost, parse_number(value)?),
         };
-        Ok(Self {
-            field: parse_field(key)?,
-            test,
-        })
+        Ok(Self { field, test })
     }
 
     /// The field equals this text (`*` matches anything), or is null if the text is empty.

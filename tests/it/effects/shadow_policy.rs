@@ -171,10 +171,10 @@ fn the_report_lists_what_would_change() {
     );
     assert_eq!(
         lines[2],
-        "try                           6             1            0  refuse: rule 1, try 1"
+        "try                           6             1            0  refuse: rule (1), try (1)"
     );
     assert!(lines[3].starts_with("policy next@"), "{output:?}");
-    assert!(lines[3].contains("admit: rule 1"), "{output:?}");
+    assert!(lines[3].contains("admit: rule (1)"), "{output:?}");
     assert!(output.stdout.contains(&url), "{output:?}");
     assert!(
         output.stdout.contains("next would admit, most recently:"),

@@ -142,6 +142,7 @@ fn of_two_authorities_the_first_signs_and_both_are_exported() {
         .filter_map(|line| line.strip_prefix("role        "))
         .collect();
     assert_eq!(roles, ["signs", "exported, does not sign"]);
+    assert_eq!(shown.stdout.split("\n\n").count(), 2, "{shown:?}");
     let env = run(directory, &["env", "--config", "two.yaml"]).stdout;
     assert!(
         env.contains("NODE_EXTRA_CA_CERTS="),
@@ -332,6 +333,17 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
         fish.starts_with("set -gx http_proxy 'http://[::1]:4002';\n"),
         "{fish}"
     );
+    // A password cannot be printed, since only its hash is known: the command says that it is missing.
+    folder.write(
+        "c.yaml",
+        "admin: { listen: 127.0.0.1:1 }\ntls: { intercept: false }\nanonymous: deny\n\
+         crawlers: [{ name: own, auth: { user: own, password_hash: \"$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO\" } }]\n",
+    );
+    let password = env(&folder, &[]);
+    assert_eq!(password.code, 0, "{password:?}");
+    let note = "clients of this proxy need a user and a password";
+    assert!(password.stderr.contains(note), "{password:?}");
+    assert!(!output.stderr.contains(note), "{output:?}");
 }
 
 const POLICY: &str = "policy: 1\nname: p\noptions: { disposition: allow }\n";

@@ -148,6 +148,7 @@ fn only_the_ports_of_egress_are_dialled() {
         let answer = get(gate.proxy, &shut.url(host, "/"));
         assert_eq!(status(&answer), 403, "{host}: {answer}");
         assert_eq!(reason(&answer), "port_denied", "{host}: {answer}");
+        assert!(answer.contains("egress.ports"), "{host}: {answer}");
     }
     assert_eq!(shut.connections(), 0);
 }

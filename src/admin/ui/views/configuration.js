@@ -185,8 +185,10 @@ function place(one, file) {
   return h("span.mono", { title: visible(file ?? "") }, `${visible(name)}:${one.line}`);
 }
 
+/** Shows a path or a URL, which may wrap after each slash. */
 function mono(text) {
-  return h("span.mono", visible(text));
+  const parts = visible(text).split(/(?<=\/)/);
+  return h("span.mono", parts.flatMap((part, at) => (at ? [h("wbr"), part] : [part])));
 }
 
 /** Returns a value on one line. */

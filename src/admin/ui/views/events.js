@@ -1,7 +1,7 @@
 // Events: what the proxy reported about itself, the events of the ledger, and its sweep.
 
 import { api } from "../api.js";
-import { confirm, empty, field, fill, h, label, openDialog, select, since, table, write } from "../dom.js";
+import { confirm, empty, field, fill, h, label, openDialog, select, since, table, withCode, write } from "../dom.js";
 import { poll } from "../feed.js";
 import { count, dateTime, percent, plural, visible } from "../format.js";
 import { detail } from "./urls.js";
@@ -172,7 +172,7 @@ class Messages {
       h("td.quiet", { title: one.at }, dateTime(one.at)),
       h("td", h("span.mark", { class: `mark ${LEVEL_MARKS[one.level]}` }, LEVEL_WORDS[one.level] ?? visible(one.level))),
       h("td.quiet", visible(one.area)),
-      h("td.words", visible(one.text)),
+      h("td.words", withCode(visible(one.text))),
     );
   }
 
@@ -357,6 +357,12 @@ function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** Returns why an event was ordered; of a permanent error the kind says it, so it is the origin's status. */
+function reasonOf(event) {
+  if (event.why !== event.kind) return visible(event.why.replaceAll("_", " "));
+  return event.status ? `the origin answers ${event.status}` : "";
+}
+
 const KINDS = [
   ["", "all"],
   ["removal", "removals"],
@@ -414,10 +420,10 @@ class LedgerEvents {
         h(
           "th.url",
           { scope: "row" },
-          h("button.plain", { type: "button", onclick: () => this.open(event) }, visible(event.url)),
+          h("button.link", { type: "button", onclick: () => this.open(event) }, visible(event.url)),
         ),
         h("td", KINDS.find(([name]) => name === event.kind)?.[1].replace(/s$/, "") ?? visible(event.kind)),
-        h("td", visible(event.why.replaceAll("_", " "))),
+        h("td", reasonOf(event)),
         h("td", visible(event.crawler)),
         h("td", visible(event.rule ?? "")),
         h("td.quiet", since(event.at)),

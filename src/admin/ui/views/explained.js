@@ -134,11 +134,11 @@ function ruleLine(one, decision) {
       "span.name",
       { class: `name ${depth ? `depth-${depth}` : ""}` },
       h("strong.mono", visible(one.rule)),
-      one.other_space && h("span.quiet", ` space ${visible(one.space)} is not this crawler's `),
-      one.shadow && h("span.quiet", " in shadow mode, does not affect the decision"),
       decided && [" ", h("strong", "decides")],
       h("span.quiet", ` ${visible(one.key ?? "")} `),
       h("span.mono", visible(one.condition ?? "")),
+      one.other_space && h("span.aside", `space ${visible(one.space)} is not this crawler's`),
+      one.shadow && h("span.aside", "in shadow mode: does not affect the decision"),
     ),
     one.because?.length
       ? h(

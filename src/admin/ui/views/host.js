@@ -195,6 +195,11 @@ function facts(rows) {
   );
 }
 
+/** Shows a range of factors, such as that of `jitter`, or any other value. */
+function rangeOr(given) {
+  return Array.isArray(given) && given.length === 2 ? `${value(given[0])} to ${value(given[1])} times` : value(given);
+}
+
 /** Shows an object of the response. Names may end in their unit: `delay_ms`. */
 function part(title, of) {
   if (!of) return null;
@@ -202,7 +207,7 @@ function part(title, of) {
     .filter(([, given]) => given !== null)
     .map(([name, given]) => {
       const isTime = name.endsWith("_ms") && typeof given === "number";
-      return [visible(name.replace(/_ms$/, "").replaceAll("_", " ")), isTime ? duration(given) : value(given)];
+      return [visible(name.replace(/_ms$/, "").replaceAll("_", " ")), isTime ? duration(given) : rangeOr(given)];
     });
   return [h("h3", title), facts(rows)];
 }

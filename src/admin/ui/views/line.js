@@ -3,7 +3,7 @@
 import { curlOf } from "../curl.js";
 import { copyButton, h } from "../dom.js";
 import { feed } from "../feed.js";
-import { dateTime, value } from "../format.js";
+import { value } from "../format.js";
 import { decisionsLink, hostLink, ofHost, tryLink } from "./verdict.js";
 
 // A query of which the setting logs.query masks values or everything.
@@ -52,7 +52,7 @@ export function details(line) {
       h("p.quiet", "The setting ", h("code", "logs.query"), " masks this URL's query, so it cannot be explained: it may be another URL."),
     h(
       "dl.fields",
-      shown.map(([name, given]) => [h("dt", name), h("dd", name === "ts" ? dateTime(given) : value(given))]),
+      shown.map(([name, given]) => [h("dt", name), h("dd", value(given))]),
     ),
     line.url || line.host
       ? null

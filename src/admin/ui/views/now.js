@@ -9,6 +9,8 @@ import { Decisions } from "./decisions.js";
 import { decisionsLink, verdict } from "./verdict.js";
 
 const MINUTE = 60_000;
+/** Shorter times are drawn like this one. */
+const SHORTEST_MS = 0.1;
 const COLLECTING = "Collecting data: the first rates appear in a few seconds. Charts show the last hour.";
 
 /** Creates the view; under the name `decisions`, the list without the overview. */
@@ -51,9 +53,15 @@ function bounded(ms) {
   return ms?.over !== undefined ? `> ${duration(ms.over)}` : duration(ms);
 }
 
-/** Returns a latency as a point of a chart. */
+/** Returns a latency as a point of a chart with a logarithmic scale, which has no 0. */
 function point(ms) {
-  return ms?.under ?? ms?.over ?? ms;
+  const known = ms?.under ?? ms?.over ?? ms;
+  return known === null ? null : Math.max(known, SHORTEST_MS);
+}
+
+/** Formats a power of ten of milliseconds, the mark of an axis. */
+function decade(ms) {
+  return ms < 1000 ? `${Number(ms.toPrecision(1))} ms` : `${Math.round(ms / 1000)} s`;
 }
 
 /** The colours and strokes of the refusals in the chart; either tells them apart. */
@@ -104,7 +112,7 @@ class Overview {
           h("h2", "Requests per second ", key("allow", "allowed"), this.reasonKeys),
           this.requests,
         ),
-        h("div.panel", h("h2", "Time ", key("accent", "origins p50"), key("shadow dashed", "held p95")), this.latency),
+        h("div.panel", h("h2", "Time per request ", key("accent", "origins p50"), key("shadow dashed", "held p95")), this.latency),
         h("div.panel.reasons", h("h2", "Rejections by reason"), this.reasons),
       ),
       this.waits,
@@ -116,10 +124,14 @@ class Overview {
   start() {
     this.charts = [
       this.requestsChart(),
-      new Chart(this.latency, [
-        { label: "origins p50", colour: "--accent", show: duration },
-        { label: "held p95", colour: "--shadow", show: duration, dash: STROKES.dashed },
-      ]),
+      new Chart(
+        this.latency,
+        [
+          { label: "origins p50", colour: "--accent", show: duration, mark: decade },
+          { label: "held p95", colour: "--shadow", show: duration, dash: STROKES.dashed },
+        ],
+        { logarithmic: true },
+      ),
     ];
     this.end = feed.on(() => this.show());
     addEventListener("theme", this.redraw);

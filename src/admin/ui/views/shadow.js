@@ -156,8 +156,8 @@ class ShadowPolicy {
       ["Shadow policy", `${visible(entry.policy)}@${visible(entry.revision)}`],
       ["Compared with", `${visible(active.policy)}@${visible(active.revision)}`],
       ["Evaluated", plural(entry.judged, "request")],
-      ["Would refuse", `${count(entry.would_refuse.total)} (${percent(entry.would_refuse.total, entry.judged)}) that are admitted`],
-      ["Would admit", `${count(entry.would_admit.total)} (${percent(entry.would_admit.total, entry.judged)}) that are refused`],
+      ["Admitted, would refuse", `${count(entry.would_refuse.total)} (${percent(entry.would_refuse.total, entry.judged)})`],
+      ["Refused, would admit", `${count(entry.would_admit.total)} (${percent(entry.would_admit.total, entry.judged)})`],
     ];
     const { set } = entry;
     const by = set && [set.user, set.address].filter(Boolean).join(", ");

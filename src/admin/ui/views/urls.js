@@ -155,7 +155,7 @@ class Urls {
   }
 
   row(record) {
-    const open = h("button.plain", { type: "button", onclick: () => detail(record) }, visible(record.url));
+    const open = h("button.link", { type: "button", onclick: () => detail(record) }, visible(record.url));
     return h(
       "tr",
       h("th.url", { scope: "row" }, open),
