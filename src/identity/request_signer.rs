@@ -1,6 +1,6 @@
 //! Signs the requests of crawlers that have an identity.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -146,7 +146,7 @@ pub enum SigningError {
 
 /// The signers of all crawlers that have an identity, by name.
 #[derive(Clone, Debug, Default)]
-pub struct RequestSigners(HashMap<Box<str>, RequestSigner>);
+pub struct RequestSigners(BTreeMap<Box<str>, RequestSigner>);
 
 impl RequestSigners {
     /// Loads the keys of these crawlers.
@@ -154,7 +154,7 @@ impl RequestSigners {
     /// # Errors
     /// If a key cannot be read, or others than its owner can read it.
     pub fn load(identities: &[CrawlerKeys]) -> Result<Self, IdentityError> {
-        let mut signers = HashMap::new();
+        let mut signers = BTreeMap::new();
         for keys in identities {
             let signer = RequestSigner::load(keys).map_err(|error| IdentityError {
                 crawler: keys.crawler.clone(),
@@ -169,20 +169,11 @@ impl RequestSigners {
 
     /// Iterates over the crawlers and their signers, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RequestSigner)> {
-        let mut all: Vec<_> = self
-            .0
-            .iter()
-            .map(|(name, signer)| (&**name, signer))
-            .collect();
-        all.sort_by_key(|(name, _)| *name);
-        all.into_iter()
+        self.0.iter().map(|(name, signer)| (&**name, signer))
     }
 
     /// Returns the signer of a crawler, if it has an identity.
     pub fn get(&self, crawler: &str) -> Option<&RequestSigner> {
-        if self.0.is_empty() {
-            return None;
-        }
         self.0.get(crawler)
     }
 }

@@ -89,9 +89,12 @@ impl Ed25519Key {
             .create_new(true)
             .mode(KEY_MODE)
             .open(path)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
-                _ => unusable(error.to_string()),
+            .map_err(|error| {
+                if error.kind() == io::ErrorKind::AlreadyExists {
+                    KeyError::Exists(path.to_owned())
+                } else {
+                    unusable(error.to_string())
+                }
             })?;
         file.write_all(pair.serialize_pem().as_bytes())
             .and_then(|()| file.sync_all())

@@ -146,9 +146,12 @@ pub fn certificate_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     };
     let names = names.value.general_names.iter();
     names
-        .filter_map(|name| match name {
-            GeneralName::DNSName(name) => Some((*name).to_owned()),
-            _ => None,
+        .filter_map(|name| {
+            if let GeneralName::DNSName(name) = name {
+                Some((*name).to_owned())
+            } else {
+                None
+            }
         })
         .collect()
 }

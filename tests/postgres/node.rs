@@ -107,7 +107,7 @@ impl NodeProcess {
             seen.push('\n');
         };
         // Read on, so that the node can write.
-        std::thread::spawn(move || lines.for_each(|line| drop(line)));
+        std::thread::spawn(move || lines.for_each(drop));
         Self { process, admin }
     }
 

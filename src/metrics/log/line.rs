@@ -491,6 +491,7 @@ mod tests {
             error: Some("client_left"),
             origin_http: None,
             parent: None,
+            entry: None,
             source: Some("sitemap \u{85}"),
             robots_agent: None,
             cause: None,

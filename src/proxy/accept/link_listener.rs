@@ -1,6 +1,6 @@
 //! The listener for the other nodes of a fleet: each request on it was forwarded by its entry.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 
 use crate::clock::Clock;
 use crate::fleet::forward_header::{CRAWL_FLEET, ForwardHeader, TargetForm, set_hang_up};
-use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit};
+use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyHeaderFailure};
 use crate::proxy::body::{ClientBody, ResponseBody};
 use crate::proxy::connect::{ConnectionContext, RequestEntry};
 use crate::proxy::drain::DrainWatch;
@@ -45,6 +45,7 @@ impl LinkListener {
             service,
             crawler: None,
             tls,
+            proxy_protocol: Box::default(),
         };
         Self { inner }
     }
@@ -132,6 +133,15 @@ impl ConnectionHandler for LinkListener {
 
     fn clock(&self) -> &Clock {
         self.inner.clock()
+    }
+
+    /// Nodes connect to each other without a load balancer.
+    fn expects_proxy_header(&self, _peer: IpAddr) -> bool {
+        false
+    }
+
+    fn record_proxy_header_failure(&self, failure: ProxyHeaderFailure) {
+        self.inner.record_proxy_header_failure(failure);
     }
 
     fn on_connect(&self, _peer: SocketAddr) -> LinkState {

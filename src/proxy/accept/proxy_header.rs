@@ -293,9 +293,10 @@ mod tests {
         assert_eq!(client(&long.as_bytes()[..MAX_TEXT - 1]), Ok(None));
         let too_long = Err(ProxyHeaderFailure::TooLong);
         assert_eq!(client(&long.as_bytes()[..MAX_TEXT]), too_long);
-        let ended = format!("{}\r\n", &long[..MAX_TEXT - 1]);
+        let cut = |length| long.chars().take(length).collect::<String>();
+        let ended = format!("{}\r\n", cut(MAX_TEXT - 1));
         assert_eq!(client(ended.as_bytes()), too_long, "one byte too long");
-        let longest = format!("{}\r\n", &long[..MAX_TEXT - 2]);
+        let longest = format!("{}\r\n", cut(MAX_TEXT - 2));
         assert_eq!(client(longest.as_bytes()), Ok(Some(("-".into(), MAX_TEXT))));
     }
 

@@ -168,13 +168,16 @@ impl ProxyListener {
     }
 
     /// Answers a request of a client.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an `async fn` would hold the request twice"
+    )]
     pub(super) fn serve(
         &self,
         request: Request<ClientBody>,
         open: ServiceGuard,
         context: &ConnectionContext,
     ) -> impl Future<Output = ServiceResult> + Send {
-        // Not an `async fn`: its future would hold the request twice.
         async move {
             if request.method() == Method::CONNECT {
                 return Box::pin(self.service.handle_connect(request, open, context)).await;

@@ -102,10 +102,6 @@ enum HeadFailure {
 }
 
 impl OpenStream {
-    #[expect(
-        clippy::result_large_err,
-        reason = "the slot moves on at once; a box would be an allocation for each failure"
-    )]
     fn open(
         reservation: StreamReservation,
         request: Request<RequestUpload>,
@@ -190,10 +186,6 @@ impl OpenStream {
             .map(|()| Err(HeadFailure::Other(UpstreamError::Timeout)))
     }
 
-    #[expect(
-        clippy::result_large_err,
-        reason = "the slot moves on at once; a box would be an allocation for each failure"
-    )]
     fn into_exchanged(
         self,
         response: Response<h2::RecvStream>,
