@@ -828,6 +828,7 @@ fn the_configuration_file_is_named_or_found_or_absent() {
     let certs = folder.path().join("certs");
     let store = StoreConfig {
         path: Some(folder.path().join("var/crawlgate")),
+        ..Settings::default().store
     };
     let usual = Settings {
         tls: home_of_tls(certs.to_str().unwrap()),

@@ -136,7 +136,12 @@ impl ConnectionHandler for Echo {
         self.connections.fetch_add(1, Ordering::SeqCst)
     }
 
-    async fn open(&self, client: ClientSocket, _: &mut DrainWatch) -> Option<ClientSocket> {
+    async fn open(
+        &self,
+        client: ClientSocket,
+        _: &usize,
+        _: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
         Some(client)
     }
 

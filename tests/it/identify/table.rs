@@ -471,7 +471,8 @@ async fn pending_verifications_of_a_source_are_limited() {
             AuthenticationError::Busy => busy += 1,
             AuthenticationError::Throttled(_) => throttled += 1,
             other @ (AuthenticationError::MissingCredentials
-            | AuthenticationError::MalformedCredentials(_)) => panic!("{other:?}"),
+            | AuthenticationError::MalformedCredentials(_)
+            | AuthenticationError::UnknownHere) => panic!("{other:?}"),
         }
     }
     assert_eq!(wrong, 10);

@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::disallowed_methods,
+    clippy::too_many_lines,
     missing_docs,
     reason = "tests"
 )]
