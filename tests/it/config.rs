@@ -483,7 +483,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 const BROKEN: [(&str, &str); 67] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, fleet, telemetry; did you mean `listen`?",
     ),
     (
         "- a",
@@ -591,7 +591,7 @@ const BROKEN: [(&str, &str); 67] = [
     ),
     (
         "egress: { bind: [{ crawler: a, address: [10.0.0.1, 10.0.0.2] }] }",
-        "c.yaml:1:18: error: no crawler has this name; found `a`\nc.yaml:1:41: error: one address, or one of IPv4 and one of IPv6, is needed here; found `a list`",
+        "c.yaml:1:18: error: no crawler has this name; found `a`; define it under `crawlers`\nc.yaml:1:41: error: one address, or one of IPv4 and one of IPv6, is needed here; found `a list`",
     ),
     (
         "listen: { addr: \"127.0.0.1:1\", proxy_protocol: { trusted: [] } }",

@@ -57,6 +57,7 @@ fn without_a_directory_the_policy_is_on_standard_output_and_the_system_is_recogn
     let output = crawlgate(Path::new("."), "import -", SQUID);
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(output.stdout.contains("policy: 1"), "{}", output.stdout);
+    assert!(output.stdout.contains("bad.example"), "{}", output.stdout);
     assert!(output.stderr.contains("read as a file of squid"));
     assert!(output.stderr.contains("converted"));
 }

@@ -385,6 +385,7 @@ fn losses_are_told_from_what_the_policy_excludes() {
         Reason::QueueFull,
         Reason::HostBackoff,
         Reason::Stopped,
+        Reason::OwnerUnavailable,
         Reason::Overloaded,
         Reason::ShuttingDown,
     ];

@@ -227,6 +227,11 @@ fn every_family_is_exported_and_released_names_stay() {
         .into_iter()
         .chain(PROCESS_NAMES.split_whitespace())
         .collect();
+    // These have series only for parents of the configuration.
+    let all: BTreeSet<&str> = all
+        .into_iter()
+        .filter(|name| !name.starts_with("crawlgate_parent_"))
+        .collect();
     assert_eq!(shown, all);
 }
 

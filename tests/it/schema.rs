@@ -388,7 +388,7 @@ fn configurations_that_are_read_fit_and_others_do_not() {
         ("crawlers: [{ sources: [10.0.0.0/8] }]", false),
         ("profile: scapy", false),
         ("store: { kind: embedded, path: x }", true),
-        ("store: { kind: postgres, url: x, timeout: 2s }", true),
+        ("store: { kind: embedded, timeout: 2s }", true),
         ("store: { kind: redis }", false),
         (
             "egress: { ports: [80, 1024-65535], resolver: { servers: ['192.0.2.53:53'] } }",

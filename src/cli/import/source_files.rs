@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use crawlgate_import::{FileSystem, MAX_RULE_FILE, SourcePath};
 
@@ -17,6 +18,8 @@ pub(super) struct SourceFiles {
     directory: PathBuf,
     /// The files that were named, by the names that the importer uses.
     named: Vec<(String, PathBuf)>,
+    /// Standard input, once it has been read: its system is recognized by it, then it is translated.
+    stdin: OnceLock<Vec<u8>>,
 }
 
 impl SourceFiles {
@@ -28,6 +31,7 @@ impl SourceFiles {
         let mut files = Self {
             directory: directory.unwrap_or(Path::new(".")).to_owned(),
             named: Vec::new(),
+            stdin: OnceLock::new(),
         };
         let paths = words.iter().map(|word| {
             let (crawler, file) = split_crawler(word);
@@ -60,6 +64,14 @@ impl SourceFiles {
         }
         self.named.push((name.clone(), path.to_owned()));
         name
+    }
+
+    fn read_stdin(&self) -> io::Result<Vec<u8>> {
+        if let Some(known) = self.stdin.get() {
+            return Ok(known.clone());
+        }
+        let bytes = read_limited(io::stdin().lock())?;
+        Ok(self.stdin.get_or_init(|| bytes).clone())
     }
 
     /// Returns the path of a file that must not lead out of the directory, unless it was named.
@@ -100,7 +112,7 @@ impl FileSystem for SourceFiles {
         let read = || {
             let path = self.find(name)?;
             if path == Path::new(STDIN) {
-                return read_limited(io::stdin().lock());
+                return self.read_stdin();
             }
             let file = File::open(&path)?;
             if file.metadata()?.is_dir() {

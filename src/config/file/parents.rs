@@ -225,12 +225,13 @@ pub(super) fn read_bind(node: &Node, settings: &mut Settings, context: &mut Read
             && !known.clone().any(|known| known == crawler.as_str())
             && crawler.as_str() != crate::model::crawler::Crawler::ANONYMOUS
         {
-            let problem = Problem::error(&item.place, "no crawler has this name");
-            context.problems.push(
-                problem
-                    .with_found(crawler.as_str())
-                    .with_allowed_words(known),
-            );
+            let problem = Problem::error(&item.place, "no crawler has this name")
+                .with_found(crawler.as_str());
+            context.problems.push(if settings.crawlers.is_empty() {
+                problem.with_help("define it under `crawlers`")
+            } else {
+                problem.with_allowed_words(known)
+            });
         }
         settings.egress.bind.push(BindRule {
             crawler: draft.crawler,

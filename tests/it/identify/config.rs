@@ -59,7 +59,7 @@ const MISTAKES: [(&str, &str); 19] = [
         "crawlers: [{ name: a, soures: [10.0.0.1] }]",
         "c.yaml:1:12: warning: nothing identifies the clients of a; give it `auth`, `sources`, or a listener of its \
              own (`listen: [{addr, crawler}]`)\n\
-             c.yaml:1:23: error: unknown key; found `soures`; allowed: name, auth, sources, profile, robots_agent, may; \
+             c.yaml:1:23: error: unknown key; found `soures`; allowed: name, auth, sources, profile, robots_agent, identity, may; \
              did you mean `sources`?",
     ),
     (

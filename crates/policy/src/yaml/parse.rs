@@ -289,7 +289,7 @@ pub(super) struct NodeBuilder<'a> {
 pub(super) struct LineShift {
     /// A line of the part.
     pub(super) from: u32,
-    /// The same line of the whole text.
+    /// Its line in the whole text.
     pub(super) to: u32,
 }
 
