@@ -118,7 +118,8 @@ impl Postgres {
     }
 
     fn try_sql(&self, sql: &str) -> Result<String, String> {
-        let database = if sql.starts_with("create database") || sql == "select 1" {
+        let of_all = ["create database", "alter database", "select 1"];
+        let database = if of_all.iter().any(|begin| sql.starts_with(begin)) {
             "postgres"
         } else {
             "fleet"

@@ -1,5 +1,5 @@
 //! Hides secrets in the source lines of problems: the values of keys whose names contain a password
-//! word, and the headers in `telemetry.otlp.headers`.
+//! word, the passwords of URLs, and the headers in `telemetry.otlp.headers`.
 //!
 //! Works on the text, since the text may have any syntax error, and hides too much rather than too
 //! little. Messages themselves must not quote secrets.
@@ -70,7 +70,8 @@ impl SecretLines {
                 HiddenPart::All => 0,
                 HiddenPart::AfterKey => value_start(line, "headers").unwrap_or(0),
             });
-        by_word.into_iter().chain(of_headers).min()
+        let of_url = credentials_start(line);
+        by_word.into_iter().chain(of_headers).chain(of_url).min()
     }
 }
 
@@ -113,6 +114,17 @@ fn open_brackets(before: usize, text: &str) -> usize {
 
 fn indentation(line: &str) -> usize {
     line.chars().take_while(|c| *c == ' ').count()
+}
+
+/// Returns the offset, in characters, of the user and password of the first URL that has both.
+fn credentials_start(line: &str) -> Option<usize> {
+    let (before, after) = line.split_once("://")?;
+    let end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
+    let url = after.split(end).next().unwrap_or_default();
+    let (credentials, _) = url.rsplit_once('@')?;
+    credentials
+        .contains(':')
+        .then(|| before.chars().count() + "://".len())
 }
 
 /// Returns the offset, in characters, of the value of the first key that contains the word.
@@ -164,6 +176,12 @@ mod tests {
             ),
             ("# no password here", "# no password here"),
             ("headers: { a: b }", "headers: { a: b }"),
+            ("url: \"p://u:a@b/c@h/d\", x: 1", "url: \"p://"),
+            (
+                "- { url: 'http://u@h/', x: 'a:b@c' }",
+                "- { url: 'http://u@h/', x: 'a:b@c' }",
+            ),
+            ("- http://h:80/ # me@h", "- http://h:80/ # me@h"),
         ] {
             assert_eq!(shown(line), [expected]);
         }
