@@ -83,11 +83,16 @@ install_compiler() {
   command -v cc >/dev/null || install_packages gcc libc6-dev
 }
 
+# Debian starts the services of new packages, unless this file says no: squid would take the proxy's own port.
 install_packages() {
+  local policy=/usr/sbin/policy-rc.d code=0
   (($#)) || return 0
   retry as_root apt-get -o DPkg::Lock::Timeout=300 -q update
+  [[ -e $policy ]] && policy= || { printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin "$policy"; }
   retry as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q -y \
-    install --no-install-recommends "$@"
+    install --no-install-recommends "$@" || code=$?
+  [[ -z $policy ]] || as_root rm -f "$policy"
+  return "$code"
 }
 
 as_root() {
@@ -231,6 +236,11 @@ reloads() {
 
 paces() {
   python3 -B tests/acceptance/paces.py --seconds "${1:-60}" --binary "$binary" | tee "$scratch/acceptance-paces.log"
+}
+
+# Three processes and a PostgreSQL of the run's own.
+fleet() {
+  python3 -B tests/acceptance/fleet.py --seconds "${1:-30}" --binary "$binary" | tee "$scratch/acceptance-fleet.log"
 }
 
 paces_over_http2() {
