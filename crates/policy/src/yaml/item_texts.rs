@@ -93,8 +93,15 @@ impl<'t> ItemTexts<'t> {
                 continue;
             }
             let indent = line.len() - content.len();
+            // The place of an explicit key's value may depend on the next item.
+            let inner = content.trim_start_matches(['-', ' ']);
+            if inner == "?" || inner.starts_with("? ") {
+                return None;
+            }
             let is_item = content == "-" || content.starts_with("- ");
             match sequence_indent {
+                // After a dash alone the parser has another place for the sequence.
+                None if content == "-" => return None,
                 None if is_item => {
                     sequence_indent = Some(indent);
                     starts.push(start);
@@ -188,6 +195,9 @@ impl<'t> ItemTexts<'t> {
         if items.is_empty() {
             return Some(Vec::new());
         }
+        if items.iter().any(|item| ends_with_empty_scalar(item.text)) {
+            return None;
+        }
         let mut part = format!("{}:\n", self.key);
         part.reserve(items.iter().map(|item| item.text.len()).sum());
         items.iter().for_each(|item| part.push_str(item.text));
@@ -261,6 +271,25 @@ impl<'t> Iterator for Lines<'t> {
     }
 }
 
+/// Returns `true` if an item may end with a block scalar without lines. The parser's place of such a
+/// scalar is where the next item begins.
+fn ends_with_empty_scalar(item: &str) -> bool {
+    let line = item
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    let header = line
+        .and_then(|line| line.split(" #").next())
+        .and_then(|line| line.split_whitespace().next_back());
+    let indicators = header.and_then(|header| header.strip_prefix(['|', '>']));
+    indicators.is_some_and(|indicators| {
+        indicators
+            .bytes()
+            .all(|byte| matches!(byte, b'+' | b'-' | b'0'..=b'9'))
+    })
+}
+
 /// Returns `true` for the line of a key whose value follows.
 fn is_key(line: &str, key: &str) -> bool {
     let rest = line
@@ -319,7 +348,7 @@ mod tests {
         for text in [
             "rules:\n  - a\n  - b\n",
             "rules:\n- a\n- b",
-            "x: 1\nrules: # these\n\n  # first\n  - { a: 1.10 }\n\n  - b: [c,\n  d]\n    e: 'f\n\n      g'\ny: 2\n",
+            "x: 1\nrules: # these\n\n  # first\n  - { a: 1.10 }\n\n  - b: [c,\n      d]\n    e: 'f\n\n      g'\ny: 2\n",
             "rules:\n    -   a: é\n        b: |\n          - c\n         # d\n    # e\n    -\n      f\n# g\n",
             "rules:\n - a: |+\n    b\n\n\n - c\nz:\n - d\n",
             "rules:\n- - a\n  - b\n- !!str 1\n",
@@ -356,6 +385,10 @@ mod tests {
             "--- |\nrules:\n  - a\n",
             "x: 'a\n\nrules:\n\n  - a'\n",
             "rules:\n  - a\n\t- b\n",
+            "rules:\n  - >-\n  - b\n",
+            "rules:\n  - ? a\n  - b\n",
+            "rules:\n  -\n    a\n  - b\n",
+            "rules:\n  - a: |+2 # x\n\n  # y\n  - b\n",
         ] {
             assert!(!is_parsed_in_parts(text, 1), "{text}");
         }
