@@ -91,7 +91,7 @@ impl RequestSigner {
     /// change after this: method, authority and path of the request.
     ///
     /// # Errors
-    /// If the system or the library fails. The fields are unchanged then.
+    /// If the system or the library fails. The request has no signature then.
     pub fn sign(
         &self,
         headers: &mut HeaderMap,
@@ -99,6 +99,9 @@ impl RequestSigner {
         target: &UrlTarget,
         now: SystemTime,
     ) -> Result<(), SigningError> {
+        for name in [SIGNATURE, SIGNATURE_INPUT, SIGNATURE_AGENT] {
+            headers.remove(name);
+        }
         let mut random = [0; NONCE_LENGTH];
         getrandom::fill(&mut random).map_err(|_| SigningError::NoRandomness)?;
         let nonce = BASE64.encode(random);

@@ -67,6 +67,8 @@ fn is_relied_on(name: &str) -> bool {
             | "if-unmodified-since"
             | "max-forwards"
             | "sec-fetch-dest"
+            | "signature-agent"
+            | "signature-input"
             | "user-agent"
     )
 }

@@ -480,7 +480,7 @@ fn redact_query_is_a_deprecated_name_of_query() {
 }
 
 /// One error per row, with the whole message.
-const BROKEN: [(&str, &str); 67] = [
+const BROKEN: [(&str, &str); 68] = [
     (
         "lisen: 1",
         "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, fleet, telemetry; did you mean `listen`?",
@@ -576,6 +576,10 @@ const BROKEN: [(&str, &str); 67] = [
     (
         "egress: { parents: { a: { proxies: \"ftp://p:1\" } } }",
         "c.yaml:1:36: error: write the URL of a proxy: http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT; found `ftp://p:1`",
+    ),
+    (
+        "egress: { parents: { a: { proxies: \"http://u:geheim@p:1\" } } }",
+        "c.yaml:1:36: error: credentials do not belong here: use `user` and `password_file`",
     ),
     (
         "egress: { parents: { a: { proxies: \"http://p\" } } }",

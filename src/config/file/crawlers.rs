@@ -437,6 +437,9 @@ fn read_key_files(node: &Node, context: &mut ReadContext<'_>) -> Vec<PathBuf> {
 
 /// Reads the origin of a key directory, without a final slash.
 fn parse_key_directory(text: &str) -> Result<String, String> {
+    if text.contains('@') {
+        return Err("an origin has no user and no password".to_owned());
+    }
     let target = UrlTarget::parse(text).ok();
     let is_origin = |target: &UrlTarget| {
         target.scheme() == Scheme::Https && target.path_and_query() == "/" && !text.contains('#')

@@ -123,7 +123,19 @@ fn read_parent(
 }
 
 fn read_proxies(node: &Node, draft: &mut ParentDraft, context: &mut ReadContext<'_>) {
-    draft.proxies = parse_scalars(node, parse_proxy, context.problems);
+    for item in read::one_or_many(node) {
+        let Some(text) = read::spelling(item, context.problems) else {
+            continue;
+        };
+        match parse_proxy(text) {
+            Ok(address) => draft.proxies.push(address),
+            // The problem does not quote a password.
+            Err(message) if text.contains('@') => {
+                context.problems.push(Problem::error(&item.place, message));
+            }
+            Err(message) => context.problems.push(read::wrong_type(item, &message)),
+        }
+    }
     let count = read::one_or_many(node).len();
     if !(1..=MAX_PARENTS).contains(&count) {
         let message = format!("a parent has 1 to {MAX_PARENTS} proxies");

@@ -61,8 +61,12 @@ impl LinkListener {
     ) -> Result<ConnectionContext, String> {
         let header = ForwardHeader::read(request.headers()).map_err(|error| error.to_string())?;
         let entry = header.entry.as_str();
-        let names = link.peer_names.get();
-        if names.is_some_and(|names| !names.iter().any(|name| name.eq_ignore_ascii_case(entry))) {
+        // Without a certificate only on a listener without TLS: streams inside a tunnel have none of their own.
+        let is_that_node = match link.peer_names.get() {
+            Some(names) => names.iter().any(|name| name.eq_ignore_ascii_case(entry)),
+            None => self.inner.tls.is_none(),
+        };
+        if !is_that_node {
             return Err(format!(
                 "the certificate of the link is not that of {entry}"
             ));
@@ -162,8 +166,17 @@ impl ConnectionHandler for LinkListener {
         Some(client)
     }
 
-    fn on_tunnel(&self, _link: &LinkState) -> LinkState {
-        LinkState::default()
+    /// A CONNECT in a stream inside a tunnel stays inside it: what a crawler sends there is no node's word.
+    fn on_tunnel(&self, link: &LinkState) -> LinkState {
+        let tunnel = link.tunnel.lock();
+        LinkState {
+            peer_names: link.peer_names.clone(),
+            tunnel: Mutex::new(
+                tunnel
+                    .as_ref()
+                    .map(|context| Arc::new(context.for_stream())),
+            ),
+        }
     }
 
     async fn handle_request(

@@ -118,13 +118,13 @@ fn indentation(line: &str) -> usize {
 
 /// Returns the offset, in characters, of the user and password of the first URL that has both.
 fn credentials_start(line: &str) -> Option<usize> {
-    let (before, after) = line.split_once("://")?;
-    let end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
-    let url = after.split(end).next().unwrap_or_default();
-    let (credentials, _) = url.rsplit_once('@')?;
-    credentials
-        .contains(':')
-        .then(|| before.chars().count() + "://".len())
+    let mut urls = line.match_indices("://").filter_map(|(at, mark)| {
+        let (before, after) = line.split_at_checked(at + mark.len())?;
+        let url = after.split_whitespace().next()?;
+        let (credentials, _) = url.rsplit_once('@')?;
+        credentials.contains(':').then(|| before.chars().count())
+    });
+    urls.next()
 }
 
 /// Returns the offset, in characters, of the value of the first key that contains the word.
@@ -181,6 +181,8 @@ mod tests {
                 "- { url: 'http://u@h/', x: 'a:b@c' }",
                 "- { url: 'http://u@h/', x: 'a:b@c' }",
             ),
+            ("[http://h:80, http://u:a@h]", "[http://h:80, http://"),
+            ("url: \"p://u:it's@h/d\"", "url: \"p://"),
             ("- http://h:80/ # me@h", "- http://h:80/ # me@h"),
         ] {
             assert_eq!(shown(line), [expected]);
