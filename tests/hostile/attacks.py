@@ -675,8 +675,9 @@ ROWS = [
     flood_row(floods.large_heads, peak=80),
     flood_row(floods.unread),
     # 400 streams wait with a part of their page each.
-    flood_row(floods.stalled_windows, REQUEST_BOUND + 1, peak=100),
-    flood_row(floods.tiny_windows, REQUEST_BOUND + 1, peak=100),
+    # The origin needs one or two seconds for the 400 pages, before the last ones stall.
+    flood_row(floods.stalled_windows, REQUEST_BOUND + 3, peak=100),
+    flood_row(floods.tiny_windows, REQUEST_BOUND + 3, peak=100),
     flood_row(floods.held_resets, host=QUEUE),
     flood_row(floods.idle_streams, REQUEST_BOUND + 1, peak=60),
     flood_row(floods.idle_connections, IDLE_BOUND + 2, peak=60),
