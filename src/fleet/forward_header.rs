@@ -53,7 +53,7 @@ pub enum TargetForm {
 /// The cause if a field is not one that an entry sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardHeaderError {
-    /// There is none, or more than one.
+    /// The header is absent or occurs more than once.
     #[error("a request on a link needs one Crawl-Fleet field")]
     Missing,
     /// A part is missing or does not parse.

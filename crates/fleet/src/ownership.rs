@@ -72,12 +72,12 @@ pub enum Event {
 pub enum Output {
     /// A statement for the store.
     Send(StoreCommand),
-    /// No request of these partitions starts any more; those under way end or are broken off, within the time that
-    /// the caller decides. Then it reports [`Event::Quiesced`].
+    /// No request of these partitions starts any more. The caller lets those under way end for a time that it decides,
+    /// then reports [`Event::Quiesced`].
     Quiesce(Vec<Partition>),
     /// This node must join as a new member: the connection is closed, and another one opened.
     Reconnect,
-    /// The lease has ended: what is under way at origins is broken off now.
+    /// The lease has ended. The caller may break off what is under way at origins.
     Lapsed,
     /// Another process has joined under the name of this node. This one never owns anything again.
     Replaced,

@@ -695,7 +695,7 @@ impl ScrapyReader<'_> {
             self.report.unrelated(part, why);
             return;
         }
-        // What is replaced may have been less than what is written; what is added is missing.
+        // A value that is replaced may allow less than the one written; an added value is missing.
         let failure = match attribute.as_str() {
             "allowed_domains" | "rules" if change.adds => MissingPart::KeepsOut,
             "rules" if spider.rules.is_some() => MissingPart::LetsThrough,
