@@ -466,6 +466,7 @@ impl ProxyService {
                     host: host.host(),
                     port: host.port(),
                     usage: ParentUse::Tunnel,
+                    failed: None,
                     local: vetted.local(),
                     limits,
                 });

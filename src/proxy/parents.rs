@@ -195,6 +195,8 @@ pub(super) struct ParentCall<'a> {
     pub(super) host: &'a str,
     pub(super) port: u16,
     pub(super) usage: ParentUse,
+    /// The proxy that has just failed, which is tried last.
+    pub(super) failed: Option<NextHop>,
     pub(super) local: Option<&'a Arc<LocalAddresses>>,
     pub(super) limits: DialLimits,
 }
@@ -378,7 +380,10 @@ impl ParentConnector {
     /// If no proxy does, or the parent cannot reach the origin.
     pub(super) async fn open(&self, call: ParentCall<'_>) -> Result<ParentConnection, ParentError> {
         let mut failed = None;
-        for index in self.candidates(call.parent, call.host) {
+        let mut candidates = self.candidates(call.parent, call.host);
+        // Stable, so the order of the others stays.
+        candidates.sort_by_key(|index| call.failed == Some(NextHop::Proxy(*index)));
+        for index in candidates {
             let Some(proxy) = self.proxy(index) else {
                 continue;
             };

@@ -43,7 +43,9 @@ use super::negative_cache::NegativeConnectCache;
 use super::origin_tls::{
     self, ClientHelloKind, HandshakeTerms, OriginStream, OriginTcp, OriginTls,
 };
-use super::parents::{ConnectionRoute, OriginTransport, ParentCall, ParentConnector, ParentUse};
+use super::parents::{
+    ConnectionRoute, NextHop, OriginTransport, ParentCall, ParentConnector, ParentUse,
+};
 use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledConnection};
 use super::read_allowance::{MAX_READ, ReadAllowance};
 
@@ -287,6 +289,7 @@ impl UpstreamClient {
             target,
             vetted,
             route,
+            failed_hop: None,
             slot,
             verify,
             versions,
@@ -301,12 +304,13 @@ impl UpstreamClient {
     /// Boxed, since a request that fails on a stream comes back here.
     fn resend<'a>(
         &'a self,
-        dispatch: RequestDispatch,
+        mut dispatch: RequestDispatch,
         request: Request<RequestUpload>,
         error: UpstreamError,
     ) -> Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>> {
         Box::pin(async move {
             wait_to_retry(&dispatch.slot, error).await?;
+            dispatch.failed_hop = Some(dispatch.route.hop);
             let now = self.clock.now();
             self.send_on_new_connection(dispatch, request, now, SendAttempt::Repeated)
                 .await
@@ -592,6 +596,7 @@ impl UpstreamClient {
                     Scheme::Http => ParentUse::HttpRequests,
                     Scheme::Https => ParentUse::Tunnel,
                 },
+                failed: to.failed_hop,
                 local: to.vetted.local(),
                 limits: to.dial,
             });
@@ -777,6 +782,9 @@ struct RequestDispatch {
     target: UrlTarget,
     vetted: VettedAddresses,
     route: ConnectionRoute,
+    /// The hop whose connection died under the first attempt. A proxy that is being killed may still accept
+    /// connections.
+    failed_hop: Option<NextHop>,
     slot: HostSlot,
     verify: CertificateVerification,
     /// The versions of HTTP that may be used.

@@ -212,14 +212,20 @@ def _dechunk(body: bytes) -> bytes:
 
 
 def scrapy(
-    proxy: str, python: str, start: str, domains: list[str], folder: pathlib.Path, trust: dict[str, str] | None = None
+    proxy: str,
+    python: str,
+    start: str,
+    domains: list[str],
+    folder: pathlib.Path,
+    trust: dict[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> list[Answer]:
     """The spider of `spider.py`, in the Python that has Scrapy; with `trust`, the variables of that, it verifies.
 
-    Scrapy does so only if it is told to.
+    Scrapy does so only if it is told to. `options` are more arguments.
     """
     verified = ("-s", "DOWNLOAD_VERIFY_CERTIFICATES=True") if trust else ()
-    return _spider(proxy, python, [start], folder, f"domains={','.join(domains)}", verified, trust)
+    return _spider(proxy, python, [start], folder, f"domains={','.join(domains)}", (*verified, *options), trust)
 
 
 def scrapy_urls(

@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import clients
 from authority import Authority
@@ -226,14 +226,14 @@ class Chains:
             answers = self.ask(crawler, scheme, host)
             self.judge(f"{crawler} over {scheme} through {parent}", scheme, host, answers)
 
-    def ask(self, crawler: str, scheme: str, host: str) -> list[clients.Answer]:
+    def ask(self, crawler: str, scheme: str, host: str, options: Sequence[str] = ()) -> list[clients.Answer]:
         folder = self._folder / f"{scheme}-{host}"
         if crawler == "curl":
             urls = [self._site.url(scheme, host, path).encode() for path in ["/", *ALLOWED, *REFUSED]]
             return clients.curl(self._gate.proxy, urls, folder, (f'cacert = "{self._ca}"',))
         trust = {"SSL_CERT_FILE": str(self._ca)}
         start = self._site.url(scheme, host, "/")
-        return clients.scrapy(self._gate.proxy, self._python, start, [host], folder, trust)
+        return clients.scrapy(self._gate.proxy, self._python, start, [host], folder, trust, options)
 
     def judge(self, name: str, scheme: str, host: str, answers: list[clients.Answer], most: int = 1) -> None:
         paths = {answer.url.split("/", 3)[3]: answer for answer in answers}
@@ -266,7 +266,10 @@ class Chains:
 
         killer = threading.Thread(target=kill)
         killer.start()
-        answers = self.ask("scrapy", scheme, host)
+        # A page whose head had arrived breaks off, and Scrapy, by its defaults, asks for it again. All else is repeated by
+        # the proxy, so a status of 502 is not repeated here.
+        again = ("-s", "RETRY_ENABLED=True", "-s", "RETRY_HTTP_CODES=599")
+        answers = self.ask("scrapy", scheme, host, again)
         killer.join()
         down = by_labels(self._gate.samples(), "crawlgate_parent_up", ("parent",), parent="squid")
         # A page that the dead proxy had fetched and not delivered is fetched again.

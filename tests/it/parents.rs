@@ -446,7 +446,15 @@ fn a_request_that_a_dead_proxy_has_taken_is_repeated() {
         let answer = world.get(&secure.https_url(name, "/"));
         assert_eq!(answer.body, "secure", "{answer}");
     }
-    assert!(broken.connections() > 0);
+    let before = broken.connections();
+    assert!(before > 0);
+    // A plain request: it is repeated through the other one, although the first still accepts connections.
+    let plain = ScriptedOrigin::respond(|_| response(200, "", "plain"));
+    for name in &names {
+        let answer = world.get(&plain.url(name, "/"));
+        assert_eq!(answer.body, "plain", "{answer}");
+    }
+    assert!(broken.connections() > before);
 }
 
 #[test]
