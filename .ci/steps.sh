@@ -159,7 +159,8 @@ build_tests() {
 # Each fuzz target gets 5 s of generated input, after its corpus, and each law of the policy language 2,000 random
 # policies; in .ci/full ten minutes and 150,000.
 tests() {
-  CRAWLGATE_FUZZ_SECONDS=5 CRAWLGATE_LAWS=1000 $test_command 2>&1 | tee "$scratch/tests.log"
+  # Most tests wait for sockets and processes for most of their time.
+  RUST_TEST_THREADS=6 CRAWLGATE_FUZZ_SECONDS=5 CRAWLGATE_LAWS=1000 $test_command 2>&1 | tee "$scratch/tests.log"
 }
 
 # --- the program
