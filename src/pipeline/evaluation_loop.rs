@@ -12,9 +12,9 @@ use super::snapshot::{ActivePolicy, PolicySnapshot};
 
 /// The result of the stages before the origin.
 #[derive(Debug)]
-pub struct PipelineResult<F: EvaluationFacts, V, E> {
+pub struct PipelineResult<F: EvaluationFacts, Addresses, Error> {
     /// The permit, or the reason why the request is not sent.
-    pub outcome: Result<Permit<F::Target, V>, E>,
+    pub outcome: Result<Permit<F::Target, Addresses>, Error>,
     /// The last evaluation. Its policy is newer than at the beginning if another one took effect during the wait.
     pub evaluation: Evaluation<F>,
     /// The time that it was held, if it had to wait.
@@ -62,18 +62,18 @@ pub(super) trait PipelineStages {
 }
 
 /// The result of a run of the stages that refuses nothing.
-pub(super) enum StagesResult<V, B> {
+pub(super) enum StagesResult<Addresses, Inputs> {
     /// The request has passed them all.
-    Ready(ReadyToSend<V, B>),
+    Ready(ReadyToSend<Addresses, Inputs>),
     /// It was held for something that a stage needs. The stages run again.
     Repeat,
 }
 
 /// A request that passed every stage, before its permit is issued.
-pub(super) struct ReadyToSend<V, B> {
-    pub(super) addresses: V,
+pub(super) struct ReadyToSend<Addresses, Inputs> {
+    pub(super) addresses: Addresses,
     pub(super) slot: HostSlot,
-    pub(super) inputs: B,
+    pub(super) inputs: Inputs,
 }
 
 /// Runs the stages until their result is up to date, and issues the permit. The stages run again if a newer policy is

@@ -7,7 +7,7 @@ use super::crawl_status::CrawlStatus;
 use super::intent::Intent;
 use super::words::Word;
 
-/// The prospects of a retry: the value of `Crawl-Retry`.
+/// The advice about a repetition: the value of `Crawl-Retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryHint {
     /// A repeated request will always be refused.
@@ -51,7 +51,7 @@ pub struct ReasonRow {
     pub status: StatusSource,
     /// The error type in `Proxy-Status` (RFC 9209 section 2.3); for gateway errors, the default.
     pub error: &'static str,
-    /// The prospects of a retry.
+    /// The advice about a repetition.
     pub retry: RetryHint,
     /// An OmniFind code, if there is one.
     pub code: Option<u16>,

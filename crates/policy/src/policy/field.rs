@@ -107,7 +107,7 @@ struct FieldRow {
 }
 
 /// The properties that the fields of a stage share; each row sets what differs.
-const REQUEST: FieldRow = FieldRow {
+const REQUEST_FIELD: FieldRow = FieldRow {
     keyword: "",
     description: "",
     stage: PolicyStage::Request,
@@ -121,25 +121,25 @@ const REQUEST: FieldRow = FieldRow {
     needs_content: false,
     allows_any_status: false,
 };
-const URL_PART: FieldRow = FieldRow {
+const URL_PART_FIELD: FieldRow = FieldRow {
     is_url_part: true,
     has_path_or_query: true,
-    ..REQUEST
+    ..REQUEST_FIELD
 };
-const ORIGIN: FieldRow = FieldRow {
+const ORIGIN_FIELD: FieldRow = FieldRow {
     is_url_part: true,
     is_visible_in_tunnels: true,
     ignores_case: true,
-    ..REQUEST
+    ..REQUEST_FIELD
 };
-const RESPONSE: FieldRow = FieldRow {
+const RESPONSE_FIELD: FieldRow = FieldRow {
     stage: PolicyStage::Response,
-    ..REQUEST
+    ..REQUEST_FIELD
 };
-const DOCUMENT: FieldRow = FieldRow {
+const DOCUMENT_FIELD: FieldRow = FieldRow {
     stage: PolicyStage::Document,
     needs_content: true,
-    ..REQUEST
+    ..REQUEST_FIELD
 };
 
 /// The fields with a fixed keyword, in the order of the reference.
@@ -186,94 +186,94 @@ impl Field {
             Self::Url => &FieldRow {
                 keyword: "url",
                 description: "The whole URL in canonical form; bare values are exact.",
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::Scheme => &FieldRow {
                 keyword: "scheme",
                 description: "http or https.",
-                ..ORIGIN
+                ..ORIGIN_FIELD
             },
             Self::Host => &FieldRow {
                 keyword: "host",
                 description: "The host; use domain to include subdomains.",
-                ..ORIGIN
+                ..ORIGIN_FIELD
             },
             Self::Port => &FieldRow {
                 keyword: "port",
                 description: "The port, including the scheme's default.",
                 value_type: ValueType::Number,
                 ignores_case: false,
-                ..ORIGIN
+                ..ORIGIN_FIELD
             },
             Self::Authority => &FieldRow {
                 keyword: "authority",
                 description: "The host, with the port unless that is the scheme's default.",
-                ..ORIGIN
+                ..ORIGIN_FIELD
             },
             Self::Path => &FieldRow {
                 keyword: "path",
                 description: "The path; bare values are prefixes.",
                 default_kind: TextTestKind::Prefix,
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::PathAndQuery => &FieldRow {
                 keyword: "path_and_query",
                 description: "Path and query; bare values are prefixes.",
                 default_kind: TextTestKind::Prefix,
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::RelPath => &FieldRow {
                 keyword: "rel_path",
                 description: "The path without its leading slash; bare values are exact.",
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::RelPathAndQuery => &FieldRow {
                 keyword: "rel_path_and_query",
                 description: "Path and query without the leading slash; bare values are exact.",
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::Query => &FieldRow {
                 keyword: "query",
                 description: "The query without its question mark; bare values are exact.",
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::AuthorityPathQuery => &FieldRow {
                 keyword: "authority_path_query",
                 description: "The URL without its scheme; bare values are exact.",
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::Param(_) => &FieldRow {
                 keyword: "param.NAME",
                 description: "Any occurrence of a query parameter, decoded; empty if it is missing.",
                 has_path_or_query: false,
-                ..URL_PART
+                ..URL_PART_FIELD
             },
             Self::Method => &FieldRow {
                 keyword: "method",
                 description: "The method.",
-                ..REQUEST
+                ..REQUEST_FIELD
             },
             Self::Crawler => &FieldRow {
                 keyword: "crawler",
                 description: "The crawler's name; anonymous for a client without one.",
                 is_visible_in_tunnels: true,
-                ..REQUEST
+                ..REQUEST_FIELD
             },
             Self::Referer => &FieldRow {
                 keyword: "referer",
                 description: "The Referer; empty if it is missing.",
-                ..REQUEST
+                ..REQUEST_FIELD
             },
             Self::Dest => &FieldRow {
                 keyword: "dest",
                 description: "The purpose of the response: navigation or embed.",
-                ..REQUEST
+                ..REQUEST_FIELD
             },
             Self::Depth => &FieldRow {
                 keyword: "depth",
                 description: "The number of links from a start page, if known.",
                 value_type: ValueType::Number,
-                ..REQUEST
+                ..REQUEST_FIELD
             },
             Self::Address => &FieldRow {
                 keyword: "address",
@@ -281,63 +281,63 @@ impl Field {
                 stage: PolicyStage::Destination,
                 value_type: ValueType::Address,
                 is_visible_in_tunnels: true,
-                ..REQUEST
+                ..REQUEST_FIELD
             },
             Self::ContentType => &FieldRow {
                 keyword: "content_type",
                 description: "Type and subtype of the response; image/* is a family. Applies to successful responses with content only.",
                 ignores_case: true,
                 needs_content: true,
-                ..RESPONSE
+                ..RESPONSE_FIELD
             },
             Self::Status => &FieldRow {
                 keyword: "status",
                 description: "The status of the response: 404, 5xx.",
                 value_type: ValueType::Number,
                 allows_any_status: true,
-                ..RESPONSE
+                ..RESPONSE_FIELD
             },
             Self::Size => &FieldRow {
                 keyword: "size",
                 description: "The size of the response in bytes: \"[1MiB:]\". Applies to successful responses with content only.",
                 value_type: ValueType::Number,
                 needs_content: true,
-                ..RESPONSE
+                ..RESPONSE_FIELD
             },
             Self::Header(_) => &FieldRow {
                 keyword: "header.NAME",
                 description: "A header field of the response; empty if it is missing.",
                 allows_any_status: true,
-                ..RESPONSE
+                ..RESPONSE_FIELD
             },
             Self::Usage(_) => &FieldRow {
                 keyword: "usage.NAME",
                 description: "The site's preference for a use such as train-ai: allow, deny, unset.",
-                ..RESPONSE
+                ..RESPONSE_FIELD
             },
             Self::Title => &FieldRow {
                 keyword: "title",
                 description: "The title of the document; bare values are substrings.",
                 default_kind: TextTestKind::Contains,
-                ..DOCUMENT
+                ..DOCUMENT_FIELD
             },
             Self::BodyPrefix => &FieldRow {
                 keyword: "body_prefix",
                 description: "The first bytes of the document; bare values are substrings.",
                 default_kind: TextTestKind::Contains,
-                ..DOCUMENT
+                ..DOCUMENT_FIELD
             },
             Self::MetaRobots => &FieldRow {
                 keyword: "meta_robots",
                 description: "The robots directives of the response or the document.",
                 may_come_from_header: true,
-                ..DOCUMENT
+                ..DOCUMENT_FIELD
             },
             Self::Canonical => &FieldRow {
                 keyword: "canonical",
                 description: "The canonical URL that the response or the document names.",
                 may_come_from_header: true,
-                ..DOCUMENT
+                ..DOCUMENT_FIELD
             },
         }
     }
