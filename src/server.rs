@@ -30,7 +30,7 @@ use crate::fleet::FleetNode;
 use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
 use crate::heap::{self, ConnectionBurst};
-use crate::identity::{IdentityError, RequestSigners};
+use crate::identity::{DirectoryServer, IdentityError, RequestSigners};
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
 use crate::metrics::record::Recorder;
@@ -101,6 +101,8 @@ pub struct Server {
     pub admin: SocketAddr,
     /// The address of the listener for other nodes of the fleet, if there is one.
     pub links: Option<SocketAddr>,
+    /// The address at which key directories are served, if they are.
+    pub key_directory: Option<SocketAddr>,
     recorder: Recorder,
     reloads: ReloadHandle,
     drain: Drain,
@@ -277,6 +279,9 @@ impl Server {
         if let (Some(listener), Some(server)) = (listeners.links, link_server) {
             server.spawn(listener, settings, &service, &drain_watch, &mut tasks);
         }
+        if let Some(listener) = listeners.directory {
+            tasks.spawn(DirectoryServer::new(&service.signers, clock.clone()).serve(listener));
+        }
         let membership = fleet_start.and_then(|start| {
             let address = listeners.link_address;
             start.join(settings, address, &active_policy, &metrics, &mut tasks)
@@ -316,6 +321,7 @@ impl Server {
             proxy: listeners.proxy_addresses,
             admin: listeners.admin_address,
             links: listeners.link_address,
+            key_directory: listeners.directory_address,
             recorder,
             reloads,
             drain,
@@ -384,6 +390,8 @@ struct Listeners {
     admin_address: SocketAddr,
     links: Option<TcpListener>,
     link_address: Option<SocketAddr>,
+    directory: Option<TcpListener>,
+    directory_address: Option<SocketAddr>,
 }
 
 impl Listeners {
@@ -396,7 +404,10 @@ impl Listeners {
         let proxy_addresses: Result<_, _> = proxy.iter().map(local_address).collect();
         let fleet = settings.fleet.as_ref();
         let links = fleet.map(|fleet| listen(fleet.listen)).transpose()?;
+        let directory = settings.identity_listen.map(listen).transpose()?;
         Ok(Self {
+            directory_address: directory.as_ref().map(local_address).transpose()?,
+            directory,
             link_address: links.as_ref().map(local_address).transpose()?,
             links,
             proxy_addresses: proxy_addresses?,
@@ -411,6 +422,7 @@ impl Listeners {
         let mut addresses = self.proxy_addresses.clone();
         addresses.push(self.admin_address);
         addresses.extend(self.link_address);
+        addresses.extend(self.directory_address);
         addresses
     }
 }

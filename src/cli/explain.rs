@@ -328,6 +328,7 @@ fn build_facts(args: &ExplainArgs) -> Map<String, Json> {
         ("size", json!(args.size)),
         ("headers", unless_empty(headers)),
         ("usage", unless_empty(usage)),
+        ("license", json!(args.license)),
         ("title", json!(args.title)),
         ("body_prefix", json!(args.body_prefix)),
         ("meta_robots", json!(args.meta_robots)),

@@ -66,14 +66,7 @@ fn show(signers: &RequestSigners) -> Result<Exit, Exit> {
 
 fn publish(signers: &RequestSigners, args: &IdentityDirectoryArgs) -> Result<Exit, Exit> {
     let directory = select_directory(signers, args.directory.as_deref())?;
-    // Several crawlers may share a directory, and a key.
-    let mut seen = BTreeSet::new();
-    let keys: Vec<&Ed25519Key> = signers
-        .iter()
-        .filter(|(_, signer)| signer.directory() == directory)
-        .flat_map(|(_, signer)| signer.keys())
-        .filter(|key| seen.insert(key.thumbprint()))
-        .collect();
+    let keys: Vec<&Ed25519Key> = signers.directory_keys(directory).collect();
     let authority = directory.trim_start_matches("https://");
     let now = Clock::system().wall_time();
     let published = KeyDirectory::new(&keys, authority, now, DAY * u32::from(args.days))
@@ -97,10 +90,7 @@ fn publish(signers: &RequestSigners, args: &IdentityDirectoryArgs) -> Result<Exi
 
 /// Returns the directory that is named, or the only one.
 fn select_directory<'a>(signers: &'a RequestSigners, named: Option<&str>) -> Result<&'a str, Exit> {
-    let directories: BTreeSet<&str> = signers
-        .iter()
-        .map(|(_, signer)| signer.directory())
-        .collect();
+    let directories = signers.directories();
     let wanted =
         |directory: &&&str| named.is_none_or(|named| named.trim_end_matches('/') == **directory);
     let mut found = directories.iter().filter(wanted);

@@ -179,9 +179,12 @@ async fn serve(
         Err(error) => return report_cannot_run(&error),
     };
     let _ = flush.decisions.set(server.decision_log().clone());
-    // Scripts read these two lines, which are plain text regardless of the log format.
+    // Scripts read these lines, which are plain text regardless of the log format.
     for address in &server.proxy {
         eprintln!("proxy listening on {address}");
+    }
+    if let Some(address) = server.key_directory {
+        eprintln!("key directory listening on {address}");
     }
     eprintln!("admin listening on {}", server.admin);
     eprintln!("page: http://{}/ui", client_address(server.admin));

@@ -120,8 +120,8 @@ impl ConfigFile {
     }
 }
 
-/// The keys of the file. `listen` and `anonymous` refer to the crawlers, and `admin` to the listeners, so they follow
-/// them.
+/// The keys of the file. `listen` and `anonymous` refer to the crawlers, `admin` to the listeners, and `identity` to all
+/// of these, so they follow them.
 const KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "crawlers",
@@ -142,6 +142,11 @@ const KEYS: &[ConfigKey<Settings>] = &[
         "admin",
         "Metrics, health, the certificate authority and the admin API.",
         &KeyGroup::section("admin", ADMIN_KEYS),
+    ),
+    ConfigKey::new(
+        "identity",
+        "The publication of the keys by which origins recognize crawlers.",
+        &KeyGroup::section("identity", IDENTITY_KEYS),
     ),
     ConfigKey::new(
         "policy",
@@ -236,6 +241,15 @@ const ADMIN_KEYS: &[ConfigKey<Settings>] = &[
         },
     ),
 ];
+
+const IDENTITY_KEYS: &[ConfigKey<Settings>] = &[ConfigKey::new(
+    "listen",
+    "The address of a listener that serves the key directories of crawlers over HTTP, and nothing else; or none.",
+    &CustomValue(
+        read_identity_address,
+        |_| json!({ "anyOf": [address_schema(), { "const": "none" }], "default": "none" }),
+    ),
+)];
 
 const POLICY_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
@@ -337,6 +351,31 @@ fn read_admin_address(node: &Node, settings: &mut Settings, context: &mut ReadCo
         ));
     }
     settings.admin.listen = address;
+}
+
+/// Reads the address at which key directories are served; `none` if they are not.
+fn read_identity_address(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let parse = |text: &str| match text {
+        "none" => Ok(None),
+        _ => values::parse_socket_address(text).map(Some),
+    };
+    let Some(address) = parse_scalar(node, parse, context.problems) else {
+        return;
+    };
+    let is_taken = address.is_some_and(|address| {
+        let listeners = settings.listen.iter().map(|listener| listener.address);
+        address.port() != 0
+            && listeners
+                .chain([settings.admin.listen])
+                .any(|taken| taken == address)
+    });
+    if is_taken {
+        context.problems.push(read::wrong_type(
+            node,
+            "another listener has this address: the key directory needs its own",
+        ));
+    }
+    settings.identity_listen = address;
 }
 
 /// Reads `store.url`. The problem does not quote it, since it may have a password.

@@ -49,6 +49,8 @@ pub struct Settings {
     pub crawlers: Vec<CrawlerRegistration>,
     /// The keys of those crawlers that origins recognize by signatures.
     pub identities: Vec<CrawlerKeys>,
+    /// The address at which the key directories are served, if they are.
+    pub identity_listen: Option<SocketAddr>,
     /// The treatment of clients that match no crawler.
     pub anonymous: AnonymousAccess,
     /// The admin listener.
@@ -261,6 +263,7 @@ impl Settings {
             listen: vec![ListenerConfig::for_all(SocketAddr::new(LOOPBACK, 3128))],
             crawlers: Vec::new(),
             identities: Vec::new(),
+            identity_listen: None,
             anonymous: AnonymousAccess::Allow,
             admin: AdminConfig::default(),
             policy: PolicyConfig {
@@ -329,6 +332,12 @@ impl Settings {
         }
         errors.extend(self.fleet.iter().flat_map(FleetConfig::safety_errors));
         errors.extend(self.store_error());
+        if self.identity_listen.is_some() && self.identities.is_empty() {
+            errors.push(
+                "identity.listen: no crawler has keys to publish: give one `identity: { key: FILE, directory: URL }`"
+                    .to_owned(),
+            );
+        }
         errors
     }
 

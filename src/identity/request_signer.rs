@@ -1,6 +1,6 @@
 //! Signs the requests of crawlers that have an identity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -173,6 +173,21 @@ impl RequestSigners {
     /// Iterates over the crawlers and their signers, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RequestSigner)> {
         self.0.iter().map(|(name, signer)| (&**name, signer))
+    }
+
+    /// Returns the origins at which keys are published.
+    pub fn directories(&self) -> BTreeSet<&str> {
+        self.0.values().map(RequestSigner::directory).collect()
+    }
+
+    /// Returns the keys that are published at an origin, each once: crawlers may share a directory, and a key.
+    pub fn directory_keys(&self, directory: &str) -> impl Iterator<Item = &Ed25519Key> {
+        let mut seen = BTreeSet::new();
+        self.0
+            .values()
+            .filter(move |signer| signer.directory() == directory)
+            .flat_map(RequestSigner::keys)
+            .filter(move |key| seen.insert(key.thumbprint()))
     }
 
     /// Returns the signer of a crawler, if it has an identity.

@@ -17,9 +17,7 @@ use crate::model::http_versions::OriginHttpVersions;
 use crate::model::stage::Stage;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, ContentTags, Decision, Verdict};
-use crate::policy::fact::{
-    DocumentFacts, Fact, Facts, LedgerPresence, ResponseFacts, UsagePreference,
-};
+use crate::policy::fact::{DocumentFacts, Fact, Facts, LedgerPresence, ResponseFacts};
 use crate::policy::options::checks::LinksOnly;
 use crate::policy::options::robots::robots_agent;
 use crate::policy::options::timeouts::{BodyTimeouts, OriginTimeouts};
@@ -36,7 +34,7 @@ use super::shadow::ShadowEvaluation;
 use super::snapshot::PolicySnapshot;
 use super::stage::ledger::{LedgerEntry, LedgerRecall, RequestConditions};
 use super::stage::robots;
-use super::stage::usage::RobotsUsageStatement;
+use super::stage::usage::RobotsTerms;
 
 /// A request or a tunnel, and the decision of the last stage that has run.
 #[derive(Debug)]
@@ -65,15 +63,15 @@ pub struct LookupTimes {
 /// The findings of the stages about a request.
 #[derive(Debug, Default)]
 pub struct RequestFindings {
-    /// The uses of the URL that the host's robots.txt allows or denies, if the policy depends on them.
-    usage: Box<[RobotsUsageStatement]>,
+    /// The terms of the host's robots.txt.
+    robots_terms: RobotsTerms,
     /// The ledger's entry of the URL, if the policy depends on it.
     ledger_entry: Option<LedgerEntry>,
-    /// The findings of options with the value `tag` or `links` in the response.
+    /// The findings in the response, each of which becomes a `Crawl-Tag`.
     tags: Option<Box<ResponseTags>>,
 }
 
-/// The findings of options with the value `tag` or `links`.
+/// The findings in a response.
 #[derive(Debug, Default)]
 struct ResponseTags {
     content: ContentTags,
@@ -256,9 +254,9 @@ impl Evaluation {
         self.findings.ledger_entry.as_ref()
     }
 
-    /// Returns the statements of the host's robots.txt about uses of the URL.
-    pub(crate) fn usage(&self) -> &[RobotsUsageStatement] {
-        &self.findings.usage
+    /// Returns the terms of the host's robots.txt for the URL.
+    pub(crate) fn robots_terms(&self) -> &RobotsTerms {
+        &self.findings.robots_terms
     }
 
     /// Adds the ledger's record of the URL. Returns `true` if rules may depend on the new facts.
@@ -299,13 +297,9 @@ impl Evaluation {
         }
     }
 
-    /// Adds the statements of the host's robots.txt about uses of the URL, and the duration of its fetch.
-    pub(crate) fn add_robots(
-        &mut self,
-        usage: Vec<RobotsUsageStatement>,
-        fetch_time: Option<TimeSpan>,
-    ) {
-        self.findings.usage = usage.into();
+    /// Adds the terms of the host's robots.txt, and the duration of its fetch.
+    pub(crate) fn add_robots(&mut self, terms: RobotsTerms, fetch_time: Option<TimeSpan>) {
+        self.findings.robots_terms = terms;
         self.times.robots = fetch_time.or(self.times.robots);
     }
 
@@ -349,12 +343,14 @@ impl Evaluation {
             &self.facts.crawler,
             self.facts.user_agent(),
         );
-        let usage = usage_facts(&self.findings.usage);
+        let terms = &self.findings.robots_terms;
+        let usage = terms.usage_facts();
         let facts = Facts {
             response: Fact::Known(response),
             document,
             agent: agent.token(),
             usage_preferences: &usage,
+            site_license: terms.license(),
             ..self.facts.policy_facts()
         };
         if let Some(shadow) = &mut self.shadow {
@@ -372,12 +368,14 @@ impl Evaluation {
 
     /// Returns `true` if a rule, live or in shadow, depends on the document of this response.
     pub(crate) fn awaits_document(&self, response: ResponseFacts<'_>) -> bool {
-        let usage = usage_facts(&self.findings.usage);
+        let terms = &self.findings.robots_terms;
+        let usage = terms.usage_facts();
         let facts = Facts {
             response: Fact::Known(response),
             document: Fact::Unknown,
             agent: self.robots_agent().token(),
             usage_preferences: &usage,
+            site_license: terms.license(),
             ..self.facts.policy_facts()
         };
         self.policy().needs_document(&self.trail, &facts)
@@ -406,19 +404,23 @@ impl Evaluation {
         checks::max_buffer(self.policy(), &self.trail)
     }
 
-    /// Returns a `Crawl-Tag` for each finding of an option with the value `tag` or `links`.
+    /// Returns a `Crawl-Tag` for each finding in the response.
     pub fn crawl_tags(&self) -> impl Iterator<Item = HeaderValue> {
-        self.findings
-            .tags
-            .iter()
-            .flat_map(|tags| {
-                [
-                    noindex_tag(&tags.content),
-                    noncanonical_tag(&tags.content),
-                    tags.duplicate.clone(),
-                ]
-            })
-            .flatten()
+        self.findings.tags.iter().flat_map(|tags| {
+            let one_each = [
+                noindex_tag(&tags.content),
+                noncanonical_tag(&tags.content),
+                tags.duplicate.clone(),
+                license_tag(&tags.content),
+                price_tag(&tags.content),
+            ];
+            let denied = tags
+                .content
+                .denied_uses
+                .iter()
+                .filter_map(|name| HeaderValue::from_str(&format!("denied; use={name}")).ok());
+            one_each.into_iter().flatten().chain(denied)
+        })
     }
 
     /// Returns `true` if the response may have to be read or changed as a document. The request then asks for content
@@ -503,10 +505,6 @@ impl TunnelEvaluation {
     }
 }
 
-fn usage_facts(statements: &[RobotsUsageStatement]) -> Vec<(Box<str>, UsagePreference)> {
-    statements.iter().map(|s| s.fact.clone()).collect()
-}
-
 fn noindex_tag(tags: &ContentTags) -> Option<HeaderValue> {
     tags.noindex.then(|| HeaderValue::from_static("noindex"))
 }
@@ -514,6 +512,16 @@ fn noindex_tag(tags: &ContentTags) -> Option<HeaderValue> {
 fn noncanonical_tag(tags: &ContentTags) -> Option<HeaderValue> {
     let canonical = tags.canonical.as_ref()?.as_str();
     HeaderValue::from_str(&format!("noncanonical; of={canonical}")).ok()
+}
+
+fn license_tag(tags: &ContentTags) -> Option<HeaderValue> {
+    let url = tags.license.as_deref()?;
+    HeaderValue::from_str(&format!("licensed; by={url}")).ok()
+}
+
+fn price_tag(tags: &ContentTags) -> Option<HeaderValue> {
+    let price = tags.price.as_deref()?;
+    HeaderValue::from_str(&format!("priced; at={price}")).ok()
 }
 
 /// Returns the option `verify`. Only the value `skip` skips the verification.

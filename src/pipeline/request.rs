@@ -191,7 +191,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         }
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
         let robots_txt = robots::evaluate(evaluation, robots, &self.wait, arrival).await;
-        evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);
+        evaluation.add_robots(robots_txt.terms, robots_txt.fetch_time);
         let verdict = robots_txt.verdict.map_err(|mut refusal| {
             refusal.add_origin_address(addresses.first());
             refusal

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::coop::consume_budget;
@@ -244,11 +245,20 @@ pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
 ) -> TunnelEnd {
     let client_watch = client.watch();
     let (receiver, sender) = tokio::io::split(ClientIo::new(client, watch.settings.idle));
-    let end = {
-        let (from_origin, to_origin) = tokio::io::split(&mut *origin);
-        let upload = relay_up(receiver, to_origin, meter);
-        let down = relay_down(from_origin, sender, meter);
-        wait_end(upload, down, meter, watch).await
+    let end = match &mut *origin {
+        // The halves of a socket need no lock.
+        OriginTransport::Tcp(tcp) => {
+            let (from_origin, to_origin) = tcp.split();
+            let upload = relay_up(receiver, to_origin, meter);
+            let down = relay_down(from_origin, sender, meter);
+            wait_end(upload, down, meter, watch).await
+        }
+        OriginTransport::ProxyTls(tls) => {
+            let (from_origin, to_origin) = tokio::io::split(tls);
+            let upload = relay_up(receiver, to_origin, meter);
+            let down = relay_down(from_origin, sender, meter);
+            wait_end(upload, down, meter, watch).await
+        }
     };
     if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
         let _ = SockRef::from(origin.socket()).set_linger(Some(Duration::ZERO));
@@ -260,7 +270,7 @@ pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
 /// Relays a layered client's bytes to the origin, and their end.
 async fn relay_up(
     mut client: ReadHalf<ClientIo>,
-    mut origin: WriteHalf<&mut OriginTransport>,
+    mut origin: impl AsyncWrite + Unpin,
     meter: &TunnelMeter,
 ) -> Result<(), TunnelEnd> {
     let mut chunk = Vec::with_capacity(LAYERED_CHUNK);
@@ -287,7 +297,7 @@ async fn relay_up(
 
 /// Relays the origin's bytes to a layered client, and their end.
 async fn relay_down(
-    mut origin: ReadHalf<&mut OriginTransport>,
+    mut origin: impl AsyncRead + Unpin,
     mut client: WriteHalf<ClientIo>,
     meter: &TunnelMeter,
 ) -> Result<(), TunnelEnd> {
@@ -310,10 +320,10 @@ async fn relay_down(
 
 /// Receives bytes; none at the end. Nothing is allocated while there are none, since most tunnels are
 /// silent most of the time.
-async fn receive_chunk(origin: &mut ReadHalf<&mut OriginTransport>) -> io::Result<Vec<u8>> {
+async fn receive_chunk(origin: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     poll_fn(|cx| {
-        let mut room = [0; LAYERED_CHUNK];
-        let mut received = ReadBuf::new(&mut room);
+        let mut room = [MaybeUninit::uninit(); LAYERED_CHUNK];
+        let mut received = ReadBuf::uninit(&mut room);
         ready!(Pin::new(&mut *origin).poll_read(cx, &mut received))?;
         Poll::Ready(Ok(received.filled().to_vec()))
     })

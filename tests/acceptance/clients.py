@@ -305,6 +305,11 @@ def httpx_all(proxy: str, python: str, urls: list[str], trust: pathlib.Path) -> 
     return _asked("httpx", [python, str(HERE / "httpx_client.py"), proxy, str(trust)], urls)
 
 
+def crawlee_all(proxy: str, python: str, urls: list[str], trust: pathlib.Path) -> list[Answer]:
+    """Crawlee for Python, which offers HTTP/2; omits URLs that it would rewrite, and pages with a content coding."""
+    return _asked("crawlee", [python, str(HERE / "crawlee_client.py"), proxy, str(trust)], urls)
+
+
 def node_http2_all(proxy: str, urls: list[str], trust: pathlib.Path) -> list[Answer]:
     """Node's own module http2, with one connection per host."""
     return _asked("node", ["node", str(HERE / "http2_client.mjs"), proxy, str(trust)], urls)

@@ -3,8 +3,8 @@
     python3 tests/acceptance/over_http2.py [--binary target/release/crawlgate] [--python PYTHON_WITH_HTTPX]
                                            [--node-modules FOLDER] [--keep FOLDER]
 
-curl over both versions crawls a site that speaks HTTP/1.1; then curl, Node's http2, httpx, Go and Chromium crawl the same
-site over HTTP/2. Answers, the site's log, metrics and the decision log must all be those of `expected.tsv`. Exit code 1 if
+curl over both versions crawls a site that speaks HTTP/1.1; then curl, Node's http2, httpx, Crawlee, Go and Chromium crawl the
+same site over HTTP/2. Answers, the site's log, metrics and the decision log must all be those of `expected.tsv`. Exit code 1 if
 a check failed. A client that is not installed is skipped loudly; with CI set in the environment it is a failure.
 """
 
@@ -57,6 +57,7 @@ class OverHttp2:
         self._curl()
         self._node()
         self._httpx(python)
+        self._crawlee(python)
         self._go()
         self._crawl.totals()
         self._chromium(modules)
@@ -108,6 +109,13 @@ class OverHttp2:
             return
         proxy = crawlers.proxy(self._gate, "requests")
         self._asked("httpx", "requests", lambda urls: clients.httpx_all(proxy, python, urls, self._gate.ca))
+
+    def _crawlee(self, python: str) -> None:
+        if subprocess.run([python, "-c", "import crawlee, httpx2, h2"], capture_output=True).returncode != 0:
+            self._report.missing("Crawlee over HTTP/2", "crawlee[httpx] with h2")
+            return
+        proxy = crawlers.proxy(self._gate, "requests")
+        self._asked("Crawlee", "requests", lambda urls: clients.crawlee_all(proxy, python, urls, self._gate.ca))
 
     def _go(self) -> None:
         if not shutil.which("go"):
@@ -195,7 +203,7 @@ def _is_page(row: Row, origin: Origin) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has httpx with HTTP/2")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has httpx with HTTP/2, and Crawlee")
     parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed playwright-core")
     parser.add_argument("--keep", type=pathlib.Path, help="leave logs in this new or empty folder")
     arguments = parser.parse_args()

@@ -384,7 +384,7 @@ fn lists() {
 
 #[test]
 fn fields_of_the_request_the_address_and_the_response() {
-    let rows: [(&str, Json, bool); 30] = [
+    let rows: [(&str, Json, bool); 34] = [
         ("{ method: [POST, PUT] }", json!({ "method": "PUT" }), true),
         (
             "{ crawler: news-bot }",
@@ -485,6 +485,25 @@ fn fields_of_the_request_the_address_and_the_response() {
             json!({ "usage": { "train-ai": "deny" } }),
             true,
         ),
+        (
+            "{ license: { prefix: 'https://a/' } }",
+            json!({ "license": "https://a/l.xml" }),
+            true,
+        ),
+        (
+            "{ not: { license: '' } }",
+            json!({ "status": 402, "license": "https://a/l.xml" }),
+            true,
+        ),
+        (
+            "{ license: https://a/own }",
+            json!({
+                "license": "https://a/l.xml",
+                "headers": { "Link": "<https://a/own>; rel=license; type=application/rsl+xml" },
+            }),
+            true,
+        ),
+        ("{ license: '' }", json!({ "status": 200 }), true),
         (
             "{ meta_robots: { contains: noindex } }",
             json!({ "meta_robots": "noindex, nofollow" }),

@@ -40,6 +40,7 @@ use crate::support::temp_dir::TempDir;
 const CONTRACT: &str = r#"
 listen: 127.0.0.1:3128               # or a list of {addr, crawler: NAME, tls: {cert, key}, proxy_protocol: {trusted: [cidr]}}
 admin: { listen: 127.0.0.1:3129, token_file: none }  # /metrics /healthz /readyz /ca.pem /api/v1/… /ui ; a token is required off loopback
+identity: { listen: none }           # or an address that serves the key directories
 policy: { path: policy.yaml, watch: true, shadow: none }   # or { url: https://…, poll: 30s, verify_key: … }
 profile: by-user-agent               # or one profile for all
 crawlers: []
@@ -166,6 +167,7 @@ fn the_defaults_are_those_of_the_contract() {
 const EVERY_KEY: &str = r#"
 listen: [127.0.0.1:1, { addr: "[::1]:2", crawler: news-bot }]
 admin: { listen: 127.0.0.1:3, token_file: secret/token, names: [Gate.Corp.Example, "crawlgate:3129"], public_url: "https://gate.corp.example:3129/" }
+identity: { listen: 127.0.0.1:4 }
 policy: { path: rules, watch: false, contact: crawl-team@corp.example }
 profile: heritrix
 anonymous: deny
@@ -277,6 +279,7 @@ fn every_key_reaches_its_setting() {
         ]
     );
     assert_eq!(settings.admin, every_key_of_admin(&etc));
+    assert_eq!(settings.identity_listen, "127.0.0.1:4".parse().ok());
     assert_eq!(settings.telemetry.metrics.mode, MetricsMode::EssentialOnly);
     assert_eq!(
         settings.policy.origin,
@@ -480,10 +483,10 @@ fn redact_query_is_a_deprecated_name_of_query() {
 }
 
 /// One error per row, with the whole message.
-const BROKEN: [(&str, &str); 68] = [
+const BROKEN: [(&str, &str); 70] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, fleet, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, identity, policy, profile, tls, h2, egress, limits, timeouts, runtime, logs, store, ledger, fleet, telemetry; did you mean `listen`?",
     ),
     (
         "- a",
@@ -524,6 +527,14 @@ const BROKEN: [(&str, &str); 68] = [
     (
         "admin: { listen: 127.0.0.1:3128 }",
         "c.yaml:1:18: error: crawlers connect to this address: the admin listener needs another; found `127.0.0.1:3128`",
+    ),
+    (
+        "identity: { listen: 127.0.0.1:3129 }",
+        "c.yaml:1:21: error: another listener has this address: the key directory needs its own; found `127.0.0.1:3129`",
+    ),
+    (
+        "identity: { listen: localhost:1 }",
+        "c.yaml:1:21: error: write the address, not the name: 127.0.0.1:1; found `localhost:1`",
     ),
     (
         "admin: 127.0.0.1:1",
@@ -904,6 +915,21 @@ fn the_command_line_has_the_last_word() {
     assert_eq!(settings.listen, [listener("127.0.0.1:5", None)]);
     assert_eq!(settings.admin.listen, "127.0.0.1:6".parse().unwrap());
     assert_eq!(settings.policy.origin, PolicyOrigin::Path("p.yaml".into()));
+}
+
+#[test]
+fn a_key_directory_needs_keys() {
+    let mut settings = Settings::default();
+    settings.identity_listen = Some("127.0.0.1:1".parse().unwrap());
+    let errors = settings.safety_errors();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with("identity.listen: no crawler has keys"));
+    settings.identities.push(crawlgate::identity::CrawlerKeys {
+        crawler: "a".into(),
+        files: vec![],
+        directory: "https://bot.example".into(),
+    });
+    assert_eq!(settings.safety_errors(), [""; 0]);
 }
 
 #[test]

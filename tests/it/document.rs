@@ -462,6 +462,26 @@ fn usage_combines_robots_txt_and_headers() {
             json!({ "usage": { "search": "unset" } }),
             "response rule u 451",
         ),
+        (
+            ON,
+            json!({ "headers": { "TDM-Reservation": "1" } }),
+            "response rule u 451",
+        ),
+        (
+            ON,
+            json!({ "headers": { "X-Robots-Tag": "noai" } }),
+            "response rule u 451",
+        ),
+        (
+            ON,
+            json!({ "content_type": "image/png", "headers": { "X-Robots-Tag": "noimageai" } }),
+            "response rule u 451",
+        ),
+        (
+            ON,
+            json!({ "content_type": "text/html", "headers": { "X-Robots-Tag": "noimageai" } }),
+            "allow response",
+        ),
     ]);
 }
 

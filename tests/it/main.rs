@@ -42,6 +42,7 @@ mod fuzz;
 mod head;
 mod http2;
 mod identify;
+mod identity;
 mod import;
 mod layers;
 mod ledger;

@@ -425,7 +425,7 @@ Example:
     crawlgate decide --policy config/policy.yaml
 
 A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel,
-address, known, year, status, content_type, size, headers, usage, title, body_prefix,
+address, known, year, status, content_type, size, headers, usage, license, title, body_prefix,
 meta_robots, canonical. The default of year is 2026, so that the same lines always have the same
 decisions.
 
@@ -539,7 +539,8 @@ Example:
 `check` prints one line for each URL: allow or disallow, the line that decided and its group,
 the Crawl-delay and Request-rate of the group, and the preferences of Content-Usage and
 Content-Signal lines. Above them (not in JSON), and in the output of `fetch`, are the sitemaps
-of the file and its Visit-time, Clean-param and Host lines, which the proxy does not apply.
+of the file and its License, Visit-time, Clean-param and Host lines; the proxy does not apply the
+last three.
 
 Exit codes: 0 every URL was checked, 1 an input is not a URL, or the robots.txt is unavailable,
 2 wrong usage, or a file that cannot be read.";

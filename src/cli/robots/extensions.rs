@@ -50,6 +50,7 @@ pub(super) fn labeled_lines(
         ("visit", rules.visit_times(agent)),
         ("clean", rules.extension_lines(ExtensionKind::CleanParam)),
         ("host", rules.extension_lines(ExtensionKind::Host)),
+        ("license", rules.extension_lines(ExtensionKind::License)),
     ] {
         for line in reported {
             lines.push((label, sanitize_text(&line.value).into_owned()));
@@ -65,11 +66,13 @@ pub(super) fn to_json(rules: Option<&RobotsFile>, agent: RobotsAgent<'_>) -> Map
     let clean_params =
         rules.map(|rules| values_json(rules.extension_lines(ExtensionKind::CleanParam)));
     let hosts = rules.map(|rules| values_json(rules.extension_lines(ExtensionKind::Host)));
+    let licenses = rules.map(|rules| values_json(rules.extension_lines(ExtensionKind::License)));
     [
         ("sitemaps", sitemaps),
         ("visit_time", visit_times),
         ("clean_param", clean_params),
         ("host", hosts),
+        ("license", licenses),
     ]
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value.unwrap_or_default()))

@@ -28,7 +28,7 @@ use crate::robots::{RobotsAccess, RobotsDecision};
 use crate::urls::target::{LaxReading, UrlTarget};
 
 use super::pace::{Pacing, WaitContext};
-use super::usage::RobotsUsageStatement;
+use super::usage::RobotsTerms;
 use super::{pace, robots_wait, usage};
 
 /// The product token of a crawler if neither the policy nor its `User-Agent` has one.
@@ -130,7 +130,7 @@ pub(crate) fn refuse_inside_tunnel<R: RobotsProvider>(
 /// The verdict of the stage, and its additions to the evaluation.
 pub(crate) struct RobotsStageResult {
     pub(crate) verdict: Result<RobotsVerdict, Box<Refusal>>,
-    pub(crate) usage: Vec<RobotsUsageStatement>,
+    pub(crate) terms: RobotsTerms,
     pub(crate) fetch_time: Option<TimeSpan>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
 ) -> RobotsStageResult {
     let mut result = RobotsStageResult {
         verdict: Ok(RobotsVerdict::Allow(RobotsAllowance::default())),
-        usage: vec![],
+        terms: RobotsTerms::default(),
         fetch_time: None,
     };
     let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
@@ -197,7 +197,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         evaluation,
         &option,
         state,
-        &mut result.usage,
+        &mut result.terms,
         wait.admission,
     );
     if let Ok(RobotsVerdict::Allow(allowance)) = &result.verdict
@@ -245,7 +245,7 @@ pub(crate) fn evaluate_cached<R: RobotsProvider>(
         evaluation,
         &option,
         Arc::clone(&state),
-        &mut vec![],
+        &mut RobotsTerms::default(),
         admission,
     );
     CachedRobotsVerdict::Decided(state, verdict)
@@ -262,19 +262,19 @@ pub(crate) async fn fetch_for_explanation<R: RobotsProvider>(
     robots.fetch(&evaluation.facts().target, request).await;
 }
 
-/// Returns the verdict of a state on a request, and adds the statements about uses.
+/// Returns the verdict of a state on a request, and sets the terms of the file.
 fn decide(
     evaluation: &Evaluation,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
-    usage: &mut Vec<RobotsUsageStatement>,
+    terms: &mut RobotsTerms,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Box<Refusal>> {
     let verdict = if evaluation.facts().reads_robots_txt() {
         serve(evaluation, option, state, admission)
     } else {
         let agent = evaluation.robots_agent();
-        apply(evaluation, agent, option, state, usage, admission)
+        apply(evaluation, agent, option, state, terms, admission)
     };
     verdict.map_err(|refusal| evaluation.refuse(refusal))
 }
@@ -331,7 +331,7 @@ fn apply(
     agent: RobotsAgent<'_>,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
-    usage: &mut Vec<RobotsUsageStatement>,
+    terms: &mut RobotsTerms,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Refusal> {
     let (spacing, is_capped) = match effective_robots(&state, option.on_unreachable()) {
@@ -343,10 +343,7 @@ fn apply(
             check_rules(state, agent, &evaluation.facts().target)?;
             let statements = usage::read_statements(evaluation, state, agent);
             usage::check_denied_uses(option, &statements, agent)?;
-            *usage = statements
-                .into_iter()
-                .map(RobotsUsageStatement::from)
-                .collect();
+            *terms = RobotsTerms::new(statements, state);
             capped_spacing(state, agent, evaluation, admission)
         }
     };

@@ -7,20 +7,51 @@ use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::{Refusal, RobotsCause, RobotsDetail};
 use crate::policy::fact::UsagePreference;
 use crate::policy::options::robots::RobotsOption;
+use crate::robots::RobotsFile;
 use crate::robots::agent::RobotsAgent;
 use crate::robots::extension::UsageRule;
 use crate::robots::state::RobotsState;
 
-const BY_THE_ANSWER: &str =
-    "the answer denies a use that the policy declares, in Content-Usage or Content-Signal";
+const BY_THE_ANSWER: &str = "the answer denies a use that the policy declares, in Content-Usage, Content-Signal, TDM-Reservation or X-Robots-Tag";
 
 /// A statement of the file about one use of the URL, kept for later stages.
 #[derive(Debug)]
-pub(crate) struct RobotsUsageStatement {
+struct RobotsUsageStatement {
     /// The use, and whether it is allowed.
-    pub(crate) fact: (Box<str>, UsagePreference),
+    fact: (Box<str>, UsagePreference),
     line: u32,
     rule: Box<str>,
+}
+
+/// The terms of a host's robots.txt for a URL, kept for later stages.
+#[derive(Debug, Default)]
+pub(crate) struct RobotsTerms {
+    /// The uses that it allows or denies, if the policy depends on them.
+    usage: Box<[RobotsUsageStatement]>,
+    /// The URL of the site's licence.
+    license: Option<Box<str>>,
+}
+
+impl RobotsTerms {
+    pub(super) fn new(statements: Vec<UsageRule<'_>>, robots: &RobotsState) -> Self {
+        Self {
+            usage: statements
+                .into_iter()
+                .map(RobotsUsageStatement::from)
+                .collect(),
+            license: robots.file().and_then(RobotsFile::license).map(Box::from),
+        }
+    }
+
+    /// Returns the uses as facts.
+    pub(crate) fn usage_facts(&self) -> Vec<(Box<str>, UsagePreference)> {
+        self.usage.iter().map(|s| s.fact.clone()).collect()
+    }
+
+    /// Returns the URL of the site's licence; empty if there is none.
+    pub(crate) fn license(&self) -> &str {
+        self.license.as_deref().unwrap_or_default()
+    }
 }
 
 impl From<UsageRule<'_>> for RobotsUsageStatement {
@@ -87,7 +118,8 @@ pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Re
     }
     let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     let mut denied = evaluation
-        .usage()
+        .robots_terms()
+        .usage
         .iter()
         .filter(|statement| statement.fact.1 == UsagePreference::Deny);
     match denied.find(|statement| is_declared(&option, &statement.fact.0)) {

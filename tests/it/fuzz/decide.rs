@@ -37,7 +37,7 @@ const TEXTS: [&str; 16] = [
     "http://a.test/",
     "%2e",
 ];
-const TEXT_FIELDS: [&str; 20] = [
+const TEXT_FIELDS: [&str; 21] = [
     "url",
     "scheme",
     "host",
@@ -54,6 +54,7 @@ const TEXT_FIELDS: [&str; 20] = [
     "dest",
     "content_type",
     "header.x-a",
+    "license",
     "title",
     "body_prefix",
     "meta_robots",
@@ -319,7 +320,11 @@ impl Bytes<'_> {
         }
         let mut headers = json!({});
         self.maybe(&mut headers, "x-a", &["a", "b"]);
-        self.maybe(&mut headers, "x-robots-tag", &["noindex", "", "bot: none"]);
+        self.maybe(
+            &mut headers,
+            "x-robots-tag",
+            &["noindex", "", "bot: none", "noai"],
+        );
         self.maybe(
             &mut headers,
             "link",
@@ -330,7 +335,9 @@ impl Bytes<'_> {
             "content-usage",
             &["train-ai=n", "search=y, train-ai"],
         );
+        self.maybe(&mut headers, "tdm-reservation", &["0", "1"]);
         facts["headers"] = headers;
+        self.maybe(facts, "license", &["http://a.test/l", ""]);
         if self.one_in(2) {
             facts["title"] = json!(self.of(&["", "a", "not found"]));
             self.maybe(facts, "body_prefix", &["<html>", "a"]);

@@ -9,7 +9,7 @@ use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::json;
 
 /// Fields, and the place of the value in the facts.
-const FIELDS: [(&str, Given); 24] = [
+const FIELDS: [(&str, Given); 25] = [
     ("url", Given::Url("")),
     ("url", Given::Url("http://h.test/")),
     ("host", Given::Url("http://")),
@@ -27,6 +27,7 @@ const FIELDS: [(&str, Given); 24] = [
     ("referer", Given::Fact("referer")),
     ("content_type", Given::Fact("content_type")),
     ("header.x-a", Given::Header),
+    ("license", Given::Fact("license")),
     ("title", Given::Fact("title")),
     ("body_prefix", Given::Fact("body_prefix")),
     ("meta_robots", Given::Fact("meta_robots")),

@@ -87,6 +87,7 @@ fn lines(parsed: &RobotsFile, file: &[u8]) {
         ExtensionKind::VisitTime,
         ExtensionKind::CleanParam,
         ExtensionKind::Host,
+        ExtensionKind::License,
     ];
     let kept: usize = kinds
         .iter()
@@ -94,6 +95,8 @@ fn lines(parsed: &RobotsFile, file: &[u8]) {
         .sum();
     assert!(kept <= 2 * MAX_LINES && kept as u32 <= parsed.directives());
     assert!(parsed.text().len() <= file.len());
+    let license = parsed.license();
+    assert!(license.is_none_or(|url| url.len() <= 2048 && url.contains("://")));
 }
 
 fn tags(line: &str) {

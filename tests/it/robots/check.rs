@@ -169,7 +169,7 @@ fn the_file_from_standard_input() {
 #[test]
 fn extensions_of_a_file_are_listed() {
     let file = "Host: a.example\nUser-agent: *\nContent-Usage: /a train-ai=n, search=y\nContent-Signal: ai-input=no\n\
-                Visit-time: 0600-0845\nClean-param: sid /shop\nSitemap: http://a.example/s.xml\nDisallow: /x\n";
+                Visit-time: 0600-0845\nClean-param: sid /shop\nLicense: https://a.example/l.xml\nSitemap: http://a.example/s.xml\nDisallow: /x\n";
     let output = run(&["--file", "-", "--agent", "x", "/a", "/x"], file);
     assert_eq!(
         output.stdout.lines().collect::<Vec<_>>(),
@@ -178,9 +178,10 @@ fn extensions_of_a_file_are_listed() {
             "visit     0600-0845",
             "clean     sid /shop",
             "host      a.example",
+            "license   https://a.example/l.xml",
             "allow     /a  no rule matches  (group *)  usage train-ai=deny (line 3), search=allow (line 3), \
              ai-input=deny (line 4)",
-            "disallow  /x  line 8: Disallow: /x  (group *)  usage ai-input=deny (line 4)"
+            "disallow  /x  line 9: Disallow: /x  (group *)  usage ai-input=deny (line 4)"
         ]
     );
     let output = run(

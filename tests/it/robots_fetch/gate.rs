@@ -390,6 +390,7 @@ fn the_command_fetches_and_explains_the_file() {
         "visit_time",
         "clean_param",
         "host",
+        "license",
         "bytes",
         "ruling",
     ] {

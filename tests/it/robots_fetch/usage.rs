@@ -128,6 +128,101 @@ fn the_source_of_a_denied_use_is_reported() {
 }
 
 #[test]
+fn reservations_of_text_and_data_mining_and_noai_deny_uses() {
+    let origin = site();
+    let trains = gate("{ usage: [train-ai] }", "");
+    let mines = gate("{ usage: [tdm] }", "");
+    let searches = gate("{ usage: [search] }", "");
+    let get = |gate: &crate::support::proxy::TestProxy, fields: &str| {
+        get_as(gate, &origin.url("a.test", fields), "bot")
+    };
+    for (fields, training, mining) in [
+        ("/h/TDM-Reservation:1", 451, 451),
+        ("/h/TDM-Reservation:0", 200, 200),
+        ("/h/TDM-Reservation:0/h/TDM-Reservation:1", 451, 451),
+        ("/h/X-Robots-Tag:noai,+noimageai", 451, 200),
+        ("/h/X-Robots-Tag:other:+noai", 200, 200),
+        ("/h/X-Robots-Tag:bot:+noai", 451, 200),
+        ("/h/X-Robots-Tag:noimageai", 200, 200),
+        ("/missing/h/TDM-Reservation:1", 404, 404),
+    ] {
+        let reason: &[&str] = match training {
+            451 => &["crawl-reason: usage", "the answer denies a use"],
+            _ => &[],
+        };
+        get(&trains, fields).check(training, reason);
+        get(&mines, fields).check(mining, &[]);
+        let open = if fields.contains("missing") { 404 } else { 200 };
+        get(&searches, fields).check(open, &[]);
+    }
+}
+
+#[test]
+fn the_terms_of_a_site_are_tagged() {
+    let origin = ScriptedOrigin::respond(|request| match request.path() {
+        "/robots.txt" => Reply::Bytes(response(
+            200,
+            "Content-Type: text/plain\r\n",
+            "User-agent: *\nContent-Usage: search=n\nLicense: https://a.test/license.xml\n",
+        )),
+        "/paid" => Reply::Bytes(response(402, "Crawler-Price: USD 0.05\r\n", "pay")),
+        "/linked" => Reply::Bytes(response(
+            200,
+            "Link: </other.xml>; rel=\"license\"; type=\"application/rsl+xml\"\r\n\
+             Crawler-Price: USD 0.05\r\nTDM-Reservation: 1\r\n",
+            "page",
+        )),
+        "/missing" => Reply::Bytes(response(404, "", "none")),
+        _ => Reply::Bytes(response(200, "", "page")),
+    });
+    let rules = "{ id: note, when: { usage.tdm: deny, usage.search: deny }, set: { source: reserved } }, \
+                 { id: priced, when: { header.crawler-price: { prefix: USD }, status: 402 }, set: { source: priced } }, \
+                 { id: sold, when: { license: 'https://a.test/license.xml', path: /sold }, then: exclude }";
+    let gate = gate("{}", rules);
+    for (path, status, expected, absent) in [
+        (
+            "/page",
+            200,
+            &[
+                "crawl-tag: licensed; by=https://a.test/license.xml",
+                "crawl-tag: denied; use=search",
+            ][..],
+            &["priced", "use=tdm"][..],
+        ),
+        (
+            "/linked",
+            200,
+            &[
+                "crawl-tag: licensed; by=/other.xml",
+                "crawl-tag: denied; use=search",
+                "crawl-tag: denied; use=tdm",
+                "crawl-source: reserved",
+            ],
+            &["license.xml", "crawl-tag: priced"],
+        ),
+        (
+            "/paid",
+            402,
+            &[
+                "crawl-tag: licensed; by=https://a.test/license.xml",
+                "crawl-tag: priced; at=USD 0.05",
+                "crawl-source: priced",
+                "crawler-price: USD 0.05",
+            ],
+            &["denied"],
+        ),
+        ("/missing", 404, &[], &["crawl-tag"]),
+        ("/sold", 451, &["crawl-rule: sold"], &["crawl-tag"]),
+    ] {
+        let answer = get_as(&gate, &origin.url("a.test", path), "bot");
+        answer.check(status, expected);
+        for text in absent {
+            assert!(!answer.head.contains(text), "{path}: {text}\n{answer}");
+        }
+    }
+}
+
+#[test]
 fn a_policy_that_does_not_obey_ignores_usage() {
     let origin = site();
     let gate = gate("{ usage: [train-ai], obey: false }", "");

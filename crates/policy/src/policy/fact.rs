@@ -203,6 +203,9 @@ pub struct Facts<'a> {
     /// `robots::usage::normalise_purpose`. The response's headers are combined with them. Used from
     /// the response stage on.
     pub usage_preferences: &'a [(Box<str>, UsagePreference)],
+    /// The URL of the licence that the host's robots.txt names; empty if it names none. Used from
+    /// the response stage on.
+    pub site_license: &'a str,
     /// The response head; unknown before the response stage.
     pub response: Fact<ResponseFacts<'a>>,
     /// The beginning of the document; unknown before the document stage.
@@ -270,6 +273,7 @@ impl<'a> Facts<'a> {
             address: Fact::Unknown,
             agent: "",
             usage_preferences: &[],
+            site_license: "",
             response: Fact::Unknown,
             document: Fact::Unknown,
             in_ledger: LedgerPresence::Absent,

@@ -3,6 +3,7 @@
 //! A new field is a variant of [`Field`] with a row in `Field::row`, an entry in `FIXED_FIELDS`, and an
 //! arm in the function that reads its fact.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::fact::{
@@ -59,6 +60,8 @@ pub enum Field {
     Header(Box<str>),
     /// A usage preference, such as `train-ai`, of robots.txt and the response.
     Usage(Box<str>),
+    /// The URL of the licence: that of `Link: <…>; rel=license`, else that of robots.txt.
+    License,
     /// The title of the document.
     Title,
     /// The beginning of the document.
@@ -143,7 +146,7 @@ const DOCUMENT_FIELD: FieldRow = FieldRow {
 };
 
 /// The fields with a fixed keyword, in the order of the reference.
-pub(crate) static FIXED_FIELDS: [Field; 24] = [
+pub(crate) static FIXED_FIELDS: [Field; 25] = [
     Field::Url,
     Field::Scheme,
     Field::Host,
@@ -164,6 +167,7 @@ pub(crate) static FIXED_FIELDS: [Field; 24] = [
     Field::ContentType,
     Field::Status,
     Field::Size,
+    Field::License,
     Field::Title,
     Field::BodyPrefix,
     Field::MetaRobots,
@@ -314,6 +318,12 @@ impl Field {
                 keyword: "usage.NAME",
                 description: "The site's preference for a use such as train-ai: allow, deny, unset.",
                 ..RESPONSE_FIELD
+            },
+            Self::License => &FieldRow {
+                keyword: "license",
+                description: "The URL of the RSL licence that the response or robots.txt names; empty if there is none.",
+                allows_any_status: true,
+                ..RESPONSE
             },
             Self::Title => &FieldRow {
                 keyword: "title",
@@ -475,6 +485,7 @@ impl Field {
             | Self::ContentType
             | Self::Header(_)
             | Self::Usage(_)
+            | Self::License
             | Self::Title
             | Self::BodyPrefix
             | Self::MetaRobots
@@ -534,6 +545,7 @@ impl Field {
                     .response
                     .map(|r| test(usage_preference(&r, facts, name).as_str()));
             }
+            Self::License => return facts.response.map(|r| test(&license_url(&r, facts))),
             Self::Title => return facts.known_document().map(|document| test(document.title)),
             Self::BodyPrefix => {
                 return facts
@@ -596,7 +608,24 @@ pub(crate) fn usage_preference(
         .map(|(_, preference)| *preference)
         .max()
         .unwrap_or(UsagePreference::Unset)
-        .max(signals::header_usage_preference(response.headers, name))
+        .max(signals::header_usage_preference(
+            response,
+            facts.robots_agent(),
+            name,
+        ))
+}
+
+/// Returns the URL of the licence in the `Link` header, else in robots.txt, as written; empty if
+/// there is none.
+pub(crate) fn license_url<'a>(response: &ResponseFacts<'a>, facts: &Facts<'a>) -> Cow<'a, str> {
+    let linked = match response.headers.header("link") {
+        Some(Cow::Borrowed(header)) => signals::license_link(header).map(Cow::Borrowed),
+        Some(Cow::Owned(header)) => {
+            signals::license_link(&header).map(|url| Cow::Owned(url.to_owned()))
+        }
+        None => None,
+    };
+    linked.unwrap_or(Cow::Borrowed(facts.site_license))
 }
 
 fn strip_leading_slash(text: &str) -> &str {

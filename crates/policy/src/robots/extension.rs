@@ -1,5 +1,5 @@
-//! Lines of a robots.txt beyond RFC 9309: usage preferences, and lines that are only reported
-//! (Visit-time, Clean-param, Host).
+//! Lines of a robots.txt beyond RFC 9309: usage preferences, licences, and lines that are only
+//! reported (Visit-time, Clean-param, Host).
 //!
 //! None of them changes the meaning of Allow and Disallow (RFC 9309 section 2.2.4). A file without
 //! such lines stores nothing for them. A file with very many stores the first usage lines and the
@@ -12,7 +12,7 @@
 //!   strictest preference for each purpose wins.
 //! - A usage line ends a list of user agents, but not for Allow and Disallow.
 //! - `Visit-time: 0600-0845` belongs to its group; `Clean-param: sid&sort /shop/` and
-//!   `Host: example.com` to the site.
+//!   `Host: example.com` to the site. So does `License: URL` (RSL), also inside a group.
 
 mod builder;
 
@@ -42,11 +42,13 @@ words! {
         CleanParam = "Clean-param",
         /// `Host`: the main host of the site (Yandex).
         Host = "Host",
+        /// `License`: the URL of a licence for the site (Really Simple Licensing).
+        License = "License",
     }
 }
 
 /// The keys, compared regardless of case.
-const KEYS: [(&[u8], ExtensionKind); 14] = [
+const KEYS: [(&[u8], ExtensionKind); 15] = [
     (b"content-usage", ExtensionKind::ContentUsage),
     (b"contentusage", ExtensionKind::ContentUsage),
     (b"content usage", ExtensionKind::ContentUsage),
@@ -61,6 +63,7 @@ const KEYS: [(&[u8], ExtensionKind); 14] = [
     (b"cleanparam", ExtensionKind::CleanParam),
     (b"clean param", ExtensionKind::CleanParam),
     (b"host", ExtensionKind::Host),
+    (b"license", ExtensionKind::License),
 ];
 
 /// The maximum number of usage lines of a file, and of reported lines.
@@ -81,7 +84,7 @@ impl ExtensionKind {
         match self {
             Self::ContentUsage => Some(UsageSyntax::ContentUsage),
             Self::ContentSignal => Some(UsageSyntax::ContentSignal),
-            Self::VisitTime | Self::CleanParam | Self::Host => None,
+            Self::VisitTime | Self::CleanParam | Self::Host | Self::License => None,
         }
     }
 }
@@ -179,6 +182,12 @@ impl RobotsFile {
         self.collect_reported_lines(ExtensionKind::VisitTime, |line| {
             scopes.iter().any(|scope| scope.contains(line))
         })
+    }
+
+    /// Returns the URL of the site's licence: that of the first License line with an absolute URL, as written.
+    pub fn license(&self) -> Option<&str> {
+        let extensions = self.extensions.as_deref()?;
+        std::str::from_utf8(extensions.license?.slice(&self.text)?).ok()
     }
 
     fn line_scopes(&self, agent: RobotsAgent<'_>) -> [LineScope<'_>; 3] {
@@ -288,6 +297,8 @@ struct ExtensionLine {
 #[derive(Debug)]
 pub(super) struct Extensions {
     lines: Box<[ExtensionLine]>,
+    /// The URL of the first valid License line.
+    license: Option<TextSpan>,
 }
 
 /// The crawlers to which a line applies.

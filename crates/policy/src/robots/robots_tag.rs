@@ -78,6 +78,11 @@ pub fn forbids_follow(directives: &str) -> bool {
     has_directive(directives, "nofollow") || has_directive(directives, "none")
 }
 
+/// Returns `true` if directives forbid to train models with a resource. `noimageai` is about images.
+pub fn forbids_training(directives: &str, is_image: bool) -> bool {
+    has_directive(directives, "noai") || is_image && has_directive(directives, "noimageai")
+}
+
 fn has_directive(directives: &str, name: &str) -> bool {
     split_directives(directives).any(|directive| directive.eq_ignore_ascii_case(name))
 }

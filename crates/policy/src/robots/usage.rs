@@ -6,6 +6,9 @@
 //! `ai-train=no, search=yes`). Both are parsed more leniently than the drafts, member by member and
 //! regardless of case, so that one mistake does not invalidate the rest: a member that cannot be
 //! parsed has no effect.
+//!
+//! `tdm-reservation` (the TDM Reservation Protocol of a W3C community group) denies two purposes at
+//! once.
 
 use crate::model::words::words;
 
@@ -92,6 +95,20 @@ fn is_same_purpose(written: &str, name: &str) -> bool {
         || name == "train-ai" && written.eq_ignore_ascii_case("ai-train")
 }
 
+/// Returns the preference that a `tdm-reservation` (TDM Reservation Protocol) states for a purpose:
+/// 1 reserves the rights of text and data mining, which training is a case of, and 0 does not.
+pub fn tdm_preference(reservation: &str, name: &str) -> UsagePreference {
+    match reservation.trim() {
+        "1" if is_text_and_data_mining(name) => UsagePreference::Deny,
+        "0" if is_text_and_data_mining(name) => UsagePreference::Allow,
+        _ => UsagePreference::Unset,
+    }
+}
+
+fn is_text_and_data_mining(name: &str) -> bool {
+    matches!(name, "tdm" | "train-ai")
+}
+
 fn combine(syntax: UsageSyntax, known: UsagePreference, next: UsagePreference) -> UsagePreference {
     match syntax {
         UsageSyntax::ContentUsage => next,
@@ -170,6 +187,22 @@ mod tests {
         ] {
             check(UsageSyntax::ContentUsage, text, usage);
             check(UsageSyntax::ContentSignal, text, signal);
+        }
+    }
+
+    #[test]
+    fn reservations() {
+        for (value, name, expected) in [
+            ("1", "tdm", UsagePreference::Deny),
+            (" 1 ", "train-ai", UsagePreference::Deny),
+            ("0", "tdm", UsagePreference::Allow),
+            ("1", "search", UsagePreference::Unset),
+            ("1", "ai-input", UsagePreference::Unset),
+            ("2", "tdm", UsagePreference::Unset),
+            ("1, 0", "tdm", UsagePreference::Unset),
+            ("", "tdm", UsagePreference::Unset),
+        ] {
+            assert_eq!(tdm_preference(value, name), expected, "{value:?} {name}");
         }
     }
 

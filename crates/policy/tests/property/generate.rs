@@ -32,10 +32,11 @@ const STATUSES: [u16; 7] = [200, 200, 200, 204, 206, 404, 503];
 const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.9.0.1", "192.0.2.7", "2001:db8::1"];
 
 /// The response headers with their values.
-const HEADERS: [(&str, &[&str]); 4] = [
+const HEADERS: [(&str, &[&str]); 5] = [
     ("x-a", &["one", "two"]),
     ("content-usage", &["train-ai=y", "train-ai=n"]),
-    ("x-robots-tag", &["noindex", "noindex, nofollow"]),
+    ("tdm-reservation", &["0", "1"]),
+    ("x-robots-tag", &["noindex", "noindex, nofollow", "noai"]),
     ("link", &["<http://a.test/x>; rel=canonical"]),
 ];
 
@@ -43,7 +44,7 @@ const HEADERS: [(&str, &[&str]); 4] = [
 const LAST: usize = 3;
 
 /// Each field with the kinds of tests that are generated for it.
-const FIELD_TESTS: [(&str, &[&str]); 27] = [
+const FIELD_TESTS: [(&str, &[&str]); 28] = [
     (
         "url",
         &[
@@ -87,6 +88,7 @@ const FIELD_TESTS: [(&str, &[&str]); 27] = [
     ("size", &["range"]),
     ("header.x-a", &["exact", "prefix", "contains"]),
     ("usage.train-ai", &["exact"]),
+    ("license", &["exact", "prefix"]),
     ("title", &["exact", "contains", "length"]),
     ("body_prefix", &["prefix", "contains"]),
     ("meta_robots", &["exact", "contains"]),
@@ -227,6 +229,7 @@ impl Generator {
             status: *self.pick(&STATUSES),
             content_type: (*self.pick(&TYPES)).into(),
             size: *self.pick(&[None, Some(0), Some(500), Some(5000)]),
+            license: self.maybe(&["http://a.test/l"]),
             headers,
         }
     }
@@ -629,6 +632,7 @@ impl Generator {
             "dest" => (*self.pick(&["navigation", "embed"])).into(),
             "content_type" => response.content_type,
             "header.x-a" => (*self.pick(&["one", "two", ""])).into(),
+            "license" => (*self.pick(&["http://a.test/l", ""])).into(),
             "usage.train-ai" => (*self.pick(&["allow", "deny", "unset"])).into(),
             "title" => (*self.pick(&["Home", "Not found", ""])).into(),
             "body_prefix" => (*self.pick(&["<html>", "error 404", ""])).into(),

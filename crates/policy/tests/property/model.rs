@@ -42,6 +42,7 @@ pub(crate) struct GeneratedResponse {
     pub(crate) status: u16,
     pub(crate) content_type: String,
     pub(crate) size: Option<u64>,
+    pub(crate) license: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
 }
 
@@ -130,6 +131,7 @@ impl GeneratedFacts {
             object.insert("status".into(), json!(response.status));
             object.insert("content_type".into(), json!(response.content_type));
             object.insert("headers".into(), json!(response.headers));
+            object.insert("license".into(), json!(response.license));
             if let Some(size) = response.size {
                 object.insert("size".into(), json!(size));
             }
@@ -307,7 +309,7 @@ impl GeneratedTest {
     pub(crate) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
-            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" => 2,
+            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "license" => 2,
             "title" | "body_prefix" | "meta_robots" | "canonical" => 3,
             _ => 0,
         }
@@ -386,12 +388,19 @@ impl GeneratedTest {
                     .as_ref()
                     .map(|d| vec![d.canonical.clone().unwrap_or_default()]),
             },
-            "usage.train-ai" => header("content-usage").map(|u| {
-                vec![match u[0].as_str() {
-                    "train-ai=y" => "allow".into(),
-                    "train-ai=n" => "deny".into(),
-                    _ => "unset".to_owned(),
-                }]
+            "license" => response.map(|r| vec![r.license.clone().unwrap_or_default()]),
+            "usage.train-ai" => response.map(|_| {
+                let is = |name, value| world.header(name) == Some(value);
+                let denied = is("content-usage", "train-ai=n")
+                    || is("tdm-reservation", "1")
+                    || is("x-robots-tag", "noai");
+                let allowed = is("content-usage", "train-ai=y") || is("tdm-reservation", "0");
+                let word = match (denied, allowed) {
+                    (true, _) => "deny",
+                    (false, true) => "allow",
+                    (false, false) => "unset",
+                };
+                vec![word.to_owned()]
             }),
             other => panic!("no text field {other}"),
         }

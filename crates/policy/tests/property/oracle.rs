@@ -184,8 +184,8 @@ fn place<'a>(
     }
     let floor = floor.max(node.stage.unwrap_or(0));
     let stage = above.max(own.unwrap_or(0)).max(floor);
-    let content_only =
-        names_any(&fields, &CONTENT_FIELDS) && !names_any(&fields, &["status", "header.x-a"]);
+    let content_only = names_any(&fields, &CONTENT_FIELDS)
+        && !names_any(&fields, &["status", "header.x-a", "license"]);
     let mut placed = PlacedRule {
         node,
         stage,

@@ -28,6 +28,7 @@ pub struct CaseFacts {
     in_ledger: LedgerPresence,
     year: Option<u16>,
     usage: Vec<(Box<str>, UsagePreference)>,
+    license: Box<str>,
     response: Option<CaseResponse>,
     document: Option<CaseDocument>,
 }
@@ -82,7 +83,7 @@ impl HeaderView for CaseHeaders {
 }
 
 /// The keys of the object, in the order of the documentation.
-pub const FACT_KEYS: [&str; 19] = [
+pub const FACT_KEYS: [&str; 20] = [
     "url",
     "crawler",
     "method",
@@ -98,6 +99,7 @@ pub const FACT_KEYS: [&str; 19] = [
     "size",
     "headers",
     "usage",
+    "license",
     "title",
     "body_prefix",
     "meta_robots",
@@ -120,6 +122,7 @@ impl CaseFacts {
             in_ledger: LedgerPresence::Absent,
             year: None,
             usage: Vec::new(),
+            license: "".into(),
             response: None,
             document: None,
         })
@@ -159,6 +162,11 @@ impl CaseFacts {
             }
             "year" => self.year = Some(parse_year(value)?),
             "usage" => self.set_usage(value)?,
+            "license" => {
+                self.license = parse_text(key, value)?.into();
+                // A licence implies a response.
+                self.response.get_or_insert_default();
+            }
             "title" | "body_prefix" | "meta_robots" | "canonical" => {
                 self.document
                     .get_or_insert_default()
@@ -208,6 +216,7 @@ impl CaseFacts {
     pub fn has_only_status(&self) -> bool {
         self.document.is_none()
             && self.usage.is_empty()
+            && self.license.is_empty()
             && self.response.as_ref().is_some_and(|response| {
                 response.status.is_some()
                     && response.headers.0.is_empty()
@@ -245,6 +254,7 @@ impl CaseFacts {
                 .map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
             agent: "",
             usage_preferences: &self.usage,
+            site_license: &self.license,
             response: self
                 .response
                 .as_ref()

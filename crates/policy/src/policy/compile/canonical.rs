@@ -101,6 +101,7 @@ pub(super) fn url_region(field: &Field) -> Option<UrlRegion> {
         | Field::Size
         | Field::Header(_)
         | Field::Usage(_)
+        | Field::License
         | Field::Title
         | Field::BodyPrefix
         | Field::MetaRobots

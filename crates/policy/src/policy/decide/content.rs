@@ -13,15 +13,26 @@ use crate::policy::{field, signals};
 use crate::robots::robots_tag::{forbids_follow, forbids_index};
 use crate::urls::target::UrlTarget;
 
+/// The statuses with which a site asks for a licence or a payment.
+const UNAUTHORIZED: u16 = 401;
+const PAYMENT_REQUIRED: u16 = 402;
+
 type Rejection = Option<(Reason, Cause)>;
 
-/// The findings of options with the value `tag` or `links` in a response that is not rejected.
+/// The findings in a response that is not rejected: of options with the value `tag` or `links`, and
+/// of the terms that the site states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentTags {
     /// The response asks not to be indexed.
     pub noindex: bool,
     /// The other URL that the response names as its canonical one.
     pub canonical: Option<UrlTarget>,
+    /// The uses that the policy names and the site denies.
+    pub denied_uses: Vec<Box<str>>,
+    /// The URL of the licence, as written.
+    pub license: Option<Box<str>>,
+    /// The price that the site asks for the page.
+    pub price: Option<Box<str>>,
 }
 
 impl Policy {
@@ -75,26 +86,45 @@ impl Policy {
             && !any_directive(facts, response, forbids_follow)
     }
 
-    /// Returns the findings of options with the value `tag` or `links`, as far as the response is
-    /// known; `None` if there are none.
+    /// Returns the findings in a response, as far as it is known; `None` if there are none.
     pub fn content_tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<ContentTags> {
         let Fact::Known(response) = facts.response else {
             return None;
         };
-        if !self.document_needs.checks || !response.is_success_with_content() {
-            return None;
+        let is_page = response.is_success_with_content();
+        let mut tags = ContentTags::default();
+        if self.document_needs.checks && is_page {
+            self.add_check_tags(trail, facts, &response, &mut tags);
         }
-        let canonical =
-            if checks::read_action(self, trail, schema::NONCANONICAL) == CheckAction::Tag {
-                other_canonical(facts, &response)
-            } else {
-                None
-            };
-        let noindex = matches!(
+        if is_page {
+            let denied = self.usage_purposes().filter(|name| {
+                field::usage_preference(&response, facts, name) == UsagePreference::Deny
+            });
+            tags.denied_uses = denied.map(Box::from).collect();
+        }
+        if is_page || matches!(response.status, UNAUTHORIZED | PAYMENT_REQUIRED) {
+            let license = field::license_url(&response, facts);
+            tags.license = (!license.is_empty()).then(|| license.into());
+            tags.price = signals::quoted_price(&response).map(Box::from);
+        }
+        (tags != ContentTags::default()).then_some(tags)
+    }
+
+    /// Adds the findings of options with the value `tag` or `links`.
+    fn add_check_tags(
+        &self,
+        trail: &Trail,
+        facts: &Facts<'_>,
+        response: &ResponseFacts<'_>,
+        tags: &mut ContentTags,
+    ) {
+        if checks::read_action(self, trail, schema::NONCANONICAL) == CheckAction::Tag {
+            tags.canonical = other_canonical(facts, response);
+        }
+        tags.noindex = matches!(
             checks::read_action(self, trail, schema::NOINDEX),
             CheckAction::Tag | CheckAction::Links
-        ) && forbids_indexing(facts, &response);
-        (noindex || canonical.is_some()).then_some(ContentTags { noindex, canonical })
+        ) && forbids_indexing(facts, response);
     }
 
     fn rejection_by_size(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {

@@ -148,6 +148,7 @@ fn is_possible(field: &Field, sample: &SampleText, test: &TextTest) -> bool {
         | Field::Size
         | Field::Header(_)
         | Field::Usage(_)
+        | Field::License
         | Field::Title
         | Field::BodyPrefix
         | Field::MetaRobots

@@ -67,6 +67,7 @@ impl UrlRegions {
             | Field::Size
             | Field::Header(_)
             | Field::Usage(_)
+            | Field::License
             | Field::Title
             | Field::BodyPrefix
             | Field::MetaRobots

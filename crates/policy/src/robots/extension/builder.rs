@@ -6,12 +6,17 @@ use crate::robots::rules::TextSpan;
 
 use super::{ExtensionKind, ExtensionLine, Extensions, MAX_LINES};
 
+/// The maximum length of a licence's URL in bytes; longer ones are ignored.
+const MAX_LICENSE_URL: usize = 2048;
+
 /// Collects the extension lines of a file.
 #[derive(Debug, Default)]
 pub(crate) struct ExtensionsBuilder {
     lines: Vec<ExtensionLine>,
     /// The number of usage lines.
     usage_count: usize,
+    /// The URL of the first valid License line.
+    license: Option<TextSpan>,
 }
 
 /// The result of adding a line.
@@ -42,7 +47,11 @@ impl ExtensionsBuilder {
         if !self.reserve_line(extension) {
             return LineAcceptance::Ignored;
         }
+        let is_license = extension == ExtensionKind::License && is_license_url(value);
         let value = TextSpan::new(&(line.value.start + skipped..line.value.end));
+        if is_license && self.license.is_none() {
+            self.license = Some(value);
+        }
         self.lines.push(ExtensionLine {
             extension,
             line: line.number,
@@ -75,9 +84,24 @@ impl ExtensionsBuilder {
         (!self.lines.is_empty()).then(|| {
             Box::new(Extensions {
                 lines: self.lines.into(),
+                license: self.license,
             })
         })
     }
+}
+
+/// Returns `true` if a value can be the URL of a licence: an absolute http or https URL without
+/// spaces. Its length is limited, since it may be sent in a header.
+fn is_license_url(value: &[u8]) -> bool {
+    let has_scheme = [&b"http://"[..], b"https://"].iter().any(|scheme| {
+        value.len() > scheme.len()
+            && value
+                .get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    let is_printable = std::str::from_utf8(value)
+        .is_ok_and(|text| !text.contains(|c: char| c.is_whitespace() || c.is_control()));
+    has_scheme && is_printable && value.len() <= MAX_LICENSE_URL
 }
 
 /// The URLs to which a preference applies.

@@ -11,7 +11,14 @@ use crate::generate::{Generator, HOSTS};
 /// The facts of each stage after the request.
 const LATER: [&[&str]; 3] = [
     &["address"],
-    &["status", "content_type", "size", "headers", "usage"],
+    &[
+        "status",
+        "content_type",
+        "size",
+        "headers",
+        "usage",
+        "license",
+    ],
     &["title", "body_prefix", "meta_robots", "canonical"],
 ];
 
