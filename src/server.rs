@@ -279,9 +279,7 @@ impl Server {
         if let (Some(listener), Some(server)) = (listeners.links, link_server) {
             server.spawn(listener, settings, &service, &drain_watch, &mut tasks);
         }
-        if let Some(listener) = listeners.directory {
-            tasks.spawn(DirectoryServer::new(&service.signers, clock.clone()).serve(listener));
-        }
+        spawn_key_directory(listeners.directory, &service, &mut tasks);
         let membership = fleet_start.and_then(|start| {
             let address = listeners.link_address;
             start.join(settings, address, &active_policy, &metrics, &mut tasks)
@@ -677,6 +675,18 @@ fn spawn_listeners(
         ));
     }
     Ok(connections)
+}
+
+/// Spawns the task that serves the key directories, if there is a listener for them.
+fn spawn_key_directory(
+    listener: Option<TcpListener>,
+    service: &ProxyService,
+    tasks: &mut JoinSet<()>,
+) {
+    if let Some(listener) = listener {
+        let clock = service.recorder.clock().clone();
+        tasks.spawn(DirectoryServer::new(&service.signers, clock).serve(listener));
+    }
 }
 
 /// Loads the certificate of a listener with TLS.

@@ -919,8 +919,10 @@ fn the_command_line_has_the_last_word() {
 
 #[test]
 fn a_key_directory_needs_keys() {
-    let mut settings = Settings::default();
-    settings.identity_listen = Some("127.0.0.1:1".parse().unwrap());
+    let mut settings = Settings {
+        identity_listen: Some("127.0.0.1:1".parse().unwrap()),
+        ..Settings::default()
+    };
     let errors = settings.safety_errors();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].starts_with("identity.listen: no crawler has keys"));
