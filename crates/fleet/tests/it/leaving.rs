@@ -25,7 +25,7 @@ fn member(node: &str, incarnation: Incarnation) -> Member {
 }
 
 /// The node `own`, and a store with the only other node `other` and one partition.
-struct Bench {
+struct OwnershipBench {
     node: Ownership,
     now: BootTime,
     counter: u64,
@@ -33,7 +33,7 @@ struct Bench {
     row: PartitionRow,
 }
 
-impl Bench {
+impl OwnershipBench {
     /// A node that has joined.
     fn joined() -> Self {
         let settings = OwnershipSettings {
@@ -128,8 +128,8 @@ impl Bench {
 }
 
 /// A bench whose node owns the partition, or whose other node does.
-fn owned_by(owner: Incarnation) -> Bench {
-    let mut bench = Bench::joined();
+fn owned_by(owner: Incarnation) -> OwnershipBench {
+    let mut bench = OwnershipBench::joined();
     bench.own(Some(owner));
     if owner == OWN {
         // It takes the partition as one that it had owned before.
@@ -142,7 +142,7 @@ fn owned_by(owner: Incarnation) -> Bench {
     bench
 }
 
-fn drained() -> Bench {
+fn drained() -> OwnershipBench {
     let mut bench = owned_by(OWN);
     bench.run(Event::Drain);
     let sent = bench.run(Event::Quiesced(vec![Partition(0)]));
