@@ -29,3 +29,11 @@ pub struct FleetNode {
     /// `fleet.lease`: within this time a host without an owner usually has one again.
     pub lease: Duration,
 }
+
+impl FleetNode {
+    /// Returns the time after which a request that has waited this long without an owner is worth another attempt: what is
+    /// left of a lease, within which the host usually gets one, but not before the table is read again.
+    pub fn retry_after(&self, waited: Duration) -> Duration {
+        self.lease.saturating_sub(waited).max(self.lease / 5)
+    }
+}

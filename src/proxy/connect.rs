@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use crawlgate_fleet::view::Owner;
 use http::{Request, Response};
 use hyper::ext::ReasonPhrase;
 use parking_lot::Mutex;
@@ -45,6 +46,7 @@ use crate::urls::target::HostTarget;
 use super::body::ClientBody;
 use super::destination::VettedAddresses;
 use super::dial::dial;
+use super::forward::not_owner_response;
 use super::head::ServiceGuard;
 use super::http::{
     BoxedRefusal, CaughtPanic, ProxyService, catch_panic, internal_error, record_policy, wait_times,
@@ -347,6 +349,14 @@ impl ProxyService {
                 let opened = self.open_opaque(facts, ownership, snapshot, record);
                 match Box::pin(opened).await {
                     Ok(tunnel) => return Ok(ConnectAnswer::Granted(host, tunnel)),
+                    // The entry looks for the new owner.
+                    Err(refusal)
+                        if refusal.reason == Reason::OwnerUnavailable
+                            && context.entry().is_some() =>
+                    {
+                        let response = not_owner_response(&Owner::Unknown);
+                        return Ok(ConnectAnswer::Unrecorded(response));
+                    }
                     Err(refusal) => Some(refusal),
                 }
             }
@@ -410,7 +420,16 @@ impl ProxyService {
             outcome,
             evaluation,
             wait_time,
-        } = admit_tunnel(facts, Arc::clone(snapshot), &services).await;
+        } = {
+            let admitted = admit_tunnel(facts, Arc::clone(snapshot), &services);
+            tokio::select! {
+                biased;
+                result = admitted => result,
+                () = wait_ownership_ended(ownership.as_ref()) => {
+                    return Err(Box::new(UpstreamError::OwnerLost.into()));
+                }
+            }
+        };
         record_policy(record, &evaluation);
         timing::record_decision(record, wait_times(&evaluation, wait_time));
         if !Arc::ptr_eq(snapshot, evaluation.snapshot()) {
@@ -445,7 +464,8 @@ impl ProxyService {
         ownership: Option<HostOwnership>,
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
-        if ownership.is_some_and(|ownership| !ownership.is_valid()) {
+        let is_lost = || ownership.as_ref().is_some_and(|own| !own.is_valid());
+        if is_lost() {
             return Err(UpstreamError::OwnerLost.into());
         }
         let timeouts = permit.options().timeouts;
@@ -490,6 +510,9 @@ impl ProxyService {
                 slot.record_failure();
             }
         })?;
+        if is_lost() {
+            return Err(UpstreamError::OwnerLost.into());
+        }
         // An open tunnel does not occupy one of the host's request slots.
         slot.record_sent();
         slot.record_tunnel_opened();
@@ -504,6 +527,14 @@ impl ProxyService {
             via,
             evaluation,
         })
+    }
+}
+
+/// Waits until the ownership of a host has ended; forever on a node without a fleet.
+async fn wait_ownership_ended(ownership: Option<&HostOwnership>) {
+    match ownership {
+        Some(ownership) => ownership.wait_ended().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -35,8 +35,6 @@ pub(super) use upload::ForwardedUpload;
 /// The first pause before another attempt. It doubles with each one; a new view of the owners ends it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// The interval at which an entry that waits for an answer checks that the node is still a member.
-const MEMBER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Fields that belong to a connection, of which a link is another.
 const CONNECTION_FIELDS: [HeaderName; 9] = [
@@ -157,7 +155,7 @@ impl ForwardCall<'_> {
                 metrics.record_forward(ForwardResult::Refused);
                 return Err(unavailable(
                     "no node of the fleet owns the host, or its owner cannot be reached",
-                    fleet.lease,
+                    fleet.retry_after(waited),
                 ));
             }
             let _ = tokio::time::timeout(pause.min(remaining), changes.changed()).await;
@@ -184,7 +182,7 @@ impl ForwardCall<'_> {
         self.record.set_forwarded();
         let answer = tokio::select! {
             answer = fleet.links.send(peer, request) => answer,
-            () = wait_not_member(fleet, peer) => Err(ForwardFailure::Lost),
+            () = wait_silent(fleet, peer) => Err(ForwardFailure::Lost),
         };
         self.record.set_returned();
         match answer {
@@ -195,7 +193,7 @@ impl ForwardCall<'_> {
                 if self.upload.as_ref().is_some_and(ForwardedUpload::has_begun) {
                     return Attempt::Failed(unavailable(
                         "the host got another owner while the body of the request was read",
-                        fleet.lease,
+                        fleet.retry_after(Duration::ZERO),
                     ));
                 }
                 Attempt::Again
@@ -225,7 +223,7 @@ impl ForwardCall<'_> {
                     ..*unavailable(
                         "the link to the owner of the host broke off before an answer began; the request may have \
                          reached the origin",
-                        fleet.lease,
+                        fleet.retry_after(Duration::ZERO),
                     )
                 }))
             }
@@ -263,14 +261,14 @@ impl ForwardCall<'_> {
     }
 }
 
-/// Ready when a node is no longer a member: it will not answer.
-async fn wait_not_member(fleet: &FleetNode, peer: &LinkPeer) {
-    loop {
-        tokio::time::sleep(MEMBER_CHECK_INTERVAL).await;
-        let view = fleet.owners.view();
-        let mut members = view.members().iter();
-        if !members.any(|member| member.node == peer.node) {
-            return;
+/// Ready when a node has not renewed its lease for as long as one lasts: it hangs, or is cut off, and will not answer. A
+/// node that has left still answers what it has received.
+async fn wait_silent(fleet: &FleetNode, peer: &LinkPeer) {
+    let mut changes = fleet.owners.subscribe();
+    while !fleet.owners.view().is_silent(&peer.node) {
+        if changes.changed().await.is_err() {
+            // This node ends.
+            return std::future::pending().await;
         }
     }
 }
@@ -292,12 +290,12 @@ fn finish_answer(mut response: Response<LinkDownload>) -> ForwardOutcome {
 }
 
 /// Returns the refusal of a request whose host has no owner that can be reached. The policy may keep nothing of its URL.
-pub(super) fn unavailable(detail: &'static str, lease: Duration) -> BoxedRefusal {
+pub(super) fn unavailable(detail: &'static str, retry_after: Duration) -> BoxedRefusal {
     Box::new(Refusal {
         url_detail: UrlRetention::Host,
         ..Refusal::new(Reason::OwnerUnavailable, Stage::Pace)
             .with_detail(detail)
-            .with_retry_after(Some(lease))
+            .with_retry_after(Some(retry_after))
     })
 }
 

@@ -241,7 +241,7 @@ struct Exchange<'a> {
     snapshot: Arc<PolicySnapshot>,
     /// Boxed, since hyper moves it with the response, several times.
     record: Box<RequestRecord>,
-    /// The ownership of the host, if this is a node of a fleet.
+    /// The ownership of the requested host, if this is a node of a fleet.
     ownership: Option<Box<HostOwnership>>,
 }
 
@@ -393,7 +393,9 @@ impl<'a> Exchange<'a> {
         let result = service.upstream.send(permit, call, forwarded.sent_at).await;
         let response = match self.record_origin_response(result, &mut forwarded) {
             Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
-            Err(UpstreamError::OwnerLost) if self.context.entry().is_some() => {
+            Err(UpstreamError::OwnerLost)
+                if self.context.entry().is_some() && !self.owns_requested_host() =>
+            {
                 let response = Box::new(not_owner_response(&Owner::Unknown));
                 return Ok(ExchangeOutcome::NotOwner(response));
             }
@@ -408,6 +410,13 @@ impl<'a> Exchange<'a> {
             answer => return self.finish_response(answer, forwarded),
         };
         document_stage.await
+    }
+
+    /// Returns `true` if this node still owns the host that was requested. The one that the policy sends the request to may
+    /// be another.
+    fn owns_requested_host(&self) -> bool {
+        let ownership = self.ownership.as_deref();
+        ownership.is_some_and(HostOwnership::is_valid)
     }
 
     /// Records the result of the stages before the origin. Returns the permit, or else the response.
@@ -500,7 +509,7 @@ impl<'a> Exchange<'a> {
         }
         evaluation.effects().apply_to_request(&mut headers);
         document::prepare_request(&mut headers, evaluation);
-        let ownership = self.ownership.take();
+        let ownership = self.ownership.clone();
         let ownership = ownership.map(|ownership| Box::new(ownership.for_host(target.host())));
         let received = std::mem::take(&mut self.parts.uri).into_parts();
         let is_rewritten = evaluation.facts().rewritten_from().is_some();

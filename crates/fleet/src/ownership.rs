@@ -22,7 +22,9 @@ use crate::partition::{Partition, Partitioner};
 use crate::view::{Holder, OwnershipView};
 
 pub use rules::{LeaseTimes, Rules};
-use table::{Claim, ClaimReason, Generation, MemberState, StoreAnswer, StoreCommand, Table};
+use table::{
+    Claim, ClaimReason, Generation, MemberRow, MemberState, StoreAnswer, StoreCommand, Table,
+};
 use watch::CounterWatch;
 
 /// The largest number of partitions in one statement, and of those that a node gives away at a time.
@@ -141,6 +143,8 @@ pub struct Ownership {
     released: BTreeMap<Partition, Epoch>,
     /// The table of the last renewal, with what this node has changed since.
     table: Option<Table>,
+    /// The time at which that table was received.
+    table_since: BootTime,
     /// The claims since the last renewal, which are not repeated before the next one.
     claimed: BTreeSet<Partition>,
     watch: CounterWatch,
@@ -170,6 +174,7 @@ impl Ownership {
             holdings: BTreeMap::new(),
             released: BTreeMap::new(),
             table: None,
+            table_since: BootTime::default(),
             claimed: BTreeSet::new(),
             watch: CounterWatch::default(),
             takeovers: Takeovers::default(),
@@ -239,13 +244,16 @@ impl Ownership {
         std::mem::take(&mut self.view_changed).then(|| self.view())
     }
 
-    /// Returns the view for requests.
+    /// Returns the view for requests. It sends nothing to a member whose counter had not changed for the length of a lease
+    /// when the table was read: it may hang, and its partitions will have other owners. A node that cannot read the table
+    /// goes on with the owners that it knows.
     pub fn view(&self) -> OwnershipView {
         let rows = self.table.iter().flat_map(|table| &table.members);
-        let members: Arc<[Member]> = rows
+        let (living, silent): (Vec<&MemberRow>, Vec<&MemberRow>) = rows
             .filter(|row| row.state != MemberState::Ended)
-            .map(|row| row.member.clone())
-            .collect();
+            .partition(|row| self.is_living(row.member.incarnation, self.table_since));
+        let members: Arc<[Member]> = living.iter().map(|row| row.member.clone()).collect();
+        let silent = silent.iter().map(|row| row.member.node.clone()).collect();
         let positions: BTreeMap<Incarnation, u16> = members
             .iter()
             .map(|member| member.incarnation)
@@ -267,7 +275,7 @@ impl Ownership {
             }
         };
         let holders = self.partitioner.all().map(holder).collect();
-        OwnershipView::new(self.partitioner, holders, members, self.lease_end)
+        OwnershipView::new(self.partitioner, holders, members, self.lease_end).with_silent(silent)
     }
 
     fn apply(&mut self, event: Event, now: BootTime, outputs: &mut Vec<Output>) {
@@ -392,6 +400,7 @@ impl Ownership {
             });
         }
         self.table = Some(table);
+        self.table_since = seen;
         self.claimed.clear();
         let begin = if self.rules.lease_from_sending {
             sent

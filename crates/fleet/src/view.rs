@@ -46,6 +46,7 @@ pub struct OwnershipView {
     partitioner: Partitioner,
     holders: Box<[Holder]>,
     members: Arc<[Member]>,
+    silent: Arc<[NodeName]>,
     lease_end: Option<BootTime>,
 }
 
@@ -67,8 +68,21 @@ impl OwnershipView {
             partitioner,
             holders,
             members,
+            silent: Arc::from([]),
             lease_end,
         }
+    }
+
+    /// Sets the members that have not renewed their lease for as long as one lasts.
+    #[must_use]
+    pub fn with_silent(self, silent: Arc<[NodeName]>) -> Self {
+        Self { silent, ..self }
+    }
+
+    /// Returns `true` if a node has not renewed its lease for as long as one lasts, and has not left: it does not answer
+    /// any more. Not known on a node that cannot read the table itself.
+    pub fn is_silent(&self, node: &NodeName) -> bool {
+        self.silent.contains(node)
     }
 
     /// Returns the partition of a host.

@@ -1,6 +1,7 @@
 //! CONNECT at a node of a fleet: a tunnel whose bytes the proxy does not see goes through the owner of its host.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
 use http::request::Parts;
@@ -95,7 +96,10 @@ impl ProxyService {
             ForwardOutcome::Answered(response) => {
                 let answer = tunnel_answer(host, response).await;
                 answer.map(ConnectRoute::Answered).ok_or_else(|| {
-                    unavailable("the link to the owner of the host broke off", fleet.lease)
+                    unavailable(
+                        "the link to the owner of the host broke off",
+                        fleet.retry_after(Duration::ZERO),
+                    )
                 })
             }
         }

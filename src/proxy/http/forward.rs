@@ -79,6 +79,7 @@ impl Exchange<'_> {
         let target = self.target()?;
         let began = self.record.clock().now();
         let mut deadline = self.context.entry().and_then(|entry| entry.deadline);
+        let limit = deadline.unwrap_or_else(|| self.max_hold());
         loop {
             let ownership = match fleet.owners.own(target.host()) {
                 Ok(ownership) => ownership,
@@ -86,7 +87,7 @@ impl Exchange<'_> {
                     return if self.context.enclosing_tunnel().is_some() {
                         Err(unavailable(
                             "the host of this tunnel has got another owner",
-                            fleet.lease,
+                            fleet.retry_after(Duration::ZERO),
                         ))
                     } else {
                         let response = Box::new(not_owner_response(&owner));
@@ -95,8 +96,14 @@ impl Exchange<'_> {
                         )))
                     };
                 }
-                Err(_) => match self.forward(fleet, &crawler, &target, began).await? {
-                    ForwardOutcome::Here(ownership) => ownership,
+                Err(_) => match self
+                    .forward(fleet, &crawler, &target, began, deadline)
+                    .await?
+                {
+                    ForwardOutcome::Here(ownership) => {
+                        deadline = Some(limit.saturating_sub(self.elapsed(began)));
+                        ownership
+                    }
                     ForwardOutcome::Answered(response) => {
                         let answer = Box::new(OwnerAnswer::Response(response));
                         return Ok(FleetAdmission::Finished(ExchangeOutcome::Forwarded(answer)));
@@ -114,10 +121,12 @@ impl Exchange<'_> {
                 self.ownership = Some(Box::new(ownership));
                 return Ok(FleetAdmission::Evaluated(result));
             }
-            let waited = self.record.clock().now().saturating_duration_since(began);
-            let allowed = deadline.unwrap_or_else(|| self.max_hold());
-            deadline = Some(allowed.saturating_sub(waited));
+            deadline = Some(limit.saturating_sub(self.elapsed(began)));
         }
+    }
+
+    fn elapsed(&self, began: Instant) -> Duration {
+        self.record.clock().now().saturating_duration_since(began)
     }
 
     /// Takes the request through the stages before the origin; `None` if the ownership ends before.
@@ -147,19 +156,20 @@ impl Exchange<'_> {
         result.transpose().map(|result| result.map(Box::new))
     }
 
-    /// Forwards the request to the owner of its host.
+    /// Forwards the request to the owner of its host, with the time for which it may still be held if it was held here.
     async fn forward(
         &mut self,
         fleet: &FleetNode,
         crawler: &Crawler,
         target: &UrlTarget,
         began: Instant,
+        deadline: Option<Duration>,
     ) -> Result<ForwardOutcome, BoxedRefusal> {
         // The canonical form is a valid URI.
         let uri: Uri = target.as_str().parse().map_err(|_| {
             unavailable(
                 "the URL cannot be forwarded to the owner of its host",
-                fleet.lease,
+                fleet.retry_after(Duration::ZERO),
             )
         })?;
         let upload = std::mem::take(&mut self.upload);
@@ -181,7 +191,7 @@ impl Exchange<'_> {
                     ForwardMode::ToServer => TargetForm::Server,
                     ForwardMode::ToOrigin | ForwardMode::AnswerLocally => TargetForm::Resource,
                 },
-                deadline: None,
+                deadline,
             },
             upload: upload.clone(),
             max_hold,

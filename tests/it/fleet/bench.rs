@@ -180,6 +180,14 @@ impl FleetBench {
         self.nodes[at].owners.publish(view);
     }
 
+    /// Makes a member silent in the table of a node: it does not renew its lease.
+    pub(super) fn publish_silent(&self, at: usize, member: usize) {
+        let owners = &self.nodes[at].owners;
+        let silent = [self.nodes[member].name.clone()];
+        let view = OwnershipView::clone(&owners.view());
+        owners.publish(view.with_silent(silent.into()));
+    }
+
     /// Ends the lease of a node.
     pub(super) fn end_lease(&self, at: usize) {
         self.nodes[at]

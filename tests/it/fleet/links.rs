@@ -89,7 +89,7 @@ fn an_entry_does_not_send_to_a_node_of_another_name() {
     fleet.publish_with_address(1, 2, fleet.nodes[0].links);
     let agent = "User-Agent: python-httpx/0.28\r\n";
     let answer = fleet.client(1).get_with(&origin.url("a.test", "/"), agent);
-    answer.check(503, &["crawl-reason: owner_unavailable", "retry-after: 15"]);
+    answer.check(503, &["crawl-reason: owner_unavailable", "retry-after: 12"]);
     assert!(origin.heads().is_empty());
     assert_eq!(
         fleet.metric(1, "crawlgate_fleet_links{state=\"failing\"}"),

@@ -50,7 +50,8 @@ fn two_nodes_that_name_each_other_do_not_send_a_request_around() {
         &[
             "crawl-reason: owner_unavailable",
             "crawl-retry: after",
-            "retry-after: 15",
+            // What is left of the lease.
+            "retry-after: 12",
         ],
     );
     assert!(origin.heads().is_empty());
@@ -184,20 +185,9 @@ options:
 #[test]
 fn a_request_that_is_held_moves_to_the_new_owner() {
     let fleet = FleetBench::start(2, SLOW);
-    let origin = ScriptedOrigin::start(|connection| {
-        while let Some(request) = connection.read_request() {
-            if request.path() == "/slow" {
-                connection.wait_for_close();
-                return;
-            }
-            connection.send(OK);
-        }
-    });
+    let origin = slow_origin();
     fleet.set_owner("a.test", 0, 1);
-    // The only slot of the host is taken.
-    let mut first = RawClient::connect(fleet.nodes[0].proxy);
-    first.send_get(&origin.url("a.test", "/slow"), "");
-    wait_until("the first is sent", || origin.heads().len() == 1);
+    let _first = occupy(&fleet, 0, &origin);
     let url = origin.url("a.test", "/next");
     let held = "crawlgate_held_requests";
     thread::scope(|scope| {
@@ -226,4 +216,125 @@ fn nothing_is_sent_after_the_end_of_the_lease() {
     let answer = fleet.client(0).get_with(&url, IMPATIENT);
     answer.check(503, &["crawl-reason: owner_unavailable"]);
     assert_eq!(origin.heads().len(), 1);
+}
+
+#[test]
+fn a_rewrite_to_the_host_of_another_owner_is_refused_at_once() {
+    let rewriting =
+        format!("{SLOW}  replace: [{{ regex: '//a\\.test', with: '//b.test', rewrite: true }}]\n");
+    let fleet = FleetBench::start(2, &rewriting);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 0, 1);
+    for other in [None, Some((1, 1))] {
+        (0..2).for_each(|at| fleet.set_owner_at(at, "b.test", other));
+        for at in [0, 1] {
+            let began = Instant::now();
+            let answer = fleet.get(at, &origin.url("a.test", "/"));
+            answer.check(503, &["crawl-reason: owner_unavailable"]);
+            let waited = began.elapsed();
+            assert!(waited < Duration::from_secs(2), "{at}: {waited:?}");
+        }
+    }
+    let moved = "crawlgate_fleet_forwarded_total{result=\"moved\"}";
+    assert_eq!(fleet.metric(1, moved), 0);
+    // Nothing else is in the way.
+    fleet.set_owner("b.test", 0, 2);
+    fleet.get(1, &origin.url("a.test", "/")).check(200, &["ok"]);
+    assert_eq!(origin.heads().len(), 1);
+}
+
+#[test]
+fn a_request_whose_owner_hangs_is_ended_once_the_owner_is_silent() {
+    let settings = super::bench::BenchSettings {
+        without_tls: true,
+        ..super::bench::BenchSettings::default()
+    };
+    let fleet = FleetBench::start_with(3, POLICY, &settings);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 2, 2);
+    let url = origin.url("a.test", "/");
+    let lost = "crawlgate_fleet_forwarded_total{result=\"lost\"}";
+    for (method, status, lost_before) in [("GET", 200, 0), ("POST", 502, 1)] {
+        let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+        fleet.set_owner_at(1, "a.test", Some((0, 1)));
+        fleet.publish_with_address(1, 0, hanging.local_addr().unwrap());
+        let request = format!("{method} {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        thread::scope(|scope| {
+            let answer = scope.spawn(|| fleet.client(1).request(request));
+            let (mut socket, _) = hanging.accept().unwrap();
+            assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+            // A new owner alone does not end it: the earlier one may have given the host away in order.
+            fleet.set_owner_at(1, "a.test", Some((2, 2)));
+            thread::sleep(Duration::from_millis(200));
+            assert_eq!(fleet.metric(1, lost), lost_before);
+            fleet.publish_silent(1, 0);
+            answer.join().unwrap().check(status, &[]);
+        });
+        assert_eq!(fleet.metric(1, lost), lost_before + 1);
+    }
+    assert_eq!(origin.heads().len(), 1);
+}
+
+/// An origin that never answers for `/slow`.
+fn slow_origin() -> ScriptedOrigin {
+    ScriptedOrigin::start(|connection| {
+        while let Some(request) = connection.read_request() {
+            if request.path() == "/slow" {
+                connection.wait_for_close();
+                return;
+            }
+            connection.send(OK);
+        }
+    })
+}
+
+/// Takes the only slot of the host at its owner.
+fn occupy(fleet: &FleetBench, at: usize, origin: &ScriptedOrigin) -> RawClient {
+    let before = origin.heads().len();
+    let mut client = fleet.client(at);
+    client.send_get(&origin.url("a.test", "/slow"), "");
+    wait_until("it is sent", || origin.heads().len() == before + 1);
+    client
+}
+
+#[test]
+fn a_request_that_moves_is_not_held_longer_in_all() {
+    let fleet = FleetBench::start(2, SLOW);
+    let origin = slow_origin();
+    fleet.set_owner("a.test", 1, 1);
+    let _at_b = occupy(&fleet, 1, &origin);
+    fleet.set_owner("a.test", 0, 2);
+    let _at_a = occupy(&fleet, 0, &origin);
+    // 3 s in all, of which its own node holds it for 2 s.
+    let url = origin.url("a.test", "/");
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| fleet.client(0).get_with(&url, IMPATIENT));
+        thread::sleep(Duration::from_secs(2));
+        fleet.set_owner("a.test", 1, 3);
+        let answer = answer.join().unwrap();
+        answer.check(503, &["crawl-reason: rate_limited"]);
+    });
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_millis(4_700), "{waited:?}");
+}
+
+#[test]
+fn a_tunnel_that_is_held_moves_to_the_new_owner() {
+    let fleet = FleetBench::start(2, &SLOW.replace("delay: 0s", "delay: 5s"));
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 0, 1);
+    fleet.get(0, &origin.url("a.test", "/")).check(200, &[]);
+    let authority = format!("a.test:{}", origin.port);
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let opened = scope.spawn(|| RawClient::tunnel_to(fleet.nodes[1].proxy, &authority));
+        thread::sleep(Duration::from_millis(500));
+        fleet.set_owner("a.test", 1, 2);
+        // The new owner opens it.
+        opened.join().unwrap();
+    });
+    assert!(began.elapsed() < Duration::from_secs(4));
+    let moved = "crawlgate_fleet_forwarded_total{result=\"moved\"}";
+    assert_eq!(fleet.metric(1, moved), 1);
 }

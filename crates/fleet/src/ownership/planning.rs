@@ -49,7 +49,16 @@ impl Ownership {
         if !leftover.is_empty() {
             return Some(StoreCommand::Release(leftover));
         }
-        (self.holdings.is_empty() && self.table.is_some()).then_some(StoreCommand::Leave)
+        let is_done = self.holdings.is_empty() && self.table.is_some() && !self.has_heirs(now);
+        is_done.then_some(StoreCommand::Leave)
+    }
+
+    /// Returns `true` if some partition has no owner yet, and another node will take it. A node that leaves waits for
+    /// that: until then it has nobody to forward its requests to.
+    fn has_heirs(&self, now: BootTime) -> bool {
+        let mut others = self.living(now).map(|row| row.member.incarnation);
+        others.any(|other| other != self.this.incarnation)
+            && self.rows().any(|(_, row)| row.owner.is_none())
     }
 
     /// Rows that name this node, which does not hold them: its lease lapsed, or a take was answered too late.

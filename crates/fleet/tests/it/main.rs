@@ -8,5 +8,6 @@
     reason = "a panic, in a helper too, is a failure of the test"
 )]
 
+mod leaving;
 mod partition;
 mod simulation;

@@ -108,7 +108,7 @@ const GROUPS: &[(&str, u64, &[Omission])] = &[
     ),
     (
         "all that a restored store needs, and a watch over one connection",
-        393,
+        1009,
         &[
             |r| r.node.generation_ends_lease = false,
             |r| r.node.generation_quarantine = false,
