@@ -1,12 +1,13 @@
 //! Measures loads and reloads of a policy: time, processor time and memory (Linux).
 //!
 //! `cargo run --release -p crawlgate-policy --example load_time -- mixed.yaml [RELOADS]` loads the policy, and then
-//! reloads it with one rule changed each time.
+//! reloads it with one rule changed each time, and compares it with the one before, as the proxy does.
 
 use std::error::Error;
 use std::fs;
 
 use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::compare::PolicyDiff;
 use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,6 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for number in 0..reloads {
         let changed = change_line(&text, number);
         let next = measure("reload", || load(&changed, Some(&policy)))?.policy;
+        let diff = measure("diff", || Ok(PolicyDiff::between(&policy, &next)))?;
+        if diff.rules.is_empty() {
+            return Err("the change is not found".into());
+        }
         policy = next;
     }
     measure("end", || Ok(()))

@@ -68,6 +68,9 @@ pub struct CompiledPolicy {
     /// Errors of rules that can never act, because no URL matches their values. Such a policy is
     /// in effect as before these errors were known, but replaces no other.
     pub inert_rules: Vec<Problem>,
+    /// The warning among `problems` that not all rules were compared with the others to find those that can
+    /// never decide. [`ExactCheck`](super::exact::ExactCheck) compares all.
+    pub incomplete_lint: Option<Problem>,
     /// The rules of which `problems` say that they can never decide.
     pub(crate) dead_rules: BTreeSet<usize>,
     /// The texts of the policy, which show the source lines of problems that are found later.
@@ -180,6 +183,7 @@ pub fn compile(
     Ok(CompiledPolicy {
         inert_rules,
         dead_rules: lint.dead_rules,
+        incomplete_lint: lint.incomplete,
         policy,
         cases: source.cases.clone(),
         assertions: source.assertions.clone(),

@@ -46,17 +46,20 @@ impl<'t> SimpleParser<'t> {
 
     /// Reads the node that begins with an event, inside of `depth` others.
     fn node(&mut self, (event, span): (Event<'t>, Span), depth: usize) -> Option<RawNode> {
-        let value = match event {
-            Event::Scalar(text, style, 0, None) => scalar(&text, style)?,
-            Event::SequenceStart(_, 0, None) if depth < MAX_DEPTH => self.sequence(depth + 1)?,
-            Event::MappingStart(_, 0, None) if depth < MAX_DEPTH => self.mapping(depth + 1)?,
-            // The crate's enum may grow. Whatever else there is is not simple.
-            _ => return None,
+        let value = if let Event::Scalar(text, style, 0, None) = event {
+            scalar(&text, style)?
+        } else if depth == MAX_DEPTH {
+            return None;
+        } else if let Event::SequenceStart(_, 0, None) = event {
+            self.sequence(depth + 1)?
+        } else if let Event::MappingStart(_, 0, None) = event {
+            self.mapping(depth + 1)?
+        } else {
+            // Anchors, aliases, tags.
+            return None;
         };
-        let range = match value {
-            RawValue::Int(_) => span.byte_range(),
-            _ => None,
-        };
+        let is_number = matches!(value, RawValue::Int(_));
+        let range = is_number.then(|| span.byte_range()).flatten();
         Some(RawNode {
             line: saturating_u32(span.start.line()),
             column: column(&span),
@@ -81,13 +84,15 @@ impl<'t> SimpleParser<'t> {
     fn mapping(&mut self, depth: usize) -> Option<RawValue> {
         let mut entries: Vec<(RawKey, RawNode)> = Vec::new();
         loop {
-            let (key, span) = match self.next()? {
-                (Event::MappingEnd, _) => return Some(RawValue::Mapping(entries.into())),
-                (Event::Scalar(key, style, 0, None), span) => match scalar(&key, style)? {
-                    RawValue::Text(key) => (key, span),
-                    _ => return None,
-                },
-                _ => return None,
+            let (event, span) = self.next()?;
+            if let Event::MappingEnd = event {
+                return Some(RawValue::Mapping(entries.into()));
+            }
+            let Event::Scalar(key, style, 0, None) = event else {
+                return None;
+            };
+            let RawValue::Text(key) = scalar(&key, style)? else {
+                return None;
             };
             let is_merge = *key == *"<<";
             if is_merge || entries.len() == MAX_KEYS || entries.iter().any(|e| e.0.text == key) {

@@ -267,7 +267,7 @@ pub(super) fn read_in_parts(
 ) -> Option<RulesOfFile> {
     let items = ItemTexts::find(text, RULES_KEY)?;
     let rest = items.parse_rest(file)?;
-    let mut reader = RuleReader {
+    let mut reader = RulePartReader {
         nodes: rest.count,
         read: RulesOfFile {
             rest: rest.node,
@@ -300,12 +300,12 @@ pub(super) fn read_in_parts(
 }
 
 /// Some rules of a file, in the order of the text.
-struct Part<'t, 'p> {
+struct RulePart<'t, 'p> {
     /// The rules, with those that they take over.
     rules: Vec<(ItemText<'t>, Option<TakenOver<'p>>)>,
 }
 
-impl<'t> Part<'t, '_> {
+impl<'t> RulePart<'t, '_> {
     /// The items that are to be parsed.
     fn changed_items(&self) -> Vec<ItemText<'t>> {
         let changed = self
@@ -320,7 +320,7 @@ impl<'t> Part<'t, '_> {
 fn parts<'t, 'p>(
     items: &ItemTexts<'t>,
     previous: Option<&PreviousRules<'p>>,
-) -> impl Iterator<Item = Part<'t, 'p>> {
+) -> impl Iterator<Item = RulePart<'t, 'p>> {
     let mut items = items.iter();
     std::iter::from_fn(move || {
         let mut rules = Vec::new();
@@ -335,21 +335,21 @@ fn parts<'t, 'p>(
             }
             rules.push((item, taken_over));
         }
-        (!rules.is_empty()).then_some(Part { rules })
+        (!rules.is_empty()).then_some(RulePart { rules })
     })
 }
 
 /// Reads the rules of a file, one part after the other.
-struct RuleReader {
+struct RulePartReader {
     /// The number of keys and values so far.
     nodes: usize,
     read: RulesOfFile,
 }
 
-impl RuleReader {
+impl RulePartReader {
     /// Reads the rules of a part, with the nodes of those that have changed; `None` if they cannot be read
     /// apart from the others.
-    fn read_part(&mut self, part: &Part<'_, '_>, nodes: Vec<CountedNode>) -> Option<()> {
+    fn read_part(&mut self, part: &RulePart<'_, '_>, nodes: Vec<CountedNode>) -> Option<()> {
         let file = Arc::clone(&self.read.texts.file);
         let mut parsed = nodes.into_iter();
         for (item, taken_over) in &part.rules {
