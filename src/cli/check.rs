@@ -273,6 +273,10 @@ impl CheckReport {
                     totals.refuted += exact.refuted;
                     totals.undecided += exact.undecided;
                     self.problems.extend(exact.problems);
+                    let incomplete = compiled.incomplete_lint.take();
+                    compiled
+                        .problems
+                        .retain(|problem| Some(problem) != incomplete.as_ref());
                 }
                 self.problems.append(&mut compiled.problems);
                 self.problems.extend(compiled.inert_rules.iter().cloned());

@@ -837,6 +837,24 @@ fn check_fails_on_warnings_only_with_strict() {
     }
 }
 
+/// The load compares as many rules as its work allows, and says so; the exact analysis compares all.
+#[test]
+fn check_does_not_report_a_limit_that_the_exact_analysis_has_not() {
+    let rule = |n| format!("  - {{ id: r{n}, forbid: {{ path: {{ contains: word{n}x }} }} }}\n");
+    let rules: String = (0..700).map(rule).collect();
+    let folder = TempDir::new();
+    folder.write(
+        "p.yaml",
+        format!("policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}"),
+    );
+    let limit = "of 700 rules were compared";
+    let output = crawlgate(folder.path(), "check p.yaml", "");
+    assert!(output.stderr.contains(limit), "{output:?}");
+    let output = crawlgate(folder.path(), "check --exact p.yaml", "");
+    assert!(output.stdout.contains("0 not decided"), "{output:?}");
+    assert!(!output.stderr.contains(limit), "{output:?}");
+}
+
 #[test]
 fn check_as_json_is_for_editors() {
     let folder = TempDir::new();

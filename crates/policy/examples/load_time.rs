@@ -1,12 +1,13 @@
-//! Measures loads and reloads of a policy: processor time and memory (Linux).
+//! Measures loads and reloads of a policy: time, processor time and memory (Linux).
 //!
 //! `cargo run --release -p crawlgate-policy --example load_time -- mixed.yaml [RELOADS]` loads the policy, and then
-//! reloads it with one rule changed each time.
+//! reloads it with one rule changed each time, and compares it with the one before, as the proxy does.
 
 use std::error::Error;
 use std::fs;
 
 use crawlgate_policy::MemoryFileSystem;
+use crawlgate_policy::internal::policy::compare::PolicyDiff;
 use crawlgate_policy::internal::policy::compile::{self, CompiledPolicy};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -14,17 +15,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.next().ok_or("the path of a policy is missing")?;
     let reloads: usize = arguments.next().map_or(Ok(3), |text| text.parse())?;
     let text = fs::read_to_string(path)?;
-    let before = processor_seconds()?;
-    let mut policy = load(&text, None)?.policy;
-    report("load", processor_seconds()? - before)?;
+    let mut policy = measure("load", || load(&text, None))?.policy;
     for number in 0..reloads {
         let changed = change_line(&text, number);
-        let before = processor_seconds()?;
-        let next = load(&changed, Some(&policy))?.policy;
-        report("reload", processor_seconds()? - before)?;
+        let next = measure("reload", || load(&changed, Some(&policy)))?.policy;
+        let diff = measure("diff", || Ok(PolicyDiff::between(&policy, &next)))?;
+        if diff.rules.is_empty() {
+            return Err("the change is not found".into());
+        }
         policy = next;
     }
-    report("end", 0.0)
+    measure("end", || Ok(()))
+}
+
+/// Calls a function, and reports the time and memory that it takes.
+fn measure<T>(
+    step: &str,
+    call: impl FnOnce() -> Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
+    let (start, before) = (uptime_seconds()?, processor_seconds()?);
+    let result = call()?;
+    report(
+        step,
+        uptime_seconds()? - start,
+        processor_seconds()? - before,
+    )?;
+    Ok(result)
 }
 
 fn load(
@@ -48,14 +64,14 @@ fn change_line(text: &str, number: usize) -> String {
         .collect()
 }
 
-fn report(step: &str, seconds: f64) -> Result<(), Box<dyn Error>> {
+fn report(step: &str, elapsed: f64, processor: f64) -> Result<(), Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let kibibytes = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     };
     println!(
-        "{step:8} {seconds:6.2} s  peak {} MiB, now {} MiB",
+        "{step:8} {elapsed:6.2} s, {processor:6.2} s of processor time  peak {} MiB, now {} MiB",
         kibibytes("VmHWM").unwrap_or(0) / 1024,
         kibibytes("VmRSS").unwrap_or(0) / 1024
     );
@@ -71,4 +87,14 @@ fn processor_seconds() -> Result<f64, Box<dyn Error>> {
     // In user mode and in the kernel, in hundredths.
     let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
     Ok((ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0)
+}
+
+/// The time since the machine was started.
+fn uptime_seconds() -> Result<f64, Box<dyn Error>> {
+    let uptime = fs::read_to_string("/proc/uptime")?;
+    let seconds = uptime
+        .split_whitespace()
+        .next()
+        .ok_or("no time in /proc/uptime")?;
+    Ok(seconds.parse()?)
 }

@@ -32,8 +32,8 @@ use super::exact::inert::find_inert_rules;
 use super::expression::prepare::prepare_expressions;
 use super::expression::table::{ExpressionInterner, ExpressionTable};
 use super::host_pace::HostPaceTable;
-use super::index;
-use super::lint;
+use super::index::{self, PolicyIndex};
+use super::lint::{self, LintReport};
 use super::options::prepared::PreparedOption;
 use super::options::url_rewrite::UrlRewriter;
 use super::options::{OptionSetter, OptionSources, budget, politeness, schema};
@@ -68,6 +68,9 @@ pub struct CompiledPolicy {
     /// Errors of rules that can never act, because no URL matches their values. Such a policy is
     /// in effect as before these errors were known, but replaces no other.
     pub inert_rules: Vec<Problem>,
+    /// The warning among `problems` that not all rules were compared with the others to find those that can
+    /// never decide. [`ExactCheck`](super::exact::ExactCheck) compares all.
+    pub incomplete_lint: Option<Problem>,
     /// The rules of which `problems` say that they can never decide.
     pub(crate) dead_rules: BTreeSet<usize>,
     /// The texts of the policy, which show the source lines of problems that are found later.
@@ -142,11 +145,14 @@ pub fn compile(
     let mut policy = compile_policy(source, &mut drafts, tables, &mut problems);
     checks::check_cases(&policy, &source.cases, &source.assertions, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
-    let lint = lint::lint(&policy, &sources, &problems);
+    let lint = lint_and_index(&mut policy, &sources, &problems);
     for problem in lint.problems {
         problems.push(problem);
     }
     let has_errors = problems.has_errors();
+    if !has_errors {
+        prepare_expressions(&policy.rules, &policy.lists, &policy.index);
+    }
     let named_crawlers = crawlers::collect_names(source);
     let pace_conflicts = if has_errors {
         Vec::new()
@@ -177,6 +183,7 @@ pub fn compile(
     Ok(CompiledPolicy {
         inert_rules,
         dead_rules: lint.dead_rules,
+        incomplete_lint: lint.incomplete,
         policy,
         cases: source.cases.clone(),
         assertions: source.assertions.clone(),
@@ -218,6 +225,42 @@ struct PolicyTables<'s> {
     expressions: ExpressionTable,
 }
 
+/// Finds rules that can never decide, and builds the index. Both take long in a large policy, so they are
+/// done at the same time, unless the one needs the other: that spaces overlap is proved by decisions.
+fn lint_and_index(policy: &mut Policy, sources: &[&SourceRule], problems: &Problems) -> LintReport {
+    let build = |policy: &Policy| {
+        index::build(
+            &policy.rules,
+            &policy.spaces,
+            &policy.lists,
+            index::SHORTEST_INDEXED_LIST,
+        )
+    };
+    if policy.spaces.all().len() > 1 {
+        policy.index = build(policy);
+        return lint::lint(policy, sources, problems);
+    }
+    let (report, index) = run_beside(|| lint::lint(policy, sources, problems), || build(policy));
+    policy.index = index;
+    report
+}
+
+/// Calls two functions, the second one in a new thread if there can be one.
+fn run_beside<A, B: Send>(here: impl FnOnce() -> A, beside: impl Fn() -> B + Sync) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("policy".into());
+        let thread = thread.spawn_scoped(scope, &beside);
+        let first = here();
+        let second = match thread.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(second)) => second,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => beside(),
+        };
+        (first, second)
+    })
+}
+
+/// Returns a policy without index.
 fn compile_policy(
     source: &SourcePolicy,
     drafts: &mut RuleDrafts<'_>,
@@ -252,10 +295,6 @@ fn compile_policy(
     }
     let lists = lists.into_lists();
     let url_rewriter = UrlRewriter::new(sources, replacements::compile_replacement);
-    let index = index::build(&rules, &spaces, &lists, index::SHORTEST_INDEXED_LIST);
-    if !problems.has_errors() {
-        prepare_expressions(&rules, &lists, &index);
-    }
     Policy {
         active_stages: active_stages(&rules),
         shadow_rules: shadow::outermost_shadow_rules(&rules),
@@ -271,7 +310,7 @@ fn compile_policy(
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled_rules: drafts.disabled_rules,
-        index,
+        index: PolicyIndex::default(),
         lists,
         host_paces,
         expressions,

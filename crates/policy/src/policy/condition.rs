@@ -129,6 +129,24 @@ pub enum AtomTest {
 }
 
 impl Condition {
+    /// Returns `true` if the other condition has the same tests, taken over by a reload. A test of a list
+    /// depends on the policy.
+    pub(crate) fn shares_atoms_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Always, Self::Always) => true,
+            (Self::All(parts), Self::All(others)) | (Self::Any(parts), Self::Any(others)) => {
+                let mut pairs = parts.iter().zip(others);
+                parts.len() == others.len()
+                    && pairs.all(|(part, other)| part.shares_atoms_with(other))
+            }
+            (Self::Not(part), Self::Not(other)) => part.shares_atoms_with(other),
+            (Self::Atom(atom), Self::Atom(other)) => {
+                Arc::ptr_eq(atom, other) && !matches!(atom.test, AtomTest::InList(_))
+            }
+            (Self::Always | Self::All(_) | Self::Any(_) | Self::Not(_) | Self::Atom(_), _) => false,
+        }
+    }
+
     /// Evaluates the condition.
     pub fn evaluate(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
         match self {

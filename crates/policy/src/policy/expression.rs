@@ -44,9 +44,8 @@ struct ExpressionParts {
     case: CaseSensitivity,
     /// The automaton; empty until it is needed.
     compiled: OnceLock<Regex>,
-    /// Empty until an index needs them. They take longer than anything else in a load, and a reload
-    /// keeps them.
-    literals: OnceLock<Option<RequiredLiterals>>,
+    /// Texts of which one occurs in every text that matches.
+    literals: Option<RequiredLiterals>,
 }
 
 /// The reason why an expression is invalid.
@@ -70,7 +69,7 @@ impl Expression {
             pattern: pattern.into(),
             case,
             compiled,
-            literals: OnceLock::new(),
+            literals: RequiredLiterals::of_tree(&tree),
         })))
     }
 
@@ -86,9 +85,7 @@ impl Expression {
 
     /// Texts of which one occurs in every text that matches; `None` if there are none.
     pub(crate) fn required_literals(&self) -> Option<&RequiredLiterals> {
-        let parts = &*self.0;
-        let literals = || RequiredLiterals::of_expression(&parts.pattern, parts.case);
-        parts.literals.get_or_init(literals).as_ref()
+        self.0.literals.as_ref()
     }
 
     /// Compiles the expression if it is not compiled yet, so that its first use need not.

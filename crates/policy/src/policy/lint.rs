@@ -35,6 +35,8 @@ pub(crate) struct LintReport {
     pub(crate) problems: Vec<Problem>,
     /// The rules that can never decide, without those inside them.
     pub(crate) dead_rules: BTreeSet<usize>,
+    /// The warning among the problems that not all rules were compared with the others.
+    pub(crate) incomplete: Option<Problem>,
 }
 
 /// Returns warnings about the rules of a policy. `sources` are the rules as written, in the same
@@ -75,7 +77,8 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
             );
         }
     }
-    problems.extend(incomplete_problem(compared, policy.rules.len(), sources));
+    report.incomplete = incomplete_problem(compared, policy.rules.len(), sources);
+    problems.extend(report.incomplete.clone());
     let overlaps = overlap::find_overlaps(&view, &budget);
     problems.extend(
         overlaps

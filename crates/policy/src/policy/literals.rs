@@ -5,7 +5,9 @@
 
 mod expression;
 
-use super::pattern::{CaseSensitivity, LiteralTestKind, TextForm, TextKind, TextTest};
+use regex_syntax::hir::Hir;
+
+use super::pattern::{LiteralTestKind, TextForm, TextKind, TextTest};
 
 /// The minimum length of a literal in bytes. Shorter ones occur in too many texts.
 pub(crate) const MIN_LENGTH: usize = 3;
@@ -63,14 +65,10 @@ impl RequiredLiterals {
         Some(Self::from_texts(all))
     }
 
-    /// Returns the literals of a regular expression in the syntax of the `regex` crate: the part of
-    /// it that distinguishes texts best. Returns `None` if it has no part with literals of
-    /// [`MIN_LENGTH`].
-    pub(crate) fn of_expression(pattern: &str, case: CaseSensitivity) -> Option<Self> {
-        let mut parser = regex_syntax::ParserBuilder::new()
-            .case_insensitive(case == CaseSensitivity::Insensitive)
-            .build();
-        let literals = expression::best_literals(&parser.parse(pattern).ok()?)?;
+    /// Returns the literals of a regular expression: the part of it that distinguishes texts best. Returns
+    /// `None` if it has no part with literals of [`MIN_LENGTH`].
+    pub(crate) fn of_tree(tree: &Hir) -> Option<Self> {
+        let literals = expression::best_literals(tree)?;
         Some(Self::from_texts(
             literals.into_iter().map(Into::into).collect(),
         ))
@@ -91,10 +89,13 @@ impl RequiredLiterals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::expression::Expression;
+    use crate::policy::pattern::CaseSensitivity;
 
     fn literals(pattern: &str, case: CaseSensitivity) -> Option<Vec<String>> {
-        RequiredLiterals::of_expression(pattern, case)
-            .map(|all| all.iter().map(str::to_owned).collect())
+        let expression = Expression::new(pattern, case).unwrap();
+        let literals = expression.required_literals();
+        literals.map(|all| all.iter().map(str::to_owned).collect())
     }
 
     #[test]
@@ -284,7 +285,8 @@ mod tests {
                 .case_insensitive(case == CaseSensitivity::Insensitive)
                 .build()
                 .unwrap();
-            let Some(literals) = RequiredLiterals::of_expression(&pattern, case) else {
+            let expression = Expression::new(&pattern, case).unwrap();
+            let Some(literals) = expression.required_literals() else {
                 continue;
             };
             with_literals += 1;

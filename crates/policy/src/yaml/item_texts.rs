@@ -189,8 +189,8 @@ impl<'t> ItemTexts<'t> {
         (**text == *PLACEHOLDER && *place == expected).then_some(rest)
     }
 
-    /// Parses some of the items, in the order of the text. `None` if they are not these items, or have
-    /// anchors, aliases or merge keys.
+    /// Parses some of the items, in the order of the text, on the thread of [`parse::parse_beside`]. `None`
+    /// if they are not these items, or have anchors, aliases or merge keys.
     pub fn parse_items(&self, file: &Arc<str>, items: &[ItemText<'_>]) -> Option<Vec<CountedNode>> {
         if items.is_empty() {
             return Some(Vec::new());
@@ -201,40 +201,38 @@ impl<'t> ItemTexts<'t> {
         let mut part = format!("{}:\n", self.key);
         part.reserve(items.iter().map(|item| item.text.len()).sum());
         items.iter().for_each(|item| part.push_str(item.text));
-        parse::on_large_stack(|| {
-            let document = parse::parse_without_anchors(&part)?;
-            let RawValue::Mapping(entries) = document.value else {
-                return None;
-            };
-            let [(_, sequence)] = <[_; 1]>::try_from(entries.into_vec()).ok()?;
-            let RawValue::Sequence(nodes) = sequence.value else {
-                return None;
-            };
-            let mut builder = NodeBuilder::new(file, &part);
-            // The lines of the next item in this text.
-            let mut from = 2;
-            let mut parsed = Vec::with_capacity(items.len());
-            let mut nodes = nodes.into_vec().into_iter();
-            for item in items {
-                let breaks = memchr::memchr_iter(b'\n', item.text.as_bytes()).count();
-                // A text may end without a line break.
-                let to = from + saturating_u32(breaks.max(1));
-                let node: RawNode = nodes
-                    .next()
-                    .filter(|node| (from..to).contains(&node.line))?;
-                builder.shift_lines(LineShift {
-                    from,
-                    to: item.line,
-                });
-                let before = builder.count();
-                parsed.push(CountedNode {
-                    node: builder.build_node(node),
-                    count: builder.count() - before,
-                });
-                from = to;
-            }
-            nodes.next().is_none().then_some(parsed)
-        })
+        let document = parse::parse_without_anchors(&part)?;
+        let RawValue::Mapping(entries) = document.value else {
+            return None;
+        };
+        let [(_, sequence)] = <[_; 1]>::try_from(entries.into_vec()).ok()?;
+        let RawValue::Sequence(nodes) = sequence.value else {
+            return None;
+        };
+        let mut builder = NodeBuilder::new(file, &part);
+        // The lines of the next item in this text.
+        let mut from = 2;
+        let mut parsed = Vec::with_capacity(items.len());
+        let mut nodes = nodes.into_vec().into_iter();
+        for item in items {
+            let breaks = memchr::memchr_iter(b'\n', item.text.as_bytes()).count();
+            // A text may end without a line break.
+            let to = from + saturating_u32(breaks.max(1));
+            let node: RawNode = nodes
+                .next()
+                .filter(|node| (from..to).contains(&node.line))?;
+            builder.shift_lines(LineShift {
+                from,
+                to: item.line,
+            });
+            let before = builder.count();
+            parsed.push(CountedNode {
+                node: builder.build_node(node),
+                count: builder.count() - before,
+            });
+            from = to;
+        }
+        nodes.next().is_none().then_some(parsed)
     }
 }
 
@@ -317,7 +315,7 @@ mod tests {
         assert_eq!(texts.len(), items.count());
         let mut nodes = Vec::new();
         for part in texts.chunks(items_in_part) {
-            let parsed = items.parse_items(&file, part)?;
+            let parsed = parse::on_large_stack(|| items.parse_items(&file, part))?;
             nodes.extend(parsed.into_iter().map(|item| item.node));
         }
         Some((rest.node, nodes))

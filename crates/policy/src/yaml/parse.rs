@@ -1,4 +1,4 @@
-//! The parser. No other file uses the YAML crate.
+//! The parser. No other file uses the YAML crate, and only the parser of simple texts the one below it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,6 +11,7 @@ use serde_saphyr::{Error, Location, MessageFormatter, Spanned, UserMessageFormat
 
 use super::mistake::syntax_problem;
 use super::node::{MappingEntry, MappingKey, Node, YamlValue};
+use super::simple::parse_simple;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::number::saturating_u32;
@@ -20,7 +21,7 @@ pub(super) const MAX_BYTES: usize = 128 << 20;
 /// The maximum number of keys and values in a text: enough for about a million rules.
 pub const MAX_NODES: usize = 12_000_000;
 /// The maximum nesting depth. Conditions and rules nest, and code that reads the tree is recursive.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// The stack of the parser thread, in bytes. [`MAX_DEPTH`] levels take an eighth of it in an
 /// unoptimised build.
 const STACK_SIZE: usize = 16 << 20;
@@ -97,10 +98,7 @@ fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
 /// the caller may be a worker thread with little stack left.
 fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("yaml".into())
-            .stack_size(STACK_SIZE);
-        let thread = thread.spawn_scoped(scope, call)?;
+        let thread = large_stack_thread().spawn_scoped(scope, call)?;
         thread
             .join()
             .map_err(|_| std::io::Error::other("the parser panicked"))
@@ -112,6 +110,26 @@ pub(super) fn on_large_stack<T: Send>(call: impl FnOnce() -> Option<T> + Send) -
     run_on_large_stack(call).ok().flatten()
 }
 
+/// Calls a function that parses, on a large stack, and beside it one that reads what is parsed. `None` if
+/// either fails.
+pub fn parse_beside(
+    parse: impl FnOnce() -> Option<()> + Send,
+    read: impl FnOnce() -> Option<()>,
+) -> Option<()> {
+    std::thread::scope(|scope| {
+        let parser = large_stack_thread().spawn_scoped(scope, parse).ok()?;
+        let read = read();
+        let parsed = parser.join().ok().flatten();
+        read.and(parsed)
+    })
+}
+
+fn large_stack_thread() -> std::thread::Builder {
+    std::thread::Builder::new()
+        .name("yaml".into())
+        .stack_size(STACK_SIZE)
+}
+
 /// Parses a text; `None` if it is not YAML, or has duplicate keys.
 pub(super) fn parse_strictly(text: &str) -> Option<RawNode> {
     parse_raw(text, DuplicateKeyPolicy::Error).ok()
@@ -120,6 +138,10 @@ pub(super) fn parse_strictly(text: &str) -> Option<RawNode> {
 /// Parses a part of a text; `None` if it is not YAML by itself, or has duplicate keys, or what may
 /// depend on other parts.
 pub(super) fn parse_without_anchors(text: &str) -> Option<RawNode> {
+    parse_simple(text).or_else(|| parse_any_without_anchors(text))
+}
+
+pub(super) fn parse_any_without_anchors(text: &str) -> Option<RawNode> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_nodes: MAX_NODES,
@@ -168,9 +190,9 @@ fn parser_options(duplicates: DuplicateKeyPolicy, node_limit: usize) -> Options 
 /// final tree for a moment.
 pub(super) struct RawNode {
     pub(super) line: u32,
-    column: u32,
+    pub(super) column: u32,
     /// The first byte and the number of bytes in the text.
-    span: Option<(u32, u32)>,
+    pub(super) span: Option<(u32, u32)>,
     pub(super) value: RawValue,
 }
 
@@ -185,9 +207,9 @@ pub(super) enum RawValue {
 }
 
 pub(super) struct RawKey {
-    line: u32,
-    column: u32,
-    text: Box<str>,
+    pub(super) line: u32,
+    pub(super) column: u32,
+    pub(super) text: Box<str>,
 }
 
 impl<'de> Deserialize<'de> for RawNode {

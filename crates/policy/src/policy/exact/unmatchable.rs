@@ -34,10 +34,7 @@ pub(crate) fn matches_no_url(field: &Field, test: &TextTest) -> bool {
     if !is_analysed || !has_samples {
         return false;
     }
-    if sample_texts(test)
-        .iter()
-        .any(|sample| is_possible(field, sample, test))
-    {
+    if has_possible_sample(field, test) {
         return false;
     }
     let mut table = TestTable::default();
@@ -66,16 +63,17 @@ struct SampleText {
     is_uncertain: bool,
 }
 
-fn sample_texts(test: &TextTest) -> Vec<SampleText> {
+/// Returns `true` if a URL that is made of the test's own values passes it.
+fn has_possible_sample(field: &Field, test: &TextTest) -> bool {
     let (kind, values) = match &test.kind {
         TextKind::Literal(kind, values) => (kind, values),
         TextKind::Regex(regexes) => {
-            let samples = regexes
+            return regexes
                 .iter()
-                .flat_map(|regex| samples_of_expression(regex.as_str(), test.case));
-            return samples.collect();
+                .flat_map(|regex| samples_of_expression(regex.as_str(), test.case))
+                .any(|sample| is_possible(field, &sample, test));
         }
-        TextKind::Count(..) => return Vec::new(),
+        TextKind::Count(..) => return false,
     };
     let (before, starts, ends) = match kind {
         LiteralTestKind::Exact | LiteralTestKind::Domain | LiteralTestKind::Under => {
@@ -85,15 +83,15 @@ fn sample_texts(test: &TextTest) -> Vec<SampleText> {
         LiteralTestKind::Suffix => ("", false, true),
         LiteralTestKind::Contains => ("", false, false),
         LiteralTestKind::Ext => ("a.", false, true),
-        LiteralTestKind::Surt => return Vec::new(),
+        LiteralTestKind::Surt => return false,
     };
-    let samples = values.iter().map(|value| SampleText {
+    let mut samples = values.iter().map(|value| SampleText {
         text: format!("{before}{value}"),
         starts,
         ends,
         is_uncertain: false,
     });
-    samples.collect()
+    samples.any(|sample| is_possible(field, &sample, test))
 }
 
 /// Returns `true` if a URL that is made of a sample is canonical, and the sample is in the field.
@@ -174,27 +172,21 @@ fn is_sample_of(candidate: &str, field: &Field, sample: &SampleText, test: &Text
 
 /// Returns texts that an expression matches: one without its optional parts, and one with each of
 /// them.
-fn samples_of_expression(pattern: &str, case: CaseSensitivity) -> Vec<SampleText> {
-    let Ok(hir) = parse(pattern, case) else {
-        return Vec::new();
-    };
-    let hir = to_ascii(&hir);
-    [0, 1]
-        .into_iter()
-        .filter_map(|optional| {
-            let mut writer = SampleWriter {
-                sample: SampleText {
-                    text: String::new(),
-                    starts: false,
-                    ends: false,
-                    is_uncertain: false,
-                },
-                optional,
-            };
-            writer.write(&hir)?;
-            Some(writer.sample)
-        })
-        .collect()
+fn samples_of_expression(pattern: &str, case: CaseSensitivity) -> impl Iterator<Item = SampleText> {
+    let tree = parse(pattern, case).ok().map(|tree| to_ascii(&tree));
+    [0, 1].into_iter().filter_map(move |optional| {
+        let mut writer = SampleWriter {
+            sample: SampleText {
+                text: String::new(),
+                starts: false,
+                ends: false,
+                is_uncertain: false,
+            },
+            optional,
+        };
+        writer.write(tree.as_ref()?)?;
+        Some(writer.sample)
+    })
 }
 
 struct SampleWriter {

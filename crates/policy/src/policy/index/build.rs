@@ -186,7 +186,7 @@ const FEW_RULES: usize = 4;
 /// Returns the keys of rules, sorted: of each rule's triggers, the one whose keys are the rarest in
 /// the policy. Where a host has few rules, they are found by the host instead of a longer text.
 fn rarest_keys(options: Vec<(RuleIndex, Vec<Trigger>)>) -> Vec<(IndexKey, RuleIndex)> {
-    let mut uses: HashMap<&IndexKey, usize> = HashMap::new();
+    let mut uses: HashMap<&IndexKey, usize> = HashMap::with_capacity(options.len());
     for key in options
         .iter()
         .flat_map(|(_, triggers)| triggers)

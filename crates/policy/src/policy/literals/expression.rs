@@ -1,10 +1,9 @@
 //! Required literals of a regular expression.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Repetition};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::MIN_LENGTH;
 
@@ -28,12 +27,18 @@ const COMMON: [&str; 6] = [
     ".net/index.html",
 ];
 
-/// Alternative texts, in ASCII lower case.
-type Texts = BTreeSet<String>;
+/// Alternative texts, in ASCII lower case: sorted, each once. Mostly there is one.
+type Texts = SmallVec<[String; 1]>;
+
+/// Literals with their [`rank`].
+struct RankedTexts {
+    texts: Texts,
+    rank: i64,
+}
 
 /// Returns the best literals of an expression: long, few, and rare in URLs.
 pub(super) fn best_literals(hir: &Hir) -> Option<Texts> {
-    Analysis::of(hir).into_best()
+    Analysis::of(hir).take_best().map(|best| best.texts)
 }
 
 /// The ASCII texts that an expression matches, as far as a few literals describe them.
@@ -46,7 +51,7 @@ struct Analysis {
     /// Each match ends with one of these.
     suffix: Texts,
     /// The best literals found so far: each match contains one of these.
-    best: Option<Texts>,
+    best: Option<RankedTexts>,
 }
 
 impl Analysis {
@@ -87,18 +92,18 @@ impl Analysis {
             let from = text.len().saturating_sub(MAX_LENGTH);
             text.get(from..).unwrap_or(text).to_owned()
         };
-        let prefix: Texts = texts.iter().map(beginning).collect();
+        let prefix = sorted(texts.iter().map(beginning));
         Self {
             is_exact: false,
-            best: usable(&prefix).map(Cow::into_owned),
+            best: better(None, usable(&prefix)),
             prefix,
-            suffix: texts.iter().map(end).collect(),
+            suffix: sorted(texts.iter().map(end)),
         }
     }
 
     /// The analysis of an expression that matches only the empty text.
     fn empty() -> Self {
-        Self::exact([String::new()].into())
+        Self::exact(only_empty())
     }
 
     /// Returns `true` for the analysis of an expression that matches only the empty text.
@@ -116,7 +121,7 @@ impl Analysis {
 
     fn of_literal(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            Ok(text) if text.is_ascii() => Self::exact([text.to_ascii_lowercase()].into()),
+            Ok(text) if text.is_ascii() => Self::exact(one(text.to_ascii_lowercase())),
             // No ASCII text contains the literal.
             Ok(_) | Err(_) => Self::exact(Texts::new()),
         }
@@ -148,7 +153,7 @@ impl Analysis {
             }
             letters.push(letter);
         }
-        Self::exact(letters.into_iter().map(String::from).collect())
+        Self::exact(sorted(letters.into_iter().map(String::from)))
     }
 
     fn of_repetition(repetition: &Repetition) -> Self {
@@ -178,7 +183,7 @@ impl Analysis {
         }
         // A longer match also begins and ends like `all`, but is not one of its texts.
         if all.is_exact {
-            all.best = better(all.best.map(Cow::Owned), usable(&all.prefix)).map(Cow::into_owned);
+            all.best = better(all.best, usable(&all.prefix));
         }
         Self {
             is_exact: false,
@@ -197,15 +202,14 @@ impl Analysis {
             return Self::exact(texts);
         }
         let across = joined(&self.suffix, &next.prefix);
+        let best = better_ranked(self.best, next.best);
         let best = [
-            next.best.map(Cow::Owned),
             usable(&self.suffix),
             usable(&next.prefix),
             across.as_ref().and_then(usable),
         ]
         .into_iter()
-        .fold(self.best.map(Cow::Owned), better)
-        .map(Cow::into_owned);
+        .fold(best, better);
         let prefix = self
             .is_exact
             .then(|| joined(&self.prefix, &next.prefix))
@@ -224,30 +228,31 @@ impl Analysis {
 
     fn or(self, other: Self) -> Self {
         if self.is_exact && other.is_exact {
-            return Self::exact(&self.prefix | &other.prefix);
+            return Self::exact(union(self.prefix, other.prefix));
         }
         let limited = |texts: Texts| {
             if texts.len() <= MAX_COUNT {
                 texts
             } else {
-                [String::new()].into()
+                only_empty()
             }
         };
+        let (mut one, mut other) = (self, other);
+        let best = one.take_best().zip(other.take_best());
         Self {
             is_exact: false,
-            prefix: limited(&self.prefix | &other.prefix),
-            suffix: limited(&self.suffix | &other.suffix),
-            best: self
-                .into_best()
-                .zip(other.into_best())
-                .map(|(a, b)| &a | &b)
-                .filter(|all| all.len() <= MAX_COUNT),
+            best: best
+                .map(|(one, other)| union(one.texts, other.texts))
+                .filter(|all| all.len() <= MAX_COUNT)
+                .map(RankedTexts::new),
+            prefix: limited(union(one.prefix, other.prefix)),
+            suffix: limited(union(one.suffix, other.suffix)),
         }
     }
 
-    fn into_best(self) -> Option<Texts> {
-        let ends = better(usable(&self.prefix), usable(&self.suffix));
-        better(self.best.map(Cow::Owned), ends).map(Cow::into_owned)
+    fn take_best(&mut self) -> Option<RankedTexts> {
+        let ends = better(better(None, usable(&self.prefix)), usable(&self.suffix));
+        better_ranked(self.best.take(), ends)
     }
 }
 
@@ -268,7 +273,7 @@ fn joined(before: &Texts, after: &Texts) -> Option<Texts> {
         let pairs = before
             .iter()
             .flat_map(|head| after.iter().map(move |tail| [&**head, tail]));
-        pairs.map(|pair| pair.concat()).collect()
+        sorted(pairs.map(|pair| pair.concat()))
     };
     all.iter()
         .all(|text| text.len() <= MAX_LENGTH)
@@ -287,10 +292,13 @@ fn usable(texts: &Texts) -> Option<Cow<'_, Texts>> {
         return all;
     }
     let common = [common_beginning(texts), common_end(texts)].into_iter();
-    common
+    let common = common
         .filter(|text| is_usable(text))
-        .map(|text| Some(Cow::Owned(Texts::from([text.to_owned()]))))
-        .fold(all, better)
+        .map(|text| Cow::Owned(one(text.to_owned())));
+    common.fold(all, |best, text| match best {
+        Some(best) if rank(&text) <= rank(&best) => Some(best),
+        Some(_) | None => Some(text),
+    })
 }
 
 fn common_beginning(texts: &Texts) -> &str {
@@ -317,15 +325,55 @@ fn equal_bytes(one: impl Iterator<Item = u8>, other: impl Iterator<Item = u8>) -
 }
 
 /// Returns the literals that distinguish texts better.
-fn better<'t>(
-    one: Option<Cow<'t, Texts>>,
-    other: Option<Cow<'t, Texts>>,
-) -> Option<Cow<'t, Texts>> {
+fn better(one: Option<RankedTexts>, other: Option<Cow<'_, Texts>>) -> Option<RankedTexts> {
+    let Some(other) = other else {
+        return one;
+    };
+    let rank = rank(&other);
+    if one.as_ref().is_some_and(|one| rank <= one.rank) {
+        return one;
+    }
+    Some(RankedTexts {
+        texts: other.into_owned(),
+        rank,
+    })
+}
+
+/// Returns the literals that distinguish texts better.
+fn better_ranked(one: Option<RankedTexts>, other: Option<RankedTexts>) -> Option<RankedTexts> {
     match (one, other) {
-        (Some(one), Some(other)) if rank(&other) > rank(&one) => Some(other),
+        (Some(one), Some(other)) if other.rank > one.rank => Some(other),
         (Some(one), _) => Some(one),
         (None, other) => other,
     }
+}
+
+impl RankedTexts {
+    fn new(texts: Texts) -> Self {
+        Self {
+            rank: rank(&texts),
+            texts,
+        }
+    }
+}
+
+fn one(text: String) -> Texts {
+    smallvec![text]
+}
+
+fn only_empty() -> Texts {
+    one(String::new())
+}
+
+fn sorted(texts: impl Iterator<Item = String>) -> Texts {
+    let mut texts: Texts = texts.collect();
+    texts.sort_unstable();
+    texts.dedup();
+    texts
+}
+
+fn union(one: Texts, other: Texts) -> Texts {
+    sorted(one.into_iter().chain(other))
 }
 
 /// Estimates the rareness of literals, in bits: three for each character of the shortest, less those

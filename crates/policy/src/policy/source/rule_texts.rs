@@ -5,7 +5,7 @@
 //! from this text is taken over, and its locations are moved to the lines where the text is now.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use crate::diagnostics::problem::SourceLocation;
 use crate::diagnostics::problems::Problems;
@@ -14,7 +14,7 @@ use crate::model::rule_id::RuleId;
 use crate::policy::Policy;
 use crate::policy::list::texts::PackedTexts;
 use crate::policy::rule::{GroupGuard, Rule, RuleBody, RuleIndex};
-use crate::yaml::{self, ItemText, ItemTexts, Node};
+use crate::yaml::{self, CountedNode, ItemText, ItemTexts, Node};
 
 use super::document::RULES_KEY;
 use super::rule::read_rule;
@@ -267,66 +267,92 @@ pub(super) fn read_in_parts(
 ) -> Option<RulesOfFile> {
     let items = ItemTexts::find(text, RULES_KEY)?;
     let rest = items.parse_rest(file)?;
-    let mut reader = PartReader {
-        items: &items,
-        part: Vec::new(),
-        part_bytes: 0,
+    let mut reader = RulePartReader {
         nodes: rest.count,
         read: RulesOfFile {
             rest: rest.node,
-            rules: Vec::new(),
+            rules: Vec::with_capacity(items.count()),
             texts: SourceRuleTexts {
                 file: Arc::clone(file),
                 text: Arc::clone(text),
                 first,
-                rules: Vec::new(),
+                rules: Vec::with_capacity(items.count()),
             },
             problems: Problems::new(),
         },
     };
-    reader.read.rules.reserve(items.count());
-    reader.read.texts.rules.reserve(items.count());
-    for item in items.iter() {
-        let taken_over = previous.and_then(|previous| previous.find(item.text));
-        reader.add(item, taken_over)?;
-    }
-    reader.finish()
+    // While the rules of one part are read, the next part is parsed.
+    let (sender, parsed) = mpsc::sync_channel(1);
+    let parse_parts = move || {
+        for part in parts(&items, previous) {
+            let nodes = items.parse_items(file, &part.changed_items())?;
+            sender.send((part, nodes)).ok()?;
+        }
+        Some(())
+    };
+    let read_parts = || {
+        parsed
+            .into_iter()
+            .try_for_each(|(part, nodes)| reader.read_part(&part, nodes))
+    };
+    yaml::parse_beside(parse_parts, read_parts)?;
+    Some(reader.read)
 }
 
-/// Reads rules, some at a time.
-struct PartReader<'a, 'p> {
-    items: &'a ItemTexts<'a>,
-    /// The rules to be read next, with those that they take over.
-    part: Vec<(ItemText<'a>, Option<TakenOver<'p>>)>,
-    /// The size of the texts in it that are to be parsed.
-    part_bytes: usize,
+/// Some rules of a file, in the order of the text.
+struct RulePart<'t, 'p> {
+    /// The rules, with those that they take over.
+    rules: Vec<(ItemText<'t>, Option<TakenOver<'p>>)>,
+}
+
+impl<'t> RulePart<'t, '_> {
+    /// The items that are to be parsed.
+    fn changed_items(&self) -> Vec<ItemText<'t>> {
+        let changed = self
+            .rules
+            .iter()
+            .filter(|(_, taken_over)| taken_over.is_none());
+        changed.map(|(item, _)| *item).collect()
+    }
+}
+
+/// Returns the rules of a file in parts.
+fn parts<'t, 'p>(
+    items: &ItemTexts<'t>,
+    previous: Option<&PreviousRules<'p>>,
+) -> impl Iterator<Item = RulePart<'t, 'p>> {
+    let mut items = items.iter();
+    std::iter::from_fn(move || {
+        let mut rules = Vec::new();
+        let mut changed_bytes = 0;
+        while changed_bytes < PART_BYTES && rules.len() < PART_RULES {
+            let Some(item) = items.next() else {
+                break;
+            };
+            let taken_over = previous.and_then(|previous| previous.find(item.text));
+            if taken_over.is_none() {
+                changed_bytes += item.text.len();
+            }
+            rules.push((item, taken_over));
+        }
+        (!rules.is_empty()).then_some(RulePart { rules })
+    })
+}
+
+/// Reads the rules of a file, one part after the other.
+struct RulePartReader {
     /// The number of keys and values so far.
     nodes: usize,
     read: RulesOfFile,
 }
 
-impl<'a, 'p> PartReader<'a, 'p> {
-    fn add(&mut self, item: ItemText<'a>, taken_over: Option<TakenOver<'p>>) -> Option<()> {
-        if taken_over.is_none() {
-            self.part_bytes += item.text.len();
-        }
-        self.part.push((item, taken_over));
-        if self.part_bytes < PART_BYTES && self.part.len() < PART_RULES {
-            return Some(());
-        }
-        self.read_part()
-    }
-
-    /// Reads the rules of the part; `None` if they cannot be read apart from the others.
-    fn read_part(&mut self) -> Option<()> {
-        let changed = self
-            .part
-            .iter()
-            .filter(|(_, taken_over)| taken_over.is_none());
-        let changed: Vec<ItemText<'_>> = changed.map(|(item, _)| *item).collect();
+impl RulePartReader {
+    /// Reads the rules of a part, with the nodes of those that have changed; `None` if they cannot be read
+    /// apart from the others.
+    fn read_part(&mut self, part: &RulePart<'_, '_>, nodes: Vec<CountedNode>) -> Option<()> {
         let file = Arc::clone(&self.read.texts.file);
-        let mut parsed = self.items.parse_items(&file, &changed)?.into_iter();
-        for (item, taken_over) in std::mem::take(&mut self.part) {
+        let mut parsed = nodes.into_iter();
+        for (item, taken_over) in &part.rules {
             let texts = &mut self.read.texts;
             let number = texts.first + texts.rules.len() + 1;
             let position = format!("{RULES_KEY}.{number}");
@@ -351,13 +377,7 @@ impl<'a, 'p> PartReader<'a, 'p> {
                 nodes,
             });
         }
-        self.part_bytes = 0;
         // The parser reports the place of the first one that is too many.
         (self.nodes <= yaml::MAX_NODES).then_some(())
-    }
-
-    fn finish(mut self) -> Option<RulesOfFile> {
-        self.read_part()?;
-        Some(self.read)
     }
 }
