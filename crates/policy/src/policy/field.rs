@@ -323,7 +323,7 @@ impl Field {
                 keyword: "license",
                 description: "The URL of the RSL licence that the response or robots.txt names; empty if there is none.",
                 allows_any_status: true,
-                ..RESPONSE
+                ..RESPONSE_FIELD
             },
             Self::Title => &FieldRow {
                 keyword: "title",
