@@ -230,6 +230,8 @@ label_values! {
         Take = "take",
         Release = "release",
         Leave = "leave",
+        /// Reading and writing stops.
+        Stops = "stops",
     }
 
     /// The result of a request to the store; the label `result` of `store_requests_total`.

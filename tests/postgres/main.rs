@@ -15,3 +15,4 @@ mod errors;
 mod fleet;
 mod node;
 mod server;
+mod stops;
