@@ -1,7 +1,8 @@
-//! The task that shares stops with other nodes through the store, over a connection of its own: a lease must not wait
-//! for it.
+//! The task that shares stops and daily budgets with other nodes through the store, over a connection of its own: a lease
+//! must not wait for it.
 //!
-//! It asks for the version of the stops a few times a second, and reads them only if that has changed.
+//! It asks for the version of the stops a few times a second, and reads them only if that has changed. It takes parts of
+//! budgets when requests wait for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use arc_swap::ArcSwapOption;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::metrics::labels::StoreOperation;
+use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::stop_registry::{SharedStop, StopRegistry};
 
 use super::membership::result;
@@ -18,6 +20,8 @@ use super::store::{FleetRecord, PostgresConfig, StopsVersion, StoreError, StoreS
 
 /// The time between two looks at the version: a stop must be in force everywhere within a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
+/// The days for which the accounts of budgets are kept, since the clocks of nodes differ.
+const BUDGET_DAYS_KEPT: u64 = 3;
 /// The pause before the store is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -36,7 +40,7 @@ pub struct StoreSharing {
 pub struct SharingHandle(Arc<ArcSwapOption<String>>);
 
 impl SharingHandle {
-    /// Returns why stops cannot be shared at the moment.
+    /// Returns why stops and budgets cannot be shared at the moment.
     pub fn error(&self) -> Option<Arc<String>> {
         self.0.load_full()
     }
@@ -68,10 +72,12 @@ impl StoreSharing {
     pub fn start(
         &self,
         stops: Arc<StopRegistry>,
+        budgets: Arc<BudgetTracker>,
         metrics: Metrics,
     ) -> (impl Future<Output = ()> + Send + use<>, SharingHandle) {
         stops.enable_sharing();
         stops.apply_shared(self.version.generation.0, self.stops.clone());
+        budgets.enable_sharing();
         let handle = SharingHandle::default();
         let task = SharingTask {
             config: self.config.clone(),
@@ -79,6 +85,8 @@ impl StoreSharing {
             clock: self.clock.clone(),
             version: Some(self.version),
             stops,
+            budgets,
+            budget_day: 0,
             metrics,
             session: None,
             handle: handle.clone(),
@@ -93,6 +101,9 @@ struct SharingTask {
     clock: Clock,
     metrics: Metrics,
     stops: Arc<StopRegistry>,
+    budgets: Arc<BudgetTracker>,
+    /// The last day of which a budget was used.
+    budget_day: u64,
     /// The version of the stops that this node has.
     version: Option<StopsVersion>,
     session: Option<StoreSession>,
@@ -105,7 +116,7 @@ impl SharingTask {
             let pause = match self.exchange().await {
                 Ok(()) => {
                     if self.handle.0.swap(None).is_some() {
-                        tracing::info!("fleet: stops are shared again");
+                        tracing::info!("fleet: stops and budgets are shared again");
                     }
                     POLL_INTERVAL
                 }
@@ -114,17 +125,35 @@ impl SharingTask {
                     self.session = None;
                     let error = error.to_string();
                     if self.handle.0.load().is_none() {
-                        tracing::warn!("fleet: stops cannot be shared: {error}");
+                        tracing::warn!("fleet: stops and budgets cannot be shared: {error}");
                     }
                     self.handle.0.store(Some(Arc::new(error)));
                     RETRY_INTERVAL
                 }
             };
-            let stops = Arc::clone(&self.stops);
+            self.wait(pause).await;
+        }
+    }
+
+    /// Waits until stops are to be exchanged, and takes parts of budgets meanwhile.
+    async fn wait(&mut self, pause: Duration) {
+        let stops = Arc::clone(&self.stops);
+        let budgets = Arc::clone(&self.budgets);
+        let mut pause = std::pin::pin!(tokio::time::sleep(pause));
+        loop {
             tokio::select! {
-                () = stops.unshared_change() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = stops.unshared_change() => return,
+                () = &mut pause => return,
+                () = budgets.grant_wanted(), if self.session.is_some() => {}
             }
+            let Some(session) = self.session.take() else {
+                return;
+            };
+            // An error ends the connection; the next one is told what requests still wait for.
+            if self.take_budgets(&session).await.is_err() {
+                return;
+            }
+            self.session = Some(session);
         }
     }
 
@@ -139,7 +168,27 @@ impl SharingTask {
         self.metrics
             .record_store_request(StoreOperation::Stops, result(&shared), elapsed);
         shared?;
+        self.take_budgets(&session).await?;
         self.session = Some(session);
+        Ok(())
+    }
+
+    /// Takes what requests wait for.
+    async fn take_budgets(&mut self, session: &StoreSession) -> Result<(), StoreError> {
+        for request in self.budgets.wanted_grants() {
+            let began = self.clock.boot_time();
+            let granted = session.take_budget(&request).await;
+            let elapsed = self.clock.boot_time().since(began);
+            self.metrics
+                .record_store_request(StoreOperation::Budget, result(&granted), elapsed);
+            self.budgets.grant(&request, granted?);
+            if self.budget_day < request.day {
+                session
+                    .forget_budgets(request.day.saturating_sub(BUDGET_DAYS_KEPT))
+                    .await?;
+                self.budget_day = request.day;
+            }
+        }
         Ok(())
     }
 

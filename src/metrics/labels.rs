@@ -232,6 +232,8 @@ label_values! {
         Leave = "leave",
         /// Reading and writing stops.
         Stops = "stops",
+        /// Taking a part of a daily budget.
+        Budget = "budget",
     }
 
     /// The result of a request to the store; the label `result` of `store_requests_total`.

@@ -89,7 +89,8 @@ impl FleetStart {
         let metrics = service.recorder.metrics();
         // Before it owns a host that may be stopped.
         let stops = Arc::clone(service.admission_queue.stops());
-        let (task, sharing) = node.sharing.start(stops, metrics.clone());
+        let budgets = Arc::clone(service.admission_queue.budgets());
+        let (task, sharing) = node.sharing.start(stops, budgets, metrics.clone());
         tasks.spawn(task);
         let policy = Arc::clone(&service.active_policy);
         let revision = Box::new(move || policy.load().policy.revision().to_string());
@@ -111,7 +112,7 @@ pub(super) struct JoinedNode {
 pub(super) fn sharing_check(sharing: &SharingHandle) -> Option<HealthCheck> {
     let error = sharing.error()?;
     let state = CheckState::Warn(format!(
-        "stops of other nodes may be missing here, and those of this node there: {error}"
+        "stops of other nodes may be missing here, and those of this node there; budgets are not shared: {error}"
     ));
     Some(HealthCheck::new("sharing", state))
 }

@@ -3,8 +3,9 @@
     python3 tests/acceptance/fleet.py [--binary target/release/crawlgate] [--seconds 60]
 
 One crawler at each node asks one host for page after page, at a delay of 500 ms: by the kernel's time of arrival at the
-origin no gap may be shorter, the mean may be 1 % longer, and the three crawlers get the same number of turns. Then the
-crawlers ask thirty hosts, while a node is killed (`kill -9`), and while the database is killed and comes back: no gap may be
+origin no gap may be shorter, the mean may be 1 % longer, and the three crawlers get the same number of turns. A stop of a host
+at one node is in force at all within a second, also after the database was away. A budget of 1,000 URLs is that of all nodes
+together, also if one is killed. The crawlers ask thirty hosts, while a node is killed (`kill -9`), and while the database is killed and comes back: no gap may be
 too short, and every answer is a page or `owner_unavailable`.
 """
 
@@ -35,11 +36,13 @@ HOSTS = 30
 LEASE = 5
 DELAY, ALLOWED = 0.500, 0.005
 HOST_DELAY = 0.100
+BUDGET = 1_000
 
 
-def policy(delay: float) -> str:
+def policy(delay: float, budget: int | None = None) -> str:
+    limit = f"  budget: {{ urls: {budget}, per: crawler }}\n" if budget else ""
     return (
-        "policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: { obey: false }\n"
+        f"policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: {{ obey: false }}\n{limit}"
         f"  politeness: {{ delay: {round(delay * 1000)}ms, jitter: none, concurrency: 1, adaptive: null, max_hold: 20s }}\n"
     )
 
@@ -155,6 +158,12 @@ def run(*command: object) -> str:
     return done.stdout
 
 
+def share(node: Gate) -> float:
+    """The number of partitions that a node owns."""
+    own = [line for line in node.metrics_text().decode().splitlines() if line.startswith('crawlgate_fleet_partitions{state="own"}')]
+    return float(own[0].split()[-1])
+
+
 def serves(node: Gate, url: str) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=60)
     connection.request("GET", url, headers={"Host": url.split("/")[2]})
@@ -184,6 +193,36 @@ def one_host(report: Report, nodes: list[Gate], folder: pathlib.Path, seconds: f
     report.equal("every answer is a page", [set(counts) for counts in answers], [{"200"}] * 3)
 
 
+def stopped(report: Report, binary: pathlib.Path, nodes: list[Gate], folder: pathlib.Path, database: Postgres) -> None:
+    report.section("A host is stopped at one node")
+    origin = Origin(folder / "stopped", 1, 0.0)
+    host = f"h1.{DOMAIN}"
+    crawlers = [Crawler(node, [origin.url(number, "/page")]) for node in nodes for number in (1, 2)]
+    for crawler in crawlers:
+        crawler.start()
+    time.sleep(3)
+    first, _, last = (f"127.0.0.1:{node.admin_port}" for node in nodes)
+    given = run(binary, "stop", host, "--reason", "ticket 7", "--admin", first)
+    begin = time.time_ns()
+    time.sleep(3)
+    database.kill()
+    time.sleep(2)
+    database.start()
+    time.sleep(LEASE)
+    end = time.time_ns()
+    run(binary, "stop", "--lift", given.split()[-1], "--admin", last)
+    time.sleep(3)
+    answers = [crawler.stop() for crawler in crawlers]
+    arrivals = origin.stop().arrivals
+    late = [f"{(at - begin) / 1e9:.3f} s after it" for at in arrivals[1] if begin + 1e9 < at < end]
+    report.check("no request reaches the host, from a second after the answer on", late, len(arrivals[1]))
+    others = [at for at in arrivals[2] if begin < at < end]
+    report.check("other hosts are served", [] if len(others) > 5 / HOST_DELAY else [f"{len(others)} requests"], len(others))
+    again = [at for at in arrivals[1] if end < at]
+    report.check("the host is served again after the stop is lifted at another node", [] if again else ["never"], len(again))
+    report.equal("nothing fails", set().union(*answers), {"200"})
+
+
 def under_load(report: Report, title: str, nodes: list[Gate], folder: pathlib.Path, disturb) -> list[collections.Counter]:
     """Asks thirty hosts through the nodes while something happens; returns the answers by node."""
     report.section(title)
@@ -204,9 +243,29 @@ def under_load(report: Report, title: str, nodes: list[Gate], folder: pathlib.Pa
     return [sum(answers[at : at + per_node], collections.Counter()) for at in range(0, len(answers), per_node)]
 
 
-def reload(nodes: list[Gate], folder: pathlib.Path, delay: float) -> None:
+def budget(report: Report, nodes: list[Gate], folder: pathlib.Path) -> None:
+    report.section(f"A budget of {BUDGET} URLs a day over three nodes, one of which is killed")
+    origin = Origin(folder / "budget", 1, 0.0)
+    urls = [origin.url(number, "/page") for number in range(HOSTS)]
+    crawlers = [Crawler(node, urls[start:] + urls[:start]) for node in nodes for start in range(0, HOSTS, 6)]
+    for crawler in crawlers:
+        crawler.start()
+    time.sleep(2)
+    os.kill(nodes[0].pid, signal.SIGKILL)
+    others = crawlers[len(crawlers) // len(nodes) :]
+    is_used_up = wait_for(lambda: all(crawler.answers["budget"] > HOSTS for crawler in others), 120)
+    report.check("it is used up", [] if is_used_up else [f"{crawler.answers}" for crawler in others])
+    answers = [crawler.stop() for crawler in crawlers]
+    sent = sum(len(times) for times in origin.stop().arrivals.values())
+    wrong = [] if 0.99 * BUDGET <= sent <= BUDGET else [f"{sent} requests"]
+    report.check("no request more reaches an origin, and at most 1 % fewer", wrong, sent)
+    odd = set().union(*answers[len(crawlers) // len(nodes) :]) - {"200", "budget", "owner_unavailable"}
+    report.equal("the crawlers of the others get pages, or budget, or owner_unavailable", odd, set())
+
+
+def reload(nodes: list[Gate], folder: pathlib.Path, delay: float, budget: int | None = None) -> None:
     for name, node in zip(NODES, nodes):
-        (folder / name / "policy.yaml").write_text(policy(delay), encoding="utf-8")
+        (folder / name / "policy.yaml").write_text(policy(delay, budget), encoding="utf-8")
         node.hang_up()
     time.sleep(1)
 
@@ -230,6 +289,7 @@ def main() -> int:
         try:
             one_host(report, nodes, folder, arguments.seconds)
             reload(nodes, folder, HOST_DELAY)
+            stopped(report, arguments.binary, nodes, folder, database)
 
             def restart_database() -> None:
                 database.kill()
@@ -246,6 +306,12 @@ def main() -> int:
             report.equal("the crawlers of the others get pages, or owner_unavailable", others, [set()] * 2)
             ready = [get(f"{node.admin}/readyz")[0] for node in survivors]
             report.equal("the others are ready", ready, [200, 200])
+            nodes[0].stop()
+            nodes[0] = start_node(arguments, folder, NODES[0], database.url, HOST_DELAY)
+            shared = wait_for(lambda: all(share(node) > 0 for node in nodes), 60)
+            report.check("the node is back", [] if shared else [f"{[share(node) for node in nodes]}"])
+            reload(nodes, folder, HOST_DELAY / 5, BUDGET)
+            budget(report, nodes, folder)
         finally:
             for node in nodes:
                 node.stop()

@@ -11,6 +11,7 @@
     reason = "a test that panics has failed, its helpers too; processes are waited for"
 )]
 
+mod budgets;
 mod errors;
 mod fleet;
 mod node;

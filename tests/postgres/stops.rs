@@ -115,7 +115,9 @@ fn a_stop_at_one_node_is_in_force_at_all_whatever_happens_to_the_store() {
     lift(&c, &second);
     let third = stop(&c, "*.b.test", None);
     let a = NodeProcess::start(&directories[0]);
-    assert_eq!(stopped(&a), ["domain:b.test"]);
+    wait_for("a knows what was lifted", EVERYWHERE, || {
+        stopped(&a) == ["domain:b.test"]
+    });
     wait_for("b stops b.test", EVERYWHERE, || {
         stopped(&b) == ["domain:b.test"]
     });

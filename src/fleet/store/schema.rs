@@ -59,6 +59,7 @@ const SHARED_STATE: &[&str] = &[
         budget text not null,
         kind text not null,
         taken bigint not null,
+        granted bigint not null,
         primary key (day, budget, kind)
     )",
 ];

@@ -9,10 +9,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::pacing::stops::{StopId, StopReason, StopTarget};
+use crate::pipeline::budget::sharing::GrantRequest;
 use crate::pipeline::stop_registry::SharedStop;
 
 use super::StoreError;
-use super::session::{StoreSession, get};
+use super::session::{StoreSession, first, get};
 
 /// The wall clock of the store, in milliseconds since 1970.
 const NOW_MS: &str = "(extract(epoch from clock_timestamp()) * 1000)::bigint";
@@ -105,6 +106,49 @@ impl StoreSession {
             .await?;
         Ok(())
     }
+
+    /// Takes an amount of a daily budget. Returns what was left of it: all nodes together never get more than the limit. If
+    /// the answer is lost, so is the amount.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn take_budget(&self, request: &GrantRequest) -> Result<u64, StoreError> {
+        let rows = self
+            .query(
+                "insert into crawlgate_budget as b (day, budget, kind, taken, granted)
+                 values ($1, $2, $3, least($4, $5), least($4, $5))
+                 on conflict (day, budget, kind) do update
+                 set granted = greatest(least($4, $5 - b.taken), 0),
+                     taken = b.taken + greatest(least($4, $5 - b.taken), 0)
+                 returning granted",
+                &[
+                    (&bigint(request.day), Type::INT8),
+                    (&&*request.budget, Type::TEXT),
+                    (&request.kind.as_str(), Type::TEXT),
+                    (&bigint(request.amount), Type::INT8),
+                    (&bigint(request.limit), Type::INT8),
+                ],
+            )
+            .await?;
+        Ok(get::<i64>(first(&rows)?, 0)?.unsigned_abs())
+    }
+
+    /// Removes the budgets before a day.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn forget_budgets(&self, day: u64) -> Result<(), StoreError> {
+        self.query(
+            "delete from crawlgate_budget where day < $1",
+            &[(&bigint(day), Type::INT8)],
+        )
+        .await?;
+        Ok(())
+    }
+}
+
+fn bigint(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn shared_stop(row: &Row) -> Result<SharedStop, StoreError> {

@@ -23,12 +23,11 @@ struct ModelStore {
 
 impl ModelStore {
     fn add(&mut self, stop: &SharedStop, now: u64) {
-        if !self.stops.contains_key(&stop.id) {
-            let end = stop
-                .remaining
-                .map(|remaining| now + remaining.as_secs_f64().round() as u64);
-            self.stops.insert(stop.id, (stop.clone(), end));
-        }
+        let end = stop
+            .remaining
+            .map(|remaining| now + remaining.as_secs_f64().round() as u64);
+        let row = (stop.clone(), end);
+        self.stops.entry(stop.id).or_insert(row);
     }
 
     /// The row of a lifted stop is kept.
