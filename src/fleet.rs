@@ -1,13 +1,14 @@
 //! The fleet: several proxies that act as one. Every host has one owner, and requests travel to it.
 //!
 //! [`owners`] says who owns a host, [`membership`] finds that out from the [`store`], [`link`] carries requests to other nodes, and [`forward_header`] is what the
-//! owner is told about them.
+//! owner is told about them. [`sharing`] shares stops through the store.
 
 pub mod forward_header;
 pub mod link;
 pub mod membership;
 pub mod node_directory;
 pub mod owners;
+pub mod sharing;
 pub mod store;
 
 use std::time::Duration;

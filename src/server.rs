@@ -280,9 +280,9 @@ impl Server {
             server.spawn(listener, settings, &service, &drain_watch, &mut tasks);
         }
         spawn_key_directory(listeners.directory, &service, &mut tasks);
-        let membership = fleet_start.and_then(|start| {
+        let joined = fleet_start.and_then(|start| {
             let address = listeners.link_address;
-            start.join(settings, address, &active_policy, &metrics, &mut tasks)
+            start.join(settings, address, &service, &mut tasks)
         });
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
@@ -311,7 +311,7 @@ impl Server {
             config_changed,
             sweeper,
             removals,
-            membership: membership.clone(),
+            fleet: joined.clone(),
         };
         let server = admin.into_server(settings, descriptors.admin_connections)?;
         let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
@@ -331,7 +331,7 @@ impl Server {
             feed_task,
             budgets: Arc::clone(service.admission_queue.budgets()),
             ledger,
-            membership,
+            membership: joined.map(|joined| joined.membership),
         })
     }
 

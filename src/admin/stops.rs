@@ -25,6 +25,8 @@ use super::response::{self, problem, problem_with};
 
 /// The longest body.
 const MAX_BODY_BYTES: usize = 16 << 10;
+/// The time in which the store of a fleet usually has a change.
+const SHARE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The part of the API that shows, adds and lifts stops.
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ impl StopsApi {
         let content = "with `what`, `reason` and optionally `for`";
         let request = read_object(body, MAX_BODY_BYTES, content).await?;
         let (target, reason, duration) = parse_request(&request)?;
-        let warnings = self.warnings_for(&target);
+        let mut warnings = self.warnings_for(&target);
         let stops = Arc::clone(&self.stops);
         let added = run_blocking(move || stops.add(target, reason, duration)).await?;
         Ok(match added {
@@ -83,6 +85,8 @@ impl StopsApi {
                     change.stop.target,
                     change.stop.reason.as_str()
                 );
+                let consequence = "until the store of the fleet answers, only this node stops it";
+                warnings.extend(self.sharing_warning(change.stop.id, consequence).await);
                 created_response(&change, warnings)
             }
             Err(TooManyStops) => {
@@ -99,8 +103,16 @@ impl StopsApi {
             return Ok(no_such_stop());
         };
         tracing::warn!(id = id.0, "the stop of {} was lifted", change.stop.target);
-        let document = change_to_json(&change, vec![]);
+        let consequence = "until the store of the fleet answers, the other nodes still stop it";
+        let warnings = self.sharing_warning(id, consequence).await;
+        let document = change_to_json(&change, warnings.into_iter().collect());
         Ok(response::json(StatusCode::OK, &document))
+    }
+
+    /// Returns a warning if the other nodes of the fleet do not get a change now.
+    async fn sharing_warning(&self, id: StopId, consequence: &str) -> Option<String> {
+        let is_shared = self.stops.wait_until_shared(id, SHARE_TIMEOUT).await;
+        (!is_shared).then(|| consequence.to_owned())
     }
 
     /// Returns a warning for an unknown crawler or rule. It is not an error, since a reload or a restart may add it.

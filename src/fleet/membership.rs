@@ -23,6 +23,7 @@ use crate::metrics::labels::{StoreOperation, StoreResult, TakeoverReason};
 
 use super::node_directory::{NodeDirectory, NodeDirectoryError};
 use super::owners::HostOwners;
+use super::sharing::StoreSharing;
 use super::store::{
     FleetRecord, NodeFacts, PostgresConfig, StoreError, StoreSession, random_number,
 };
@@ -57,6 +58,8 @@ pub struct PreparedNode {
     clock: Clock,
     /// The owners of hosts: unknown until the node has joined.
     pub owners: HostOwners,
+    /// The stops of all nodes, which it shares with them.
+    pub sharing: StoreSharing,
 }
 
 impl PreparedNode {
@@ -76,6 +79,7 @@ impl PreparedNode {
         let (session, record) = StoreSession::open(config).await?;
         record.check(fleet_name, lease, name)?;
         session.check_name(name, &directory.identity).await?;
+        let sharing = StoreSharing::read(&session, config, &record, &clock).await?;
         let view = OwnershipView::empty(record.partitioner);
         Ok(Self {
             name: name.clone(),
@@ -86,6 +90,7 @@ impl PreparedNode {
             owners: HostOwners::new(view, clock.clone()),
             record,
             clock,
+            sharing,
         })
     }
 
@@ -377,7 +382,7 @@ fn operation(command: &StoreCommand) -> StoreOperation {
     }
 }
 
-fn result<T>(outcome: &Result<T, StoreError>) -> StoreResult {
+pub(super) fn result<T>(outcome: &Result<T, StoreError>) -> StoreResult {
     match outcome {
         Ok(_) => StoreResult::Ok,
         Err(StoreError::Timeout(_)) => StoreResult::Timeout,

@@ -1,4 +1,5 @@
-//! The store of a fleet: a PostgreSQL database, or what speaks its protocol. It holds members, leases and partitions.
+//! The store of a fleet: a PostgreSQL database, or what speaks its protocol. It holds members, leases and partitions, and
+//! what nodes share besides: stops and daily budgets.
 //!
 //! Every statement can be repeated without harm, and has a time-out, after which its connection is closed: it may have
 //! been carried out. The SQL avoids what CockroachDB and YugabyteDB do not have: no LISTEN, no advisory locks, no
@@ -7,6 +8,7 @@
 mod error;
 mod schema;
 mod session;
+mod shared_state;
 mod tls;
 mod url;
 
@@ -20,6 +22,7 @@ pub use error::StoreError;
 pub use schema::{FoundOutcome, Founding, found, migrate};
 pub(in crate::fleet) use session::random_number;
 pub use session::{ForgetOutcome, MemberReport, NodeFacts, StoreSession};
+pub use shared_state::StopsVersion;
 pub use url::StoreUrl;
 
 /// `store` with `kind: postgres`.

@@ -285,7 +285,7 @@ metric_families! {
     fleet_takeovers: Counters<TakeoverReason>, "crawlgate_fleet_takeovers_total", ["why"],
         "Partitions that this node has taken. free: it had no owner; lapsed: it was this node's until its lease ended;          silent: its owner did not renew its lease.";
     store_requests: Counters<(StoreOperation, StoreResult)>, "crawlgate_store_requests_total", ["op", "result"],
-        "Requests to the store of the fleet; none is on the path of a crawler's request.";
+        "Requests to the store of the fleet. A crawler's request waits for those alone that take a part of its budget.";
     store_duration: Histograms<StoreOperation>, "crawlgate_store_duration_seconds", ["op"],
         "Time of requests to the store of the fleet, with those that failed.";
     log_dropped: IntCounter, "crawlgate_decision_log_dropped_total", [], essential = true,

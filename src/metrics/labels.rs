@@ -230,6 +230,10 @@ label_values! {
         Take = "take",
         Release = "release",
         Leave = "leave",
+        /// Reading and writing stops.
+        Stops = "stops",
+        /// Taking a part of a daily budget.
+        Budget = "budget",
     }
 
     /// The result of a request to the store; the label `result` of `store_requests_total`.

@@ -1,7 +1,10 @@
 //! Daily budgets: the usage of each host, domain, crawler or space that a policy limits, kept over a restart.
 //!
 //! Only requests with a budget are counted. Names without requests since the day before are removed; if there are too
-//! many on one day, those with the least usage go first. [`crate::pacing::budget`] defines the limits.
+//! many on one day, those with the least usage go first. [`crate::pacing::budget`] defines the limits. In a fleet, nodes
+//! share the budgets that are not those of one host ([`sharing`]).
+
+pub mod sharing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use crate::store::sharded_map::{MapShard, SHARD_COUNT, ShardedMap, shrink_if_spa
 
 use super::schedules::unix_time;
 
+use sharing::{GrantBoard, LimitShares};
+
 /// The most names of one day, 262,144 in all.
 const MAX_NAMES_PER_SHARD: usize = 4_096;
 /// The number of names of which the one with the least usage is removed.
@@ -31,11 +36,20 @@ const DAY: u64 = 86_400;
 
 /// The usage of all budgets.
 pub struct BudgetTracker {
-    usage: ShardedMap<BudgetUsage>,
+    accounts: ShardedMap<BudgetAccount>,
+    grants: GrantBoard,
     /// `true` if there is usage that has not been written.
     dirty: AtomicBool,
     storage: Mutex<BudgetStorage>,
     clock: Clock,
+}
+
+/// The usage of one budget at this node.
+#[derive(Debug)]
+struct BudgetAccount {
+    usage: BudgetUsage,
+    /// The parts of the limits that this node may use, if nodes share the budget.
+    shares: Option<Box<LimitShares>>,
 }
 
 #[derive(Debug, Default)]
@@ -63,11 +77,22 @@ pub struct BudgetExhausted {
     pub resets_in: Duration,
 }
 
+impl BudgetExhausted {
+    fn new(kind: BudgetKind, now: Duration) -> Self {
+        let ends = Duration::from_secs((now.as_secs() / DAY + 1) * DAY);
+        Self {
+            kind,
+            resets_in: ends.saturating_sub(now),
+        }
+    }
+}
+
 impl BudgetTracker {
     /// Creates a tracker without usage.
     pub fn new(clock: Clock) -> Self {
         Self {
-            usage: ShardedMap::new(),
+            accounts: ShardedMap::new(),
+            grants: GrantBoard::default(),
             dirty: AtomicBool::new(false),
             storage: Mutex::default(),
             clock,
@@ -87,14 +112,10 @@ impl BudgetTracker {
     ) -> Result<(), BudgetExhausted> {
         let now = unix_time(self.clock.wall_time());
         let day = now.as_secs() / DAY;
-        let mut shard = self.usage.lock_shard(name);
-        let usage = usage_of_day(&mut shard, name, day);
+        let mut shard = self.accounts.lock_shard(name);
+        let usage = &mut account_of_day(&mut shard, name, day).usage;
         if let Some(kind) = usage.exhausted_limit(limits, request) {
-            let ends = Duration::from_secs((day + 1) * DAY);
-            return Err(BudgetExhausted {
-                kind,
-                resets_in: ends.saturating_sub(now),
-            });
+            return Err(BudgetExhausted::new(kind, now));
         }
         if action == BudgetAction::Charge {
             usage.record_request(limits, request);
@@ -107,9 +128,12 @@ impl BudgetTracker {
     /// Adds bytes of bodies.
     pub fn add_bytes(&self, name: &str, bytes: u64) {
         let day = unix_time(self.clock.wall_time()).as_secs() / DAY;
-        let mut shard = self.usage.lock_shard(name);
-        let usage = usage_of_day(&mut shard, name, day);
-        usage.bytes = usage.bytes.saturating_add(bytes);
+        let mut shard = self.accounts.lock_shard(name);
+        let account = account_of_day(&mut shard, name, day);
+        account.usage.bytes = account.usage.bytes.saturating_add(bytes);
+        if let Some(shares) = &mut account.shares {
+            shares.get_mut(BudgetKind::Bytes).use_amount(bytes);
+        }
         drop(shard);
         self.dirty.store(true, Ordering::Relaxed);
     }
@@ -117,8 +141,8 @@ impl BudgetTracker {
     /// Removes the usage before today.
     pub fn sweep(&self) {
         let day = unix_time(self.clock.wall_time()).as_secs() / DAY;
-        for mut shard in self.usage.lock_each() {
-            shard.retain(|_, usage| day <= usage.day);
+        for mut shard in self.accounts.lock_each() {
+            shard.retain(|_, account| day <= account.usage.day);
             shrink_if_sparse(&mut shard);
         }
     }
@@ -131,7 +155,11 @@ impl BudgetTracker {
         let day = unix_time(self.clock.wall_time()).as_secs() / DAY;
         for (name, usage) in file.read()?.0 {
             if usage.day == day {
-                self.usage.lock_shard(&name).insert(name, usage);
+                let account = BudgetAccount {
+                    usage,
+                    shares: None,
+                };
+                self.accounts.lock_shard(&name).insert(name, account);
             }
         }
         self.storage.lock().file = Some(file);
@@ -176,12 +204,12 @@ impl BudgetTracker {
     /// Locks one shard after the other, so that no request waits for long.
     fn to_saved(&self) -> SavedBudgets {
         let mut all = Vec::new();
-        for shard in self.usage.lock_each() {
+        for shard in self.accounts.lock_each() {
             #[allow(clippy::disallowed_methods, reason = "put in order below")]
             all.extend(
                 shard
                     .iter()
-                    .map(|(name, usage)| (Arc::clone(name), usage.clone())),
+                    .map(|(name, account)| (Arc::clone(name), account.usage.clone())),
             );
         }
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -202,24 +230,28 @@ pub fn host_number(host: &str) -> HostHash {
     HostHash(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
 }
 
-fn usage_of_day<'s>(
-    shard: &'s mut MapShard<BudgetUsage>,
+fn account_of_day<'s>(
+    shard: &'s mut MapShard<BudgetAccount>,
     name: &str,
     day: u64,
-) -> &'s mut BudgetUsage {
+) -> &'s mut BudgetAccount {
     if !shard.contains_key(name) && shard.len() >= MAX_NAMES_PER_SHARD {
         make_room(shard, day);
     }
-    let usage = shard
-        .entry(name.into())
-        .or_insert_with(|| BudgetUsage::for_day(day));
-    usage.roll_over_to(day);
-    usage
+    let account = shard.entry(name.into()).or_insert_with(|| BudgetAccount {
+        usage: BudgetUsage::for_day(day),
+        shares: None,
+    });
+    if account.usage.day < day {
+        account.usage.roll_over_to(day);
+        account.shares = None;
+    }
+    account
 }
 
 /// Removes the usage of earlier days; if all is of today, the name with the least usage of a sample.
-fn make_room(shard: &mut MapShard<BudgetUsage>, day: u64) {
-    shard.retain(|_, usage| day <= usage.day);
+fn make_room(shard: &mut MapShard<BudgetAccount>, day: u64) {
+    shard.retain(|_, account| day <= account.usage.day);
     if shard.len() < MAX_NAMES_PER_SHARD {
         return;
     }
@@ -227,7 +259,7 @@ fn make_room(shard: &mut MapShard<BudgetUsage>, day: u64) {
     let least = shard
         .iter()
         .take(EVICTION_SAMPLE)
-        .min_by_key(|(_, usage)| (usage.urls, usage.bytes));
+        .min_by_key(|(_, account)| (account.usage.urls, account.usage.bytes));
     if let Some(name) = least.map(|(name, _)| Arc::clone(name)) {
         shard.remove(&name);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
+use super::budget::sharing::BudgetCharge;
 use super::evaluation::Evaluation;
 use super::facts::EvaluationFacts;
 use super::permit::Permit;
@@ -58,7 +59,7 @@ pub(super) trait PipelineStages {
         &self,
         evaluation: &Evaluation<Self::Facts>,
         slot: &mut HostSlot,
-    ) -> Result<(), Self::Error>;
+    ) -> Result<BudgetCharge, Self::Error>;
 }
 
 /// The result of a run of the stages that refuses nothing.
@@ -95,7 +96,11 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
             let snapshot = match stages.run(&mut evaluation, &mut arrival).await {
                 Ok(StagesResult::Ready(ready)) => {
                     match next_snapshot(stages, &evaluation, &ready, arrival) {
-                        None => break permit(stages, &evaluation, ready),
+                        None => match permit(stages, &evaluation, ready) {
+                            Ok(Some(permit)) => break Ok(permit),
+                            Ok(None) => newest_snapshot(stages, &evaluation),
+                            Err(error) => break Err(error),
+                        },
                         // The slot is returned unused.
                         Some(snapshot) => snapshot,
                     }
@@ -139,13 +144,16 @@ fn newest_snapshot<S: PipelineStages>(
 }
 
 type PermitResult<S> = Result<
-    Permit<
-        <<S as PipelineStages>::Facts as EvaluationFacts>::Target,
-        <S as PipelineStages>::Addresses,
+    Option<
+        Permit<
+            <<S as PipelineStages>::Facts as EvaluationFacts>::Target,
+            <S as PipelineStages>::Addresses,
+        >,
     >,
     <S as PipelineStages>::Error,
 >;
 
+/// Returns no permit, and the slot unused, if the request must wait for its budget.
 fn permit<S: PipelineStages>(
     stages: &S,
     evaluation: &Evaluation<S::Facts>,
@@ -156,12 +164,14 @@ fn permit<S: PipelineStages>(
         mut slot,
         ..
     } = ready;
-    stages.charge(evaluation, &mut slot)?;
+    if stages.charge(evaluation, &mut slot)? == BudgetCharge::Unknown {
+        return Ok(None);
+    }
     let target = evaluation.facts().target().clone();
-    Ok(Permit::new(
+    Ok(Some(Permit::new(
         target,
         addresses,
         slot,
         evaluation.send_options(),
-    ))
+    )))
 }

@@ -10,6 +10,7 @@ mod incoming;
 use std::sync::Arc;
 
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
+use super::budget::sharing::BudgetCharge;
 use super::destination::{AddressList, DestinationResolver};
 use super::evaluation::Evaluation;
 use super::evaluation_loop::{
@@ -206,6 +207,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             NotForwarded::Refuse(refusal) => NotForwarded::Refuse(evaluation.refuse(*refusal)),
             NotForwarded::ServeRobots(_) | NotForwarded::ClientLeft => error,
         })?;
+        budget::wait_for_share(evaluation, &self.wait, *arrival).await?;
         let pacing = RequestPacing::new(evaluation, allowance.spacing, &self.wait);
         let slot = pace::acquire_slot(&pacing, &addresses, admission, arrival).await?;
         if arrival.is_some() {
@@ -223,7 +225,11 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         allowance.is_outdated(evaluation, self.services.robots) || ledger::is_outdated(evaluation)
     }
 
-    fn charge(&self, evaluation: &Evaluation, slot: &mut HostSlot) -> Result<(), NotForwarded> {
+    fn charge(
+        &self,
+        evaluation: &Evaluation,
+        slot: &mut HostSlot,
+    ) -> Result<BudgetCharge, NotForwarded> {
         Ok(budget::spend(evaluation, self.services.admission, slot)?)
     }
 }

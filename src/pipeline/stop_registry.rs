@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
@@ -24,6 +24,11 @@ use crate::store::stops::{SavedStops, StopsFile, UnreadableFile};
 
 use super::held_requests::HeldRequests;
 
+mod sharing;
+
+use sharing::StopSharing;
+pub use sharing::{SharedStop, UnsharedStops};
+
 /// The active stops.
 #[derive(Debug)]
 pub struct StopRegistry {
@@ -31,9 +36,10 @@ pub struct StopRegistry {
     /// `true` if there is a stop: all that a request reads while there are no stops.
     any: AtomicBool,
     changed: watch::Sender<()>,
-    /// The number of the next stop. A thread that changes the set holds the lock, but never while it waits for the
-    /// disk.
-    next: Mutex<StopId>,
+    /// Notified of changes that other nodes are to get.
+    unshared_change: Notify,
+    /// A thread that changes the set holds the lock, but never while it waits for the disk.
+    book: Mutex<StopBook>,
     disk: Mutex<Option<StopsFile>>,
     /// `true` if there are changes to write that no thread is writing.
     dirty: AtomicBool,
@@ -44,6 +50,14 @@ pub struct StopRegistry {
     closed: AtomicBool,
     clock: Clock,
     metrics: Metrics,
+}
+
+/// The properties of the set that concern no request.
+#[derive(Debug)]
+struct StopBook {
+    /// The number of the next stop.
+    next: StopId,
+    sharing: StopSharing,
 }
 
 /// A stop that was added or lifted.
@@ -88,7 +102,11 @@ impl StopRegistry {
             set: ArcSwap::default(),
             any: AtomicBool::new(false),
             changed: watch::Sender::new(()),
-            next: Mutex::new(StopId(1)),
+            unshared_change: Notify::new(),
+            book: Mutex::new(StopBook {
+                next: StopId(1),
+                sharing: StopSharing::default(),
+            }),
             disk: Mutex::new(None),
             dirty: AtomicBool::new(false),
             write_failed: AtomicBool::new(false),
@@ -124,8 +142,9 @@ impl StopRegistry {
             })
         });
         *self.disk.lock() = Some(file);
-        let mut next = self.next.lock();
-        *next = StopId(saved.next_id.max(1));
+        let mut book = self.book.lock();
+        book.next = StopId(saved.next_id.max(1));
+        book.sharing.restore(saved.saved_in, saved.lifted);
         self.replace(StopSet::new(entries.collect()));
         Ok(())
     }
@@ -142,6 +161,7 @@ impl StopRegistry {
         duration: Option<Duration>,
     ) -> Result<StopChange, TooManyStops> {
         let stop = self.insert(target, reason, duration)?;
+        self.unshared_change.notify_one();
         Ok(StopChange {
             stop,
             persistence: self.persist(),
@@ -151,6 +171,7 @@ impl StopRegistry {
     /// Lifts a stop; `None` if no stop has this id. Blocks until that has been written.
     pub fn lift(&self, id: StopId) -> Option<StopChange> {
         let stop = self.remove(id)?;
+        self.unshared_change.notify_one();
         Some(StopChange {
             stop,
             persistence: self.persist(),
@@ -261,7 +282,7 @@ impl StopRegistry {
         if self.is_clear() {
             return;
         }
-        let _editing = self.next.lock();
+        let _editing = self.book.lock();
         let now = self.clock.now();
         let set = self.set.load();
         if set.entries().iter().any(|entry| !entry.is_active(now)) {
@@ -300,14 +321,17 @@ impl StopRegistry {
     }
 
     fn to_saved(&self) -> SavedStops {
-        let next = self.next.lock();
+        let book = self.book.lock();
+        let stops: Vec<EmergencyStop> = self
+            .list()
+            .iter()
+            .map(|stop| EmergencyStop::clone(stop))
+            .collect();
         SavedStops {
-            stops: self
-                .list()
-                .iter()
-                .map(|stop| EmergencyStop::clone(stop))
-                .collect(),
-            next_id: next.0,
+            saved_in: book.sharing.saved_in(&stops),
+            lifted: book.sharing.lifted().clone(),
+            stops,
+            next_id: book.next.0,
         }
     }
 
@@ -318,14 +342,21 @@ impl StopRegistry {
         duration: Option<Duration>,
     ) -> Result<Arc<EmergencyStop>, TooManyStops> {
         self.sweep();
-        let mut next = self.next.lock();
+        let mut book = self.book.lock();
         let now = self.clock.now();
         let set = self.set.load();
         if set.entries().len() >= MAX_STOPS {
             return Err(TooManyStops);
         }
-        let id = *next;
         let started_at = self.wall();
+        let mut id = match book.sharing.is_on() {
+            true => sharing::fleet_id(started_at).max(book.next),
+            false => book.next,
+        };
+        while set.entry(id).is_some() {
+            // Of another node of the fleet.
+            id = StopId(id.0.saturating_add(1));
+        }
         let until = duration.map(|duration| started_at.saturating_add(duration));
         let stop = Arc::new(EmergencyStop {
             id,
@@ -334,7 +365,7 @@ impl StopRegistry {
             since: started_at,
             until,
         });
-        *next = StopId(id.0.saturating_add(1));
+        book.next = StopId(id.0.saturating_add(1));
         let ends = duration.and_then(|duration| now.checked_add(duration));
         self.replace(set.with_entry(StopEntry {
             stop: Arc::clone(&stop),
@@ -344,7 +375,7 @@ impl StopRegistry {
     }
 
     fn remove(&self, id: StopId) -> Option<Arc<EmergencyStop>> {
-        let _editing = self.next.lock();
+        let mut book = self.book.lock();
         let now = self.clock.now();
         let set = self.set.load();
         let stop = set
@@ -352,6 +383,7 @@ impl StopRegistry {
             .filter(|entry| entry.is_active(now))
             .map(|entry| Arc::clone(&entry.stop))?;
         self.replace(set.filtered(|entry| entry.stop.id != id));
+        book.sharing.lift(id);
         Some(stop)
     }
 

@@ -13,6 +13,7 @@ use crate::policy::options::politeness::PolitenessOption;
 use crate::policy::rule::PolicyStage;
 
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
+use super::budget::sharing::BudgetCharge;
 use super::destination::{AddressList, DestinationResolver, retain_admitted};
 pub use super::evaluation::TunnelEvaluation;
 use super::evaluation_loop::{
@@ -118,8 +119,8 @@ impl<D: DestinationResolver> PipelineStages for &TunnelServices<'_, D> {
         &self,
         _evaluation: &TunnelEvaluation,
         _slot: &mut HostSlot,
-    ) -> Result<(), Box<Refusal>> {
-        Ok(())
+    ) -> Result<BudgetCharge, Box<Refusal>> {
+        Ok(BudgetCharge::Done)
     }
 }
 

@@ -23,7 +23,6 @@ use crate::clock::Clock;
 use crate::config::canonical_path;
 use crate::config::settings::{PolicyOrigin, Settings};
 use crate::fleet::FleetNode;
-use crate::fleet::membership::MembershipHandle;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::model::rule_id::Slug;
@@ -41,6 +40,7 @@ use crate::tls::CaCertificate;
 use super::StartError;
 use super::authority;
 use super::ca_bundle;
+use super::fleet::JoinedNode;
 use super::reload::{self, PolicyStoreAccess};
 
 /// The parts of a proxy that the admin listener shows.
@@ -60,8 +60,8 @@ pub(super) struct AdminParts {
     pub(super) config_changed: Arc<AtomicBool>,
     pub(super) sweeper: LedgerSweeper,
     pub(super) removals: RemovalScheduler,
-    /// The membership in a fleet.
-    pub(super) membership: Option<MembershipHandle>,
+    /// This node of a fleet.
+    pub(super) fleet: Option<JoinedNode>,
 }
 
 impl AdminParts {
@@ -112,10 +112,10 @@ impl AdminParts {
                 },
                 FleetHealth {
                     node: self.exchange.fleet.clone(),
-                    membership: self.membership.clone(),
+                    joined: self.fleet.clone(),
                 },
             ),
-            membership: self.membership,
+            membership: self.fleet.map(|joined| joined.membership),
             rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,
@@ -237,17 +237,19 @@ fn parents_check(parents: &ParentConnector) -> Option<HealthCheck> {
 /// The parts of a node of a fleet that `/readyz` checks.
 struct FleetHealth {
     node: Option<Arc<FleetNode>>,
-    membership: Option<MembershipHandle>,
+    joined: Option<JoinedNode>,
 }
 
 impl FleetHealth {
     fn checks(&self) -> impl Iterator<Item = HealthCheck> {
-        let membership = self.membership.as_ref().map(super::fleet::membership_check);
+        let joined = self.joined.as_ref();
+        let membership = joined.map(|joined| super::fleet::membership_check(&joined.membership));
+        let sharing = joined.and_then(|joined| super::fleet::sharing_check(&joined.sharing));
         let links = self
             .node
             .as_ref()
             .map(|node| super::fleet::links_check(node));
-        membership.into_iter().chain(links)
+        membership.into_iter().chain(sharing).chain(links)
     }
 }
 

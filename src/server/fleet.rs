@@ -15,8 +15,8 @@ use crate::fleet::forward_header::MAX_FIELD_BYTES;
 use crate::fleet::link::LinkClient;
 use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
+use crate::fleet::sharing::SharingHandle;
 use crate::metrics::Metrics;
-use crate::pipeline::snapshot::ActivePolicy;
 use crate::proxy::accept::{self, AcceptLimits, ConnectionLimiter, LinkListener};
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::http::ProxyService;
@@ -79,18 +79,42 @@ impl FleetStart {
         self,
         settings: &Settings,
         address: Option<SocketAddr>,
-        active_policy: &Arc<ActivePolicy>,
-        metrics: &Metrics,
+        service: &ProxyService,
         tasks: &mut JoinSet<()>,
-    ) -> Option<MembershipHandle> {
+    ) -> Option<JoinedNode> {
         let Self::Node(node) = self else {
             return None;
         };
         let advertised = settings.fleet.as_ref()?.advertise.or(address)?;
-        let policy = Arc::clone(active_policy);
+        let metrics = service.recorder.metrics();
+        // Before it owns a host that may be stopped.
+        let stops = Arc::clone(service.admission_queue.stops());
+        let budgets = Arc::clone(service.admission_queue.budgets());
+        let (task, sharing) = node.sharing.start(stops, budgets, metrics.clone());
+        tasks.spawn(task);
+        let policy = Arc::clone(&service.active_policy);
         let revision = Box::new(move || policy.load().policy.revision().to_string());
-        Some(node.spawn(advertised, metrics.clone(), revision, tasks))
+        Some(JoinedNode {
+            membership: node.spawn(advertised, metrics.clone(), revision, tasks),
+            sharing,
+        })
     }
+}
+
+/// The tasks of a node that use the store.
+#[derive(Clone, Debug)]
+pub(super) struct JoinedNode {
+    pub(super) membership: MembershipHandle,
+    pub(super) sharing: SharingHandle,
+}
+
+/// Returns the line of `/readyz` on what nodes share, if there is a problem. Requests go on without it.
+pub(super) fn sharing_check(sharing: &SharingHandle) -> Option<HealthCheck> {
+    let error = sharing.error()?;
+    let state = CheckState::Warn(format!(
+        "stops of other nodes may be missing here, and those of this node there; budgets are not shared: {error}"
+    ));
+    Some(HealthCheck::new("sharing", state))
 }
 
 /// Returns the line of `/readyz`.

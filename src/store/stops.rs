@@ -3,6 +3,7 @@
 //! The file is replaced atomically. A file that cannot be read is an error rather than an empty list, since
 //! otherwise stopped crawls would resume.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -32,6 +33,10 @@ pub struct SavedStops {
     pub stops: Vec<EmergencyStop>,
     /// The number of the next stop.
     pub next_id: u64,
+    /// The stops that the store of a fleet has, by the generation of that store.
+    pub saved_in: BTreeMap<StopId, u64>,
+    /// The stops that were lifted at this node of a fleet, which its store may still have.
+    pub lifted: BTreeSet<StopId>,
 }
 
 const RECOVERY: RecoveryHint = RecoveryHint {
@@ -86,6 +91,8 @@ struct StopsDocument {
     version: u32,
     next: u64,
     stops: Vec<StoredStop>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lifted: Vec<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +103,9 @@ struct StoredStop {
     reason: String,
     since_ms: u64,
     until_ms: Option<u64>,
+    /// The generation of the fleet's store that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    saved_in: Option<u64>,
 }
 
 impl StopsDocument {
@@ -103,7 +113,15 @@ impl StopsDocument {
         Self {
             version: VERSION,
             next: saved.next_id,
-            stops: saved.stops.iter().map(StoredStop::from_stop).collect(),
+            stops: saved
+                .stops
+                .iter()
+                .map(|stop| StoredStop {
+                    saved_in: saved.saved_in.get(&stop.id).copied(),
+                    ..StoredStop::from_stop(stop)
+                })
+                .collect(),
+            lifted: saved.lifted.iter().map(|id| id.0).collect(),
         }
     }
 
@@ -114,6 +132,11 @@ impl StopsDocument {
                 self.version
             ));
         }
+        let saved_in: BTreeMap<StopId, u64> = self
+            .stops
+            .iter()
+            .filter_map(|stop| Some((StopId(stop.id), stop.saved_in?)))
+            .collect();
         let mut stops = self
             .stops
             .into_iter()
@@ -123,9 +146,16 @@ impl StopsDocument {
         if let Some([first, _]) = stops.array_windows().find(|[a, b]| a.id == b.id) {
             return Err(format!("it contains stop {} twice", first.id));
         }
-        let after = stops.last().map_or(1, |stop| stop.id.0.saturating_add(1));
+        // Other nodes number those that a store has.
+        let own = stops
+            .iter()
+            .rev()
+            .find(|stop| !saved_in.contains_key(&stop.id));
+        let after = own.map_or(1, |stop| stop.id.0.saturating_add(1));
         Ok(SavedStops {
             next_id: self.next.max(after),
+            saved_in,
+            lifted: self.lifted.into_iter().map(StopId).collect(),
             stops,
         })
     }
@@ -139,6 +169,7 @@ impl StoredStop {
             reason: stop.reason.as_str().to_owned(),
             since_ms: saturating_millis(stop.since),
             until_ms: stop.until.map(saturating_millis),
+            saved_in: None,
         }
     }
 

@@ -3,10 +3,12 @@
     python3 tests/acceptance/fleet.py [--binary target/release/crawlgate] [--seconds 60]
 
 One crawler at each node asks one host for page after page, at a delay of 500 ms: by the kernel's time of arrival at the
-origin no gap may be shorter, the median may be 1 % longer, and the three crawlers get the same number of turns. Then the
-crawlers ask thirty hosts, while a node is killed (`kill -9`), and while the database is killed and comes back: no gap may be
-too short, and every answer is a page or `owner_unavailable`. With `--replace` the three nodes are also replaced one after
-another (SIGTERM, the end, a new process) under that load: every answer of a request is a page, and no gap is too short.
+origin no gap may be shorter, the median may be 1 % longer, and the three crawlers get the same number of turns. A stop of
+a host at one node is in force at all within a second, also after the database was away. A budget of 1,000 URLs is that of all
+nodes together, also if one is killed. The crawlers ask thirty hosts, while a node is killed (`kill -9`), and while the database
+is killed and comes back: no gap may be too short, and every answer is a page or `owner_unavailable`. With `--replace` the three
+nodes are also replaced one after another (SIGTERM, the end, a new process) under that load: every answer of a request is a page,
+and no gap is too short.
 """
 
 from __future__ import annotations
@@ -41,11 +43,13 @@ LEASE = 5
 UNNOTICED = (0.8 - 0.2 - 0.1) * LEASE
 DELAY, ALLOWED = 0.500, 0.005
 HOST_DELAY = 0.100
+BUDGET = 1_000
 
 
-def policy(delay: float) -> str:
+def policy(delay: float, budget: int | None = None) -> str:
+    limit = f"  budget: {{ urls: {budget}, per: crawler }}\n" if budget else ""
     return (
-        "policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: { obey: false }\n"
+        f"policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: {{ obey: false }}\n{limit}"
         f"  politeness: {{ delay: {round(delay * 1000)}ms, jitter: none, concurrency: 1, adaptive: null, max_hold: 20s }}\n"
     )
 
@@ -77,21 +81,21 @@ class Postgres:
         options = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder} -p {self.port}"
         self._run("pg_ctl", "-D", self._folder / "data", "-o", options, "-l", self._folder / "log", "-w", "start")
 
-    def restart(self) -> None:
-        """Starts it after it was killed: it refuses to start until the last child of the killed one has ended."""
-        end = time.monotonic() + 30
-        while True:
-            try:
-                return self.start()
-            except RuntimeError:
-                if time.monotonic() > end:
-                    raise
-            time.sleep(0.1)
-
-    def kill(self) -> None:
-        """`kill -9` of the postmaster; its children end by themselves."""
+    def kill_and_restart(self) -> float:
+        """Kills it (`kill -9`) and starts it again a second later; returns the seconds for which it was away."""
+        begin = time.monotonic()
         pid = int((self._folder / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
         os.kill(pid, signal.SIGKILL)
+        time.sleep(1)
+        while True:
+            try:
+                self.start()
+                return time.monotonic() - begin
+            except RuntimeError:
+                # It refuses to start until the last child of the killed one has ended.
+                if time.monotonic() > begin + 30:
+                    raise
+            time.sleep(0.1)
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._folder / "data", "-m", "immediate", "stop")
@@ -226,6 +230,12 @@ def run(*command: object) -> str:
     return done.stdout
 
 
+def share(node: Gate) -> float:
+    """The number of partitions that a node owns."""
+    own = [line for line in node.metrics_text().decode().splitlines() if line.startswith('crawlgate_fleet_partitions{state="own"}')]
+    return float(own[0].split()[-1])
+
+
 def serves(node: Gate, url: str) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=60)
     connection.request("GET", url, headers={"Host": url.split("/")[2]})
@@ -284,6 +294,39 @@ def one_host(report: Report, nodes: list[Gate], folder: pathlib.Path, seconds: f
     report.equal("every answer is a page", [set(counts) for counts in answers], [{"200"}] * 3)
 
 
+def stopped(report: Report, binary: pathlib.Path, nodes: list[Gate], folder: pathlib.Path, database: Postgres) -> None:
+    report.section("A host is stopped at one node")
+    origin = Origin(folder / "stopped", 1, 0.0)
+    host = f"h1.{DOMAIN}"
+    crawlers = [Crawler(node, [origin.url(number, "/page")]) for node in nodes for number in (1, 2)]
+    for crawler in crawlers:
+        crawler.start()
+    time.sleep(3)
+    first, _, last = (f"127.0.0.1:{node.admin_port}" for node in nodes)
+    given = run(binary, "stop", host, "--reason", "ticket 7", "--admin", first)
+    begin = time.time_ns()
+    time.sleep(3)
+    away = database.kill_and_restart()
+    time.sleep(LEASE)
+    end = time.time_ns()
+    run(binary, "stop", "--lift", given.split()[-1], "--admin", last)
+    time.sleep(3)
+    answers = [crawler.stop() for crawler in crawlers]
+    arrivals = origin.stop().arrivals
+    late = [f"{(at - begin) / 1e9:.3f} s after it" for at in arrivals[1] if begin + 1e9 < at < end]
+    report.check("no request reaches the host, from a second after the answer on", late, len(arrivals[1]))
+    others = [at for at in arrivals[2] if begin < at < end]
+    report.check("other hosts are served", [] if len(others) > 5 / HOST_DELAY else [f"{len(others)} requests"], len(others))
+    again = [at for at in arrivals[1] if end < at]
+    report.check("the host is served again after the stop is lifted at another node", [] if again else ["never"], len(again))
+    report.equal("nothing fails", set().union(*answers) - unavoidable(away), {"200"})
+
+
+def unavoidable(away: float) -> set[str]:
+    """The reasons for refusals if the database was away for so many seconds: leases end if this machine starts it slowly."""
+    return set() if away < UNNOTICED else {"owner_unavailable"}
+
+
 def under_load(report: Report, title: str, nodes: list[Gate], folder: pathlib.Path, disturb) -> list[collections.Counter]:
     """Asks thirty hosts through the nodes while something happens; returns the answers by node."""
     report.section(title)
@@ -327,9 +370,29 @@ def replacement(report: Report, arguments: argparse.Namespace, nodes: list[Gate]
     report.check("no request is refused or fails", failed, sum(answers.values()))
 
 
-def reload(nodes: list[Gate], folder: pathlib.Path, delay: float) -> None:
+def budget(report: Report, nodes: list[Gate], folder: pathlib.Path) -> None:
+    report.section(f"A budget of {BUDGET} URLs a day over three nodes, one of which is killed")
+    origin = Origin(folder / "budget", 1, 0.0)
+    urls = [origin.url(number, "/page") for number in range(HOSTS)]
+    crawlers = [Crawler(node, urls[start:] + urls[:start]) for node in nodes for start in range(0, HOSTS, 6)]
+    for crawler in crawlers:
+        crawler.start()
+    time.sleep(2)
+    os.kill(nodes[0].pid, signal.SIGKILL)
+    others = crawlers[len(crawlers) // len(nodes) :]
+    is_used_up = wait_for(lambda: all(crawler.answers["budget"] > HOSTS for crawler in others), 120)
+    report.check("it is used up", [] if is_used_up else [f"{crawler.answers}" for crawler in others])
+    answers = [crawler.stop() for crawler in crawlers]
+    sent = sum(len(times) for times in origin.stop().arrivals.values())
+    wrong = [] if 0.99 * BUDGET <= sent <= BUDGET else [f"{sent} requests"]
+    report.check("no request more reaches an origin, and at most 1 % fewer", wrong, sent)
+    odd = set().union(*answers[len(crawlers) // len(nodes) :]) - {"200", "budget", "owner_unavailable"}
+    report.equal("the crawlers of the others get pages, or budget, or owner_unavailable", odd, set())
+
+
+def reload(nodes: list[Gate], folder: pathlib.Path, delay: float, budget: int | None = None) -> None:
     for name, node in zip(NODES, nodes):
-        (folder / name / "policy.yaml").write_text(policy(delay), encoding="utf-8")
+        (folder / name / "policy.yaml").write_text(policy(delay, budget), encoding="utf-8")
         node.hang_up()
     time.sleep(1)
 
@@ -354,24 +417,19 @@ def main() -> int:
         try:
             one_host(report, nodes, folder, arguments.seconds)
             reload(nodes, folder, HOST_DELAY)
-
-            def restart_database() -> None:
-                begin = time.monotonic()
-                database.kill()
-                time.sleep(1)
-                database.restart()
-                away.append(time.monotonic() - begin)
+            stopped(report, arguments.binary, nodes, folder, database)
 
             away: list[float] = []
-            answers = under_load(report, "The database is killed and back after a second", nodes, folder, restart_database)
-            seen = [set(counts) for counts in answers]
+            answers = under_load(
+                report,
+                "The database is killed and back after a second",
+                nodes,
+                folder,
+                lambda: away.append(database.kill_and_restart()),
+            )
             print(f"        it was away for {away[0]:.1f} s", flush=True)
-            if away[0] < UNNOTICED:
-                report.equal("nobody notices", seen, [{"200"}] * 3)
-            else:
-                # This machine started it so slowly that leases ended.
-                others = [answers - {"200", "owner_unavailable"} for answers in seen]
-                report.equal("the answers are pages, or owner_unavailable", others, [set()] * 3)
+            seen = [set(counts) - unavoidable(away[0]) for counts in answers]
+            report.equal("nobody notices", seen, [{"200"}] * 3)
             if arguments.replace:
                 replacement(report, arguments, nodes, folder, database.url)
                 wait_settled(nodes)
@@ -383,6 +441,12 @@ def main() -> int:
             report.equal("the crawlers of the others get pages, or owner_unavailable", others, [set()] * 2)
             ready = [get(f"{node.admin}/readyz")[0] for node in survivors]
             report.equal("the others are ready", ready, [200, 200])
+            nodes[0].stop()
+            nodes[0] = start_node(arguments, folder, NODES[0], database.url, HOST_DELAY)
+            shared = wait_for(lambda: all(share(node) > 0 for node in nodes), 60)
+            report.check("the node is back", [] if shared else [f"{[share(node) for node in nodes]}"])
+            reload(nodes, folder, HOST_DELAY / 5, BUDGET)
+            budget(report, nodes, folder)
         finally:
             for node in nodes:
                 node.stop()

@@ -13,6 +13,8 @@ use crate::effects::Site;
 use crate::support::policy::allow_all;
 use crate::support::proxy::CONFIG;
 
+mod sharing;
+
 const DAY: u64 = 86_400;
 
 fn budgets() -> (BudgetTracker, ManualClock) {

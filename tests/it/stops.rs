@@ -4,6 +4,7 @@ mod api;
 mod bench;
 mod disk;
 mod gate;
+mod sharing;
 mod whole;
 
 use crawlgate::pacing::stops::StopReason;

@@ -11,7 +11,9 @@
     reason = "a test that panics has failed, its helpers too; processes are waited for"
 )]
 
+mod budgets;
 mod errors;
 mod fleet;
 mod node;
 mod server;
+mod stops;

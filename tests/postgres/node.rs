@@ -131,10 +131,19 @@ impl NodeProcess {
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
+        self.request("GET", path, "")
+    }
+
+    pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(&self.admin).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         let host = &self.admin;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").ok()?;
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let (head, body) = text.split_once("\r\n\r\n")?;

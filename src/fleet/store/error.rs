@@ -35,8 +35,9 @@ pub enum StoreError {
     ReadOnly,
     #[error(
         "the user {user} of the store has too few rights: {message}. As the owner of the database: GRANT SELECT, INSERT, \
-         UPDATE, DELETE ON crawlgate_schema, crawlgate_fleet, crawlgate_member, crawlgate_partition TO {user}; for \
-         `crawlgate fleet found` and `migrate` also: GRANT CREATE ON SCHEMA public TO {user}"
+         UPDATE, DELETE ON crawlgate_schema, crawlgate_fleet, crawlgate_member, crawlgate_partition, crawlgate_stop, \
+         crawlgate_stop_version, crawlgate_budget TO {user}; for `crawlgate fleet found` and `migrate` also: GRANT CREATE \
+         ON SCHEMA public TO {user}"
     )]
     MissingRights { user: String, message: String },
     #[error("there is no fleet in this database yet: run `crawlgate fleet found` once")]

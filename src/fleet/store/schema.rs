@@ -11,7 +11,10 @@ use super::{PostgresConfig, StoreError};
 
 /// The steps from one version of the tables to the next. Each statement can be repeated, since not every engine rolls
 /// a change of tables back.
-const MIGRATIONS: &[&[&str]] = &[&[
+const MIGRATIONS: &[&[&str]] = &[OWNERSHIP, SHARED_STATE];
+
+/// Version 1: members, leases and partitions.
+const OWNERSHIP: &[&str] = &[
     "create table if not exists crawlgate_fleet (
         one boolean not null primary key default true check (one),
         name text not null,
@@ -35,7 +38,31 @@ const MIGRATIONS: &[&[&str]] = &[&[
         incarnation bigint references crawlgate_member (incarnation),
         epoch bigint not null
     )",
-]];
+];
+
+/// Version 2: stops, and the parts of daily budgets that nodes have taken.
+const SHARED_STATE: &[&str] = &[
+    "create table if not exists crawlgate_stop (
+        id bigint not null primary key,
+        what text not null,
+        reason text not null,
+        since_ms bigint not null,
+        until_ms bigint
+    )",
+    "create table if not exists crawlgate_stop_version (
+        one boolean not null primary key default true check (one),
+        version bigint not null
+    )",
+    "insert into crawlgate_stop_version (version) values (0) on conflict do nothing",
+    "create table if not exists crawlgate_budget (
+        day bigint not null,
+        budget text not null,
+        kind text not null,
+        taken bigint not null,
+        granted bigint not null,
+        primary key (day, budget, kind)
+    )",
+];
 
 /// The version that this release reads and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;

@@ -581,7 +581,7 @@ impl StoreSession {
         })
     }
 
-    async fn query(
+    pub(super) async fn query(
         &self,
         sql: &str,
         parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
@@ -631,7 +631,7 @@ fn partition_row(row: &Row) -> Result<PartitionRow, StoreError> {
     })
 }
 
-fn first(rows: &[Row]) -> Result<&Row, StoreError> {
+pub(super) fn first(rows: &[Row]) -> Result<&Row, StoreError> {
     let missing = || StoreError::Damaged("a row is missing".to_owned());
     rows.first().ok_or_else(missing)
 }
@@ -640,7 +640,7 @@ fn first_number(rows: &[Row]) -> Result<Option<i64>, tokio_postgres::Error> {
     rows.first().map(|row| row.try_get(0)).transpose()
 }
 
-fn get<'r, T: tokio_postgres::types::FromSql<'r>>(
+pub(super) fn get<'r, T: tokio_postgres::types::FromSql<'r>>(
     row: &'r Row,
     column: usize,
 ) -> Result<T, StoreError> {

@@ -1,12 +1,15 @@
 //! Budget: what may be fetched in a day (the option `budget`). It is checked at the request stage, before the request
-//! costs anything, and charged when the request is sent.
+//! costs anything, and charged when the request is sent. Of a budget that the nodes of a fleet share, the request may have
+//! to wait for a part, before it waits for its host's turn.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
-use crate::pipeline::admission::{AdmissionQueue, HostSlot};
+use crate::pipeline::admission::{AdmissionQueue, Arrival, HostSlot};
+use crate::pipeline::budget::sharing::BudgetCharge;
 use crate::pipeline::budget::{
     BudgetAction, BudgetExhausted, BudgetKind, BudgetLimits, BudgetRequest, UrlNovelty, host_number,
 };
@@ -17,20 +20,68 @@ use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
 use crate::policy::options::{OptionIndex, OptionSetter, schema};
 use crate::urls::domain::registrable_domain;
 
+use super::pace::{self, WaitContext};
+
+/// The explanation of a refusal, if the store of the fleet does not say what is left.
+const SHARE_UNKNOWN: &str =
+    "the fleet's database is unavailable, which has the rest of today's budget";
+/// The `Retry-After` of such a refusal.
+const SHARE_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// Refuses a request if its daily budget is used up.
 pub(crate) fn check_remaining(
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Result<(), Box<Refusal>> {
-    match applicable_budget(evaluation) {
-        Some(budget) => apply(
-            evaluation,
-            &budget,
-            &budget_name(evaluation, budget.per),
-            admission,
-            BudgetAction::Check,
-        ),
-        None => Ok(()),
+    if let Some(budget) = applicable_budget(evaluation) {
+        let name = budget_name(evaluation, budget.per);
+        apply(evaluation, &budget, &name, admission, BudgetAction::Check)?;
+    }
+    Ok(())
+}
+
+/// Waits until this node of a fleet has a part of the request's budget, if nodes share it.
+pub(crate) async fn wait_for_share(
+    evaluation: &Evaluation,
+    wait: &WaitContext<'_>,
+    arrival: Option<Arrival>,
+) -> Result<(), Box<Refusal>> {
+    if !wait.admission.budgets().is_shared() {
+        return Ok(());
+    }
+    let Some(budget) = applicable_budget(evaluation) else {
+        return Ok(());
+    };
+    // Boxed, so that the future of a request without such a budget stays small.
+    Box::pin(wait_for_share_of(evaluation, &budget, wait, arrival)).await
+}
+
+async fn wait_for_share_of(
+    evaluation: &Evaluation,
+    budget: &BudgetOption,
+    wait: &WaitContext<'_>,
+    arrival: Option<Arrival>,
+) -> Result<(), Box<Refusal>> {
+    let admission = wait.admission;
+    let name = budget_name(evaluation, budget.per);
+    let mut grants = admission.budgets().subscribe_grants();
+    let waited = arrival.map_or(Duration::ZERO, |arrival| admission.time_waited(arrival));
+    let deadline = admission.now() + pace::max_wait(evaluation, wait).saturating_sub(waited);
+    loop {
+        let charge = apply(evaluation, budget, &name, admission, BudgetAction::Check)?;
+        if charge == BudgetCharge::Done {
+            return Ok(());
+        }
+        let remaining = deadline.saturating_duration_since(admission.now());
+        if tokio::time::timeout(remaining, grants.changed())
+            .await
+            .is_err()
+        {
+            let refusal = Refusal::new(Reason::OwnerUnavailable, Stage::Pace)
+                .with_detail(SHARE_UNKNOWN)
+                .with_retry_after(Some(SHARE_RETRY_AFTER));
+            return Err(evaluation.refuse(refusal));
+        }
     }
 }
 
@@ -40,14 +91,16 @@ pub(crate) fn spend(
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
     slot: &mut HostSlot,
-) -> Result<(), Box<Refusal>> {
+) -> Result<BudgetCharge, Box<Refusal>> {
     let Some(budget) = applicable_budget(evaluation) else {
-        return Ok(());
+        return Ok(BudgetCharge::Done);
     };
     let name = budget_name(evaluation, budget.per);
-    apply(evaluation, &budget, &name, admission, BudgetAction::Charge)?;
-    slot.set_budget(Arc::from(name));
-    Ok(())
+    let charge = apply(evaluation, &budget, &name, admission, BudgetAction::Charge)?;
+    if charge == BudgetCharge::Done {
+        slot.set_budget(Arc::from(name));
+    }
+    Ok(charge)
 }
 
 /// Returns the budget of a request. Requests for robots.txt have none.
@@ -62,7 +115,7 @@ fn apply(
     name: &str,
     admission: &AdmissionQueue,
     action: BudgetAction,
-) -> Result<(), Box<Refusal>> {
+) -> Result<BudgetCharge, Box<Refusal>> {
     let BudgetOption {
         urls,
         new_urls,
@@ -84,17 +137,26 @@ fn apply(
         novelty,
         host: host_number(evaluation.facts().target.host()),
     };
-    let result = admission.budgets().apply(
-        name,
-        BudgetLimits {
-            urls,
-            new_urls,
-            bytes,
-            hosts,
-        },
-        request,
-        action,
-    );
+    let limits = BudgetLimits {
+        urls,
+        new_urls,
+        bytes,
+        hosts,
+    };
+    let budgets = admission.budgets();
+    let is_shared = match budget.per {
+        // All its requests are those of one node.
+        BudgetScope::Host => false,
+        BudgetScope::RegistrableDomain | BudgetScope::Crawler | BudgetScope::Space => {
+            budgets.is_shared()
+        }
+    };
+    let result = if is_shared {
+        budgets.apply_shared(name, limits, request, action)
+    } else {
+        let applied = budgets.apply(name, limits, request, action);
+        applied.map(|()| BudgetCharge::Done)
+    };
     result.map_err(|exhausted| Box::new(refusal(evaluation, budget.per, exhausted)))
 }
 

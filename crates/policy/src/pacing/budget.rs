@@ -3,6 +3,8 @@
 //! A day is counted from 1970 in UTC. The caller chooses what a budget is counted for: a host, a
 //! domain, a crawler or a space.
 
+pub mod share;
+
 use std::collections::BTreeSet;
 
 /// The maximum number of hosts that a budget can count.
@@ -18,6 +20,18 @@ pub enum BudgetKind {
     Bytes,
     /// Distinct hosts.
     Hosts,
+}
+
+impl BudgetKind {
+    /// Returns the key of the limit in policies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Urls => "urls",
+            Self::NewUrls => "new_urls",
+            Self::Bytes => "bytes",
+            Self::Hosts => "hosts",
+        }
+    }
 }
 
 /// The limits of a budget for one day.
@@ -97,6 +111,25 @@ impl BudgetUsage {
         } else {
             None
         }
+    }
+
+    /// Returns the limits that apply to a request, with the amount that it uses of each.
+    pub fn applicable_limits(
+        &self,
+        limits: BudgetLimits,
+        request: BudgetRequest,
+    ) -> impl Iterator<Item = (BudgetKind, u64, u64)> + use<> {
+        let is_new = request.novelty == UrlNovelty::New;
+        let is_new_host = !self.hosts.contains(&request.host);
+        let all = [
+            (BudgetKind::Urls, limits.urls, 1),
+            (BudgetKind::NewUrls, limits.new_urls.filter(|_| is_new), 1),
+            // Counted when they have passed.
+            (BudgetKind::Bytes, limits.bytes, 0),
+            (BudgetKind::Hosts, limits.hosts.filter(|_| is_new_host), 1),
+        ];
+        all.into_iter()
+            .filter_map(|(kind, limit, amount)| Some((kind, limit?, amount)))
     }
 
     /// Counts a request.
