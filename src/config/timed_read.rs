@@ -49,7 +49,16 @@ pub(super) fn run_with_timeout<T: Send + 'static>(
     purpose: ReadPurpose,
     operation: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ReadTimeoutError> {
-    let thread = ThreadCount::start(purpose).ok_or(ReadTimeoutError::TooManyThreads)?;
+    run_counted(&THREADS, limit, purpose, operation)
+}
+
+fn run_counted<T: Send + 'static>(
+    threads: &'static AtomicUsize,
+    limit: Duration,
+    purpose: ReadPurpose,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ReadTimeoutError> {
+    let thread = ThreadCount::start(threads, purpose).ok_or(ReadTimeoutError::TooManyThreads)?;
     let (sender, result) = mpsc::channel();
     std::thread::spawn(move || {
         let _ = sender.send(operation());
@@ -62,24 +71,24 @@ pub(super) fn run_with_timeout<T: Send + 'static>(
 }
 
 /// Counts a thread until it is dropped.
-struct ThreadCount;
+struct ThreadCount(&'static AtomicUsize);
 
 impl ThreadCount {
-    fn start(purpose: ReadPurpose) -> Option<Self> {
+    fn start(threads: &'static AtomicUsize, purpose: ReadPurpose) -> Option<Self> {
         let most = match purpose {
             ReadPurpose::Load => MAX_THREADS,
             ReadPurpose::Poll => MAX_POLL_THREADS,
         };
-        let started = THREADS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+        let started = threads.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             (count < most).then_some(count + 1)
         });
-        started.ok().map(|_| Self)
+        started.ok().map(|_| Self(threads))
     }
 }
 
 impl Drop for ThreadCount {
     fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::AcqRel);
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -132,14 +141,16 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// One test, since the threads are counted in the whole process.
+    /// Not those of the process, since other tests read, too.
+    static OWN_THREADS: AtomicUsize = AtomicUsize::new(0);
+
     #[test]
     fn threads_that_hang_are_left_behind_and_limited() {
         let (release, hang) = mpsc::channel::<()>();
         let hang = std::sync::Arc::new(std::sync::Mutex::new(hang));
         let wait = |purpose| {
             let hang = std::sync::Arc::clone(&hang);
-            run_with_timeout(SOON, purpose, move || {
+            run_counted(&OWN_THREADS, SOON, purpose, move || {
                 let _ = hang.lock().map(|hang| hang.recv());
             })
         };
@@ -150,20 +161,20 @@ mod tests {
             let refused = wait(ReadPurpose::Poll);
             assert_eq!(refused, Err(ReadTimeoutError::TooManyThreads));
         }
-        let loaded = run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, || 7);
+        let loaded = run_counted(&OWN_THREADS, READ_TIMEOUT, ReadPurpose::Load, || 7);
         assert_eq!(loaded, Ok(7));
         drop(release);
         // The threads end one after another.
         let mut polled = Err(ReadTimeoutError::TooManyThreads);
         for _ in 0..1_000 {
-            polled = run_with_timeout(READ_TIMEOUT, ReadPurpose::Poll, || 8);
+            polled = run_counted(&OWN_THREADS, READ_TIMEOUT, ReadPurpose::Poll, || 8);
             if polled.is_ok() {
                 break;
             }
             std::thread::sleep(SOON);
         }
         assert_eq!(polled, Ok(8));
-        let panicked = run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, || {
+        let panicked = run_counted(&OWN_THREADS, READ_TIMEOUT, ReadPurpose::Load, || {
             assert!(SOON.is_zero(), "meant to fail");
         });
         assert_eq!(panicked, Err(ReadTimeoutError::Panicked));

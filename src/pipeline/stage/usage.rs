@@ -23,9 +23,13 @@ struct RobotsUsageStatement {
     rule: Box<str>,
 }
 
-/// The terms of a host's robots.txt for a URL, kept for later stages.
+/// The terms of a host's robots.txt for a URL, kept for later stages. Most hosts have none, so they take one word of each
+/// request.
 #[derive(Debug, Default)]
-pub(crate) struct RobotsTerms {
+pub(crate) struct RobotsTerms(Option<Box<StatedTerms>>);
+
+#[derive(Debug)]
+struct StatedTerms {
     /// The uses that it allows or denies, if the policy depends on them.
     usage: Box<[RobotsUsageStatement]>,
     /// The URL of the site's licence.
@@ -34,23 +38,34 @@ pub(crate) struct RobotsTerms {
 
 impl RobotsTerms {
     pub(super) fn new(statements: Vec<UsageRule<'_>>, robots: &RobotsState) -> Self {
-        Self {
+        let license = robots.file().and_then(RobotsFile::license);
+        if statements.is_empty() && license.is_none() {
+            return Self(None);
+        }
+        Self(Some(Box::new(StatedTerms {
             usage: statements
                 .into_iter()
                 .map(RobotsUsageStatement::from)
                 .collect(),
-            license: robots.file().and_then(RobotsFile::license).map(Box::from),
-        }
+            license: license.map(Box::from),
+        })))
+    }
+
+    fn usage(&self) -> &[RobotsUsageStatement] {
+        self.0.as_ref().map_or(&[], |terms| &terms.usage)
     }
 
     /// Returns the uses as facts.
     pub(crate) fn usage_facts(&self) -> Vec<(Box<str>, UsagePreference)> {
-        self.usage.iter().map(|s| s.fact.clone()).collect()
+        self.usage().iter().map(|s| s.fact.clone()).collect()
     }
 
     /// Returns the URL of the site's licence; empty if there is none.
     pub(crate) fn license(&self) -> &str {
-        self.license.as_deref().unwrap_or_default()
+        let terms = self.0.as_ref();
+        terms
+            .and_then(|terms| terms.license.as_deref())
+            .unwrap_or_default()
     }
 }
 
@@ -119,7 +134,7 @@ pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Re
     let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     let mut denied = evaluation
         .robots_terms()
-        .usage
+        .usage()
         .iter()
         .filter(|statement| statement.fact.1 == UsagePreference::Deny);
     match denied.find(|statement| is_declared(&option, &statement.fact.0)) {
