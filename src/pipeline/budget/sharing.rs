@@ -134,7 +134,8 @@ impl BudgetTracker {
 
     /// Returns the amounts that requests wait for.
     pub fn wanted_grants(&self) -> Vec<GrantRequest> {
-        let names: Vec<Arc<str>> = self.grants.waiting.lock().iter().cloned().collect();
+        // Taken before the shares are read: a request that begins to wait meanwhile adds its name again.
+        let names = std::mem::take(&mut *self.grants.waiting.lock());
         let mut requests = vec![];
         for name in names {
             let before = requests.len();
@@ -156,8 +157,9 @@ impl BudgetTracker {
                 }));
             }
             drop(shard);
-            if requests.len() == before {
-                self.grants.waiting.lock().remove(&name);
+            if before < requests.len() {
+                // Until the account has answered.
+                self.grants.waiting.lock().insert(name);
             }
         }
         requests
