@@ -109,7 +109,7 @@ fn a_stop_at_one_node_is_in_force_at_all_whatever_happens_to_the_store() {
         !a.get("/readyz").unwrap().1.contains("sharing")
     });
 
-    // What was lifted while a node was away is not stopped by its file.
+    // The file of a node does not bring back a stop that was lifted while the node was away.
     a.signal("TERM");
     a.wait();
     lift(&c, &second);

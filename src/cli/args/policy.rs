@@ -96,7 +96,7 @@ pub(crate) struct ExplainArgs {
     /// Usage preference of the site, such as train-ai=deny; the value is allow, deny or unset; may be repeated
     #[arg(long, value_name = "NAME=WORD", value_parser = parse_usage)]
     pub usage: Vec<(String, String)>,
-    /// URL of the licence that the site's robots.txt names
+    /// URL of the license that the site's robots.txt names
     #[arg(long, value_name = "URL")]
     pub license: Option<String>,
     /// IP address that the proxy would connect to

@@ -32,7 +32,7 @@ pub(crate) struct RobotsTerms(Option<Box<StatedTerms>>);
 struct StatedTerms {
     /// The uses that it allows or denies, if the policy depends on them.
     usage: Box<[RobotsUsageStatement]>,
-    /// The URL of the site's licence.
+    /// The URL of the site's license.
     license: Option<Box<str>>,
 }
 
@@ -60,7 +60,7 @@ impl RobotsTerms {
         self.usage().iter().map(|s| s.fact.clone()).collect()
     }
 
-    /// Returns the URL of the site's licence; empty if there is none.
+    /// Returns the URL of the site's license; empty if there is none.
     pub(crate) fn license(&self) -> &str {
         let terms = self.0.as_ref();
         terms

@@ -50,7 +50,7 @@ fn two_nodes_that_name_each_other_do_not_send_a_request_around() {
         &[
             "crawl-reason: owner_unavailable",
             "crawl-retry: after",
-            // What is left of the lease.
+            // The rest of the lease.
             "retry-after: 12",
         ],
     );

@@ -206,7 +206,7 @@ fn all_nodes_have_the_same_stops_once_the_store_has_answered() {
         for node in &nodes {
             assert_eq!(node.ids(), nodes[0].ids(), "seed {seed}");
             match has_restored {
-                // What was lifted since the copy was made may be back.
+                // A stop that was lifted since the copy was made may be back.
                 true => assert!(node.ids().is_superset(&wanted), "seed {seed}"),
                 false => assert_eq!(node.ids(), wanted, "seed {seed}"),
             }

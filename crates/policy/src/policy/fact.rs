@@ -203,7 +203,7 @@ pub struct Facts<'a> {
     /// `robots::usage::normalise_purpose`. The response's headers are combined with them. Used from
     /// the response stage on.
     pub usage_preferences: &'a [(Box<str>, UsagePreference)],
-    /// The URL of the licence that the host's robots.txt names; empty if it names none. Used from
+    /// The URL of the license that the host's robots.txt names; empty if it names none. Used from
     /// the response stage on.
     pub site_license: &'a str,
     /// The response head; unknown before the response stage.

@@ -60,7 +60,7 @@ pub enum Field {
     Header(Box<str>),
     /// A usage preference, such as `train-ai`, of robots.txt and the response.
     Usage(Box<str>),
-    /// The URL of the licence: that of `Link: <…>; rel=license`, else that of robots.txt.
+    /// The URL of the license: that of `Link: <…>; rel=license`, else that of robots.txt.
     License,
     /// The title of the document.
     Title,
@@ -321,7 +321,7 @@ impl Field {
             },
             Self::License => &FieldRow {
                 keyword: "license",
-                description: "The URL of the RSL licence that the response or robots.txt names; empty if there is none.",
+                description: "The URL of the RSL license that the response or robots.txt names; empty if there is none.",
                 allows_any_status: true,
                 ..RESPONSE_FIELD
             },
@@ -615,7 +615,7 @@ pub(crate) fn usage_preference(
         ))
 }
 
-/// Returns the URL of the licence in the `Link` header, else in robots.txt, as written; empty if
+/// Returns the URL of the license in the `Link` header, else in robots.txt, as written; empty if
 /// there is none.
 pub(crate) fn license_url<'a>(response: &ResponseFacts<'a>, facts: &Facts<'a>) -> Cow<'a, str> {
     let linked = match response.headers.header("link") {

@@ -1,4 +1,4 @@
-//! Statements about a document in response headers: usage preferences, licences, prices, robots
+//! Statements about a document in response headers: usage preferences, licenses, prices, robots
 //! directives and the canonical URL.
 
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use super::fact::{HeaderView, ResponseFacts, UsagePreference};
 use crate::robots::robots_tag;
 use crate::robots::usage::{UsageSyntax, find_preference, tdm_preference};
 
-/// The media type of a licence of Really Simple Licensing.
+/// The media type of a license of Really Simple Licensing.
 const LICENSE_TYPE: &str = "application/rsl+xml";
 const PAYMENT_REQUIRED: u16 = 402;
 
@@ -72,7 +72,7 @@ pub(crate) fn canonical_link(header: &str) -> Option<&str> {
     find_link(header, |parameters| has_relation(parameters, "canonical"))
 }
 
-/// Returns the target of the first `Link` member that is a licence of Really Simple Licensing, as
+/// Returns the target of the first `Link` member that is a license of Really Simple Licensing, as
 /// written.
 pub(crate) fn license_link(header: &str) -> Option<&str> {
     find_link(header, |parameters| {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_is_a_link_of_its_type() {
+    fn a_license_is_a_link_of_its_type() {
         for (link, expected) in [
             (
                 r#"<https://a/l.xml>; rel="license"; type="application/rsl+xml""#,

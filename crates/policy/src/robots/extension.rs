@@ -1,4 +1,4 @@
-//! Lines of a robots.txt beyond RFC 9309: usage preferences, licences, and lines that are only
+//! Lines of a robots.txt beyond RFC 9309: usage preferences, licenses, and lines that are only
 //! reported (Visit-time, Clean-param, Host).
 //!
 //! None of them changes the meaning of Allow and Disallow (RFC 9309 section 2.2.4). A file without
@@ -42,7 +42,7 @@ words! {
         CleanParam = "Clean-param",
         /// `Host`: the main host of the site (Yandex).
         Host = "Host",
-        /// `License`: the URL of a licence for the site (Really Simple Licensing).
+        /// `License`: the URL of a license for the site (Really Simple Licensing).
         License = "License",
     }
 }
@@ -184,7 +184,7 @@ impl RobotsFile {
         })
     }
 
-    /// Returns the URL of the site's licence: that of the first License line with an absolute URL, as written.
+    /// Returns the URL of the site's license: that of the first License line with an absolute URL, as written.
     pub fn license(&self) -> Option<&str> {
         let extensions = self.extensions.as_deref()?;
         std::str::from_utf8(extensions.license?.slice(&self.text)?).ok()

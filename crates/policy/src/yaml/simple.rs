@@ -139,7 +139,7 @@ fn scalar(text: &str, style: ScalarStyle) -> Option<RawValue> {
     is_decimal.then(|| text.parse().ok().map(RawValue::Int))?
 }
 
-/// Returns `false` for a text that is no number in YAML, as are `0x1F`, `1_000`, `-1.5e3`, `.inf`.
+/// Returns `false` for a text that is not a number in YAML. Examples of numbers: `0x1F`, `1_000`, `-1.5e3`, `.inf`.
 fn may_be_number(text: &str) -> bool {
     let unsigned = text.trim_start_matches(['+', '-']);
     let prefixes = ["0x", "0X", "0o", "0O", "0b", "0B"];

@@ -164,7 +164,7 @@ impl CaseFacts {
             "usage" => self.set_usage(value)?,
             "license" => {
                 self.license = parse_text(key, value)?.into();
-                // A licence implies a response.
+                // A license implies a response.
                 self.response.get_or_insert_default();
             }
             "title" | "body_prefix" | "meta_robots" | "canonical" => {

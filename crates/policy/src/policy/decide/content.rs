@@ -13,7 +13,7 @@ use crate::policy::{field, signals};
 use crate::robots::robots_tag::{forbids_follow, forbids_index};
 use crate::urls::target::UrlTarget;
 
-/// The statuses with which a site asks for a licence or a payment.
+/// The statuses with which a site asks for a license or a payment.
 const UNAUTHORIZED: u16 = 401;
 const PAYMENT_REQUIRED: u16 = 402;
 
@@ -29,7 +29,7 @@ pub struct ContentTags {
     pub canonical: Option<UrlTarget>,
     /// The uses that the policy names and the site denies.
     pub denied_uses: Vec<Box<str>>,
-    /// The URL of the licence, as written.
+    /// The URL of the license, as written.
     pub license: Option<Box<str>>,
     /// The price that the site asks for the page.
     pub price: Option<Box<str>>,

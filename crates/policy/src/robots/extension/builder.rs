@@ -6,7 +6,7 @@ use crate::robots::rules::TextSpan;
 
 use super::{ExtensionKind, ExtensionLine, Extensions, MAX_LINES};
 
-/// The maximum length of a licence's URL in bytes; longer ones are ignored.
+/// The maximum length of a license's URL in bytes; longer ones are ignored.
 const MAX_LICENSE_URL: usize = 2048;
 
 /// Collects the extension lines of a file.
@@ -90,7 +90,7 @@ impl ExtensionsBuilder {
     }
 }
 
-/// Returns `true` if a value can be the URL of a licence: an absolute http or https URL without
+/// Returns `true` if a value can be the URL of a license: an absolute http or https URL without
 /// spaces. Its length is limited, since it may be sent in a header.
 fn is_license_url(value: &[u8]) -> bool {
     let has_scheme = [&b"http://"[..], b"https://"].iter().any(|scheme| {
