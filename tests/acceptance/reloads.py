@@ -164,9 +164,10 @@ class Site(http.server.BaseHTTPRequestHandler):
 class Run:
     """The proxy, its policies one after the other, and the results."""
 
-    def __init__(self, gate: Gate, mount: Mount) -> None:
+    def __init__(self, gate: Gate, mount: Mount, site: str) -> None:
         self._gate, self._mount = gate, mount
         self.numbers = Numbers()
+        self.clients = [Client(gate, site, self.numbers) for _ in range(CLIENTS)]
         self.loaded = 0
         self.problems: list[str] = []
         self.broken = 0
@@ -224,8 +225,11 @@ class Run:
             self.problems.append(f"{name} did not come into force in {seconds} s")
 
     def _took_force(self) -> None:
-        self.numbers.in_force = self.numbers.written
+        """The policy is in force. Its successor waits for a refusal by it, which on a busy machine takes a moment."""
+        number = self.numbers.written
+        self.numbers.in_force = number
         self.loaded += 1
+        wait_for(lambda: any(client.refused[number] for client in self.clients), 5, 0.005)
 
     def _shown(self) -> dict:
         return json.loads(get(f"{self._gate.admin}/api/v1/policy")[1])
@@ -250,8 +254,8 @@ def run(report: Report, binary: pathlib.Path, folder: pathlib.Path, seconds: int
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     mount = Mount(folder / "mount")
     gate = Gate(binary, mount.path, folder)
-    reloads = Run(gate, mount)
-    clients = [Client(gate, f"http://127.0.0.1:{server.server_address[1]}", reloads.numbers) for _ in range(CLIENTS)]
+    reloads = Run(gate, mount, f"http://127.0.0.1:{server.server_address[1]}")
+    clients = reloads.clients
     try:
         for client in clients:
             client.start()
