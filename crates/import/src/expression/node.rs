@@ -132,6 +132,34 @@ impl Class {
             ..Self::of(items)
         }
     }
+
+    fn use_ascii_shorthands(&mut self) {
+        for item in &mut self.items {
+            match item {
+                ClassItem::Shorthand { kind, .. } => *kind = kind.in_ascii(),
+                ClassItem::Nested(class) => class.use_ascii_shorthands(),
+                ClassItem::Char(_)
+                | ClassItem::Range(..)
+                | ClassItem::Posix { .. }
+                | ClassItem::Property { .. } => {}
+            }
+        }
+        self.and.iter_mut().for_each(Self::use_ascii_shorthands);
+        if let Some(minus) = &mut self.minus {
+            minus.use_ascii_shorthands();
+        }
+    }
+}
+
+impl Shorthand {
+    fn in_ascii(self) -> Self {
+        match self {
+            Self::UnicodeDigit => Self::Digit,
+            Self::UnicodeWord => Self::Word,
+            Self::UnicodeSpace => Self::Space,
+            Self::Digit | Self::Word | Self::Space | Self::Horizontal | Self::Vertical => self,
+        }
+    }
 }
 
 impl ExpressionNode {
@@ -217,6 +245,15 @@ impl ExpressionNode {
             Self::Concat(parts) => Self::concat(parts.into_iter().map(change).collect()),
             Self::Alternate(parts) => Self::alternate(parts.into_iter().map(change).collect()),
         }
+    }
+
+    /// Replaces `\d`, `\w` and `\s` of a Unicode dialect by those of ASCII, in a part whose texts are ASCII.
+    #[must_use]
+    pub(super) fn with_ascii_shorthands(mut self) -> Self {
+        if let Self::Class { class, .. } = &mut self {
+            class.use_ascii_shorthands();
+        }
+        self.map_children(&mut |child| child.with_ascii_shorthands())
     }
 
     /// Returns `true` if the node or one in it has a property.

@@ -13,6 +13,8 @@ const MAX_DEPTH: usize = 48;
 const MAX_LENGTH: usize = 64 << 10;
 /// The maximum count of a repetition.
 const MAX_COUNT: u32 = 100_000;
+/// The maximum count of a repetition whose `\w` stays short. The automaton of one has some 200 states in Unicode.
+const MAX_UNICODE_COPIES: u32 = 8;
 
 /// The characters that the texts of a field may have.
 #[derive(Clone, Copy, Debug)]
@@ -324,6 +326,13 @@ impl Parser {
             count += 1;
             let mode = self.repeat_mode();
             if let Some(inner) = parts.pop() {
+                let many = min.max(max.unwrap_or(0)) > MAX_UNICODE_COPIES;
+                // In ASCII they are the same, and the copies are far smaller.
+                let inner = if many && self.nature.ascii {
+                    inner.with_ascii_shorthands()
+                } else {
+                    inner
+                };
                 parts.push(ExpressionNode::Repeat {
                     inner: Box::new(inner),
                     min,

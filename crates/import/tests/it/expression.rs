@@ -602,6 +602,18 @@ fn translated_expressions_fit_what_the_original_ones_fit() {
     }
 }
 
+/// Found in EasyList: a URL has no word characters beyond ASCII, and Unicode's fill the memory of an expression.
+#[test]
+fn many_copies_of_a_shorthand_are_those_of_ascii() {
+    let text = r"\.me\/\w{30,}\/(?:[\w-]\w){30}\.";
+    let shown = translate(text, Dialect::JavaScript, SEARCH, true, "url");
+    let word = "[0-9A-Za-z_]";
+    let expected = format!(r"\.me/{word}{{30,}}/(?:[0-9A-Za-z_-]{word}){{30}}\.");
+    assert!(shown.contains(&expected), "{shown}");
+    let short = translate(r"\w{2}x", Dialect::JavaScript, SEARCH, true, "url");
+    assert!(short.contains(r"\w{2}"), "{short}");
+}
+
 /// Neither a translation nor an evaluator panics or takes long, whatever it is given.
 #[test]
 fn anything_may_be_an_expression() {
