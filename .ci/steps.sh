@@ -244,6 +244,22 @@ fleet() {
   python3 -B tests/acceptance/fleet.py --seconds "${1:-30}" --binary "$binary" | tee "$scratch/acceptance-fleet.log"
 }
 
+# Each proxy of the acceptance run is one of three nodes.
+acceptance_of_a_fleet() {
+  python3 -B tests/acceptance/run.py --fleet --binary "$binary" --scrapy-python "$scratch/venv/bin/python" \
+    --node-modules "$scratch/node" | tee "$scratch/acceptance-clients-fleet.log"
+}
+
+frames_through_a_fleet() {
+  python3 -B tests/conformance/h2/run.py --fleet --binary "$binary" | tee "$scratch/acceptance-frames-fleet.log"
+}
+
+# fleet_failures [COUNT]: nodes and the database are killed, paused and frozen so many times.
+fleet_failures() {
+  python3 -B tests/acceptance/fleet.py --failures "${1:-5}" --cost --binary "$binary" |
+    tee "$scratch/acceptance-fleet-failures.log"
+}
+
 paces_over_http2() {
   python3 -B tests/acceptance/paces.py --http2 --seconds "${1:-20}" --binary "$binary" |
     tee "$scratch/acceptance-paces-http2.log"

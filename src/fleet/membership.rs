@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use crawlgate_fleet::node::{BootTime, Incarnation, Member, NodeName};
+use crawlgate_fleet::node::{BootTime, Epoch, Incarnation, Member, NodeName};
 use crawlgate_fleet::ownership::table::{Generation, StoreAnswer, StoreCommand};
 use crawlgate_fleet::ownership::{
-    BATCH, Event, Output, Ownership, OwnershipSettings, Rules, Takeovers,
+    BATCH, Event, LeaseTimes, Output, Ownership, OwnershipSettings, Rules, Takeovers,
 };
 use crawlgate_fleet::partition::Partition;
 use crawlgate_fleet::view::OwnershipView;
@@ -172,6 +172,8 @@ enum FinishedJob {
     Connected(Result<(StoreSession, FleetRecord), StoreError>),
     Answered(StoreSession, Result<StoreAnswer, StoreError>),
     Quiesced(Vec<Partition>),
+    /// The time to break off what is under way for these ownerships.
+    LapsedFor(Vec<(Partition, Epoch)>),
 }
 
 struct MembershipTask {
@@ -245,6 +247,7 @@ impl MembershipTask {
             // The session is dropped: nobody knows what became of the statement.
             FinishedJob::Answered(_, Err(error)) => self.disconnected(error.to_string()),
             FinishedJob::Quiesced(partitions) => self.feed(Event::Quiesced(partitions)),
+            FinishedJob::LapsedFor(ownerships) => self.owners.break_off(&ownerships),
         }
     }
 
@@ -317,8 +320,14 @@ impl MembershipTask {
                 self.session = None;
                 self.reconnect();
             }
-            Output::Lapsed => {
+            Output::Lapsed { end, ownerships } => {
                 tracing::warn!("fleet: the lease has ended: hosts of this node wait for an owner");
+                let break_off = end.after(LeaseTimes::new(self.record.lease).break_off);
+                let pause = break_off.since(self.clock.boot_time());
+                self.jobs.spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    FinishedJob::LapsedFor(ownerships)
+                });
             }
             Output::Replaced => {
                 let name = &self.ownership.this().node;

@@ -1,6 +1,10 @@
 //! The owners of hosts, for the path of a request: no lock, no allocation for a host of this node.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -8,6 +12,7 @@ use crawlgate_fleet::node::Epoch;
 use crawlgate_fleet::partition::Partition;
 use crawlgate_fleet::view::{Owner, OwnershipView};
 use tokio::sync::{Notify, watch};
+use tokio::task::coop::unconstrained;
 
 use crate::clock::Clock;
 
@@ -20,15 +25,21 @@ pub struct HostOwners {
     view: Arc<ArcSwap<OwnershipView>>,
     changes: watch::Sender<()>,
     refresh: Arc<Notify>,
+    /// For each partition the newest ownership whose requests must be broken off. Epochs of owners begin with 1.
+    broken_off: Arc<[AtomicU64]>,
+    break_offs: watch::Sender<()>,
     clock: Clock,
 }
 
 impl HostOwners {
     pub fn new(view: OwnershipView, clock: Clock) -> Self {
+        let broken_off = view.holders().map(|_| AtomicU64::default()).collect();
         Self {
             view: Arc::new(ArcSwap::from_pointee(view)),
             changes: watch::Sender::new(()),
             refresh: Arc::default(),
+            broken_off,
+            break_offs: watch::Sender::new(()),
             clock,
         }
     }
@@ -74,6 +85,22 @@ impl HostOwners {
     pub fn publish(&self, view: OwnershipView) {
         self.view.store(Arc::new(view));
         self.changes.send_replace(());
+    }
+
+    /// Breaks off what is under way at origins for ownerships that have ended with the lease. A partition that this node
+    /// has taken again had no other owner meanwhile.
+    pub fn break_off(&self, ownerships: &[(Partition, Epoch)]) {
+        let view = self.view.load();
+        let now = self.clock.boot_time();
+        for (partition, epoch) in ownerships {
+            let is_taken_again = matches!(view.owner_of(*partition, now), Owner::Here { .. });
+            if let Some(newest) = self.broken_off.get(usize::from(partition.0))
+                && !is_taken_again
+            {
+                newest.fetch_max(epoch.0, Ordering::Relaxed);
+            }
+        }
+        self.break_offs.send_replace(());
     }
 
     /// Returns a receiver that is notified of each new view.
@@ -123,6 +150,12 @@ impl HostOwnership {
         })
     }
 
+    /// Returns `true` if what was sent under this ownership must be broken off.
+    fn is_broken_off(&self) -> bool {
+        let newest = self.owners.broken_off.get(usize::from(self.partition.0));
+        newest.is_some_and(|newest| self.epoch.0 <= newest.load(Ordering::Relaxed))
+    }
+
     /// Waits until the ownership has ended.
     pub async fn wait_ended(&self) {
         let mut changes = self.owners.subscribe();
@@ -130,5 +163,59 @@ impl HostOwnership {
             // A lease ends without a new view.
             let _ = tokio::time::timeout(LEASE_CHECK_INTERVAL, changes.changed()).await;
         }
+    }
+}
+
+/// The ownership under which a request or a tunnel is on its way to an origin.
+pub struct OwnershipWatch {
+    ownership: HostOwnership,
+    /// Ready when the ownership is broken off. Created when the request first waits for its origin.
+    broken_off: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl OwnershipWatch {
+    pub fn new(ownership: HostOwnership) -> Self {
+        Self {
+            ownership,
+            broken_off: None,
+        }
+    }
+
+    /// Returns `true` if this node may still send requests to the host.
+    pub fn is_valid(&self) -> bool {
+        self.ownership.is_valid()
+    }
+
+    /// Ready when the request must be broken off, since the lease has ended and another node may become the owner. An
+    /// ownership that was given away in order is never broken off: the next owner knows what is under way.
+    pub fn poll_broken_off(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ownership = &self.ownership;
+        if ownership.is_broken_off() {
+            return Poll::Ready(());
+        }
+        let broken_off = self
+            .broken_off
+            .get_or_insert_with(|| Box::pin(wait_broken_off(ownership.clone())));
+        // A task that always has something to read has no budget left when this is polled (tokio's `coop`).
+        std::pin::pin!(unconstrained(broken_off.as_mut())).poll(cx)
+    }
+
+    /// Waits until the request must be broken off.
+    pub async fn wait_broken_off(&mut self) {
+        std::future::poll_fn(|cx| self.poll_broken_off(cx)).await;
+    }
+}
+
+impl fmt::Debug for OwnershipWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ownership.fmt(f)
+    }
+}
+
+async fn wait_broken_off(ownership: HostOwnership) {
+    let mut break_offs = ownership.owners.break_offs.subscribe();
+    while !ownership.is_broken_off() {
+        // The sender lives as long as the ownership.
+        let _ = break_offs.changed().await;
     }
 }

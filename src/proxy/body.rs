@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::fleet::link::LinkDownload;
+use crate::fleet::owners::OwnershipWatch;
 use crate::pipeline::admission::HostSlot;
 use crate::pipeline::permit::BodyTimeouts;
 use crate::pipeline::response::ContentHash;
@@ -61,7 +62,11 @@ pub enum BodyError {
     /// The body exceeds the limit.
     #[error("the body is larger than allowed")]
     TooLarge,
+    /// The lease of this node of a fleet has ended, so that the host may have another owner.
+    #[error("the lease of this node has ended")]
+    LeaseEnded,
 }
+
 impl BodyError {
     /// Returns the error type of RFC 9209 section 2.3, which is the value of the `error` label.
     pub fn as_str(self) -> &'static str {
@@ -70,6 +75,7 @@ impl BodyError {
             Self::ClientLeft => "http_request_error",
             Self::Idle => "connection_read_timeout",
             Self::TooLarge => "http_response_body_size",
+            Self::LeaseEnded => "destination_unavailable",
         }
     }
 }
@@ -259,6 +265,8 @@ pub struct ResponseDownload {
     reuse: ConnectionReuse,
     /// The host's slot, released with the last byte.
     slot: Option<HostSlot>,
+    /// The ownership of the host, if this is a node of a fleet.
+    ownership: Option<Box<OwnershipWatch>>,
 }
 
 /// The part of a body that was read before the response was answered.
@@ -308,6 +316,7 @@ impl ResponseDownload {
     pub fn new(
         source: BodySource,
         slot: HostSlot,
+        ownership: Option<Box<OwnershipWatch>>,
         pool_handle: PoolHandle,
         times: BodyTimeLimits,
     ) -> Self {
@@ -319,6 +328,7 @@ impl ResponseDownload {
             remaining: u64::MAX,
             reuse: ConnectionReuse::Allowed,
             slot: Some(slot),
+            ownership,
         }
     }
 
@@ -397,6 +407,11 @@ impl ResponseDownload {
             && let Poll::Ready(next) = self.poll_part(cx)
         {
             return Poll::Ready(next);
+        }
+        if let Some(ownership) = &mut self.ownership
+            && ownership.poll_broken_off(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(self.close(BodyError::LeaseEnded))));
         }
         if self.source.empty_polls() > MAX_EMPTY_POLLS {
             return Poll::Ready(Some(Err(self.origin_failed(BodyError::Incomplete))));

@@ -16,14 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crawlgate_fleet::view::Owner;
 use http::{Request, Response};
 use hyper::ext::ReasonPhrase;
 use parking_lot::Mutex;
 
 use crate::clock::TimeSpan;
 use crate::fleet::link::LinkTunnel;
-use crate::fleet::owners::HostOwnership;
+use crate::fleet::owners::{HostOwnership, OwnershipWatch};
 use crate::metrics::GaugeGuard;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
 use crate::metrics::record::RequestRecord;
@@ -43,10 +42,9 @@ use crate::pipeline::tunnel_tls::TlsHandling;
 use crate::tls::issuer::is_certifiable;
 use crate::urls::target::HostTarget;
 
-use super::body::ClientBody;
+use super::body::{ClientBody, RequestUpload};
 use super::destination::VettedAddresses;
 use super::dial::dial;
-use super::forward::not_owner_response;
 use super::head::ServiceGuard;
 use super::http::{
     BoxedRefusal, CaughtPanic, ProxyService, catch_panic, internal_error, record_policy, wait_times,
@@ -130,6 +128,8 @@ struct OpaqueTunnel {
     address: SocketAddr,
     via: TunnelRoute,
     evaluation: TunnelEvaluation,
+    /// The ownership of the host, if this is a node of a fleet.
+    ownership: Option<Box<OwnershipWatch>>,
 }
 
 /// The way of an opaque tunnel.
@@ -326,40 +326,40 @@ impl ProxyService {
             let mode = TunnelMode::Plain(identity, gauge);
             return Ok(ConnectAnswer::Granted(host, mode));
         }
-        let mut ownership = None;
-        if let Some(fleet) = &self.fleet
-            && !matches!(handling, TlsHandling::Intercept)
-        {
-            let call = forwarded::ConnectCall {
-                parts: &parts,
-                host: &host,
-                crawler: &identity.crawler,
-                profile: preferences.refusal_style(self.profile).profile,
-                record: &mut *record,
-            };
-            match Box::pin(self.route_connect(fleet, call, context)).await? {
-                forwarded::ConnectRoute::Here(own) => ownership = Some(own),
-                forwarded::ConnectRoute::Answered(answer) => return Ok(answer),
-            }
-        }
-        let refusal = match handling {
-            TlsHandling::Intercept => None,
-            TlsHandling::Reject(refusal) => Some(refusal),
-            TlsHandling::Tunnel => {
-                let opened = self.open_opaque(facts, ownership, snapshot, record);
-                match Box::pin(opened).await {
-                    Ok(tunnel) => return Ok(ConnectAnswer::Granted(host, tunnel)),
-                    // The entry looks for the new owner.
-                    Err(refusal)
-                        if refusal.reason == Reason::OwnerUnavailable
-                            && context.entry().is_some() =>
-                    {
-                        let response = not_owner_response(&Owner::Unknown);
-                        return Ok(ConnectAnswer::Unrecorded(response));
-                    }
-                    Err(refusal) => Some(refusal),
+        let began = self.recorder.clock().now();
+        let refusal = loop {
+            let mut ownership = None;
+            if let Some(fleet) = &self.fleet
+                && !matches!(handling, TlsHandling::Intercept)
+            {
+                let call = forwarded::ConnectCall {
+                    parts: &parts,
+                    host: &host,
+                    crawler: &identity.crawler,
+                    profile: preferences.refusal_style(self.profile).profile,
+                    began,
+                    record: &mut *record,
+                };
+                match Box::pin(self.route_connect(fleet, call, context)).await? {
+                    forwarded::ConnectRoute::Here(own) => ownership = Some(own),
+                    forwarded::ConnectRoute::Answered(answer) => return Ok(answer),
                 }
             }
+            break match &handling {
+                TlsHandling::Intercept => None,
+                TlsHandling::Reject(refusal) => Some(refusal.clone()),
+                TlsHandling::Tunnel => {
+                    let opened =
+                        self.open_opaque(facts.clone(), ownership.as_ref(), snapshot, record);
+                    let opened = Box::pin(opened).await;
+                    match opened {
+                        Ok(tunnel) => return Ok(ConnectAnswer::Granted(host, tunnel)),
+                        // The host has got another owner before the tunnel was open.
+                        Err(_) if ownership.is_some_and(|own| !own.is_valid()) => continue,
+                        Err(refusal) => Some(refusal),
+                    }
+                }
+            };
         };
         let mode = self.prepare_interception(&host, identity, refusal, snapshot)?;
         Ok(ConnectAnswer::Granted(host, mode))
@@ -404,7 +404,7 @@ impl ProxyService {
     async fn open_opaque(
         &self,
         facts: TunnelFacts,
-        ownership: Option<HostOwnership>,
+        ownership: Option<&HostOwnership>,
         snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
@@ -425,8 +425,8 @@ impl ProxyService {
             tokio::select! {
                 biased;
                 result = admitted => result,
-                () = wait_ownership_ended(ownership.as_ref()) => {
-                    return Err(Box::new(UpstreamError::OwnerLost.into()));
+                () = wait_ownership_ended(ownership) => {
+                    return Err(Box::new(UpstreamError::OwnerLost(RequestUpload::Empty).into()));
                 }
             }
         };
@@ -461,12 +461,12 @@ impl ProxyService {
         &self,
         permit: Permit<HostTarget, VettedAddresses>,
         evaluation: TunnelEvaluation,
-        ownership: Option<HostOwnership>,
+        ownership: Option<&HostOwnership>,
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
-        let is_lost = || ownership.as_ref().is_some_and(|own| !own.is_valid());
+        let is_lost = || ownership.is_some_and(|own| !own.is_valid());
         if is_lost() {
-            return Err(UpstreamError::OwnerLost.into());
+            return Err(UpstreamError::OwnerLost(RequestUpload::Empty).into());
         }
         let timeouts = permit.options().timeouts;
         let (host, vetted, mut slot) = permit.redeem();
@@ -511,7 +511,7 @@ impl ProxyService {
             }
         })?;
         if is_lost() {
-            return Err(UpstreamError::OwnerLost.into());
+            return Err(UpstreamError::OwnerLost(RequestUpload::Empty).into());
         }
         // An open tunnel does not occupy one of the host's request slots.
         slot.record_sent();
@@ -526,6 +526,7 @@ impl ProxyService {
             address,
             via,
             evaluation,
+            ownership: ownership.map(|own| Box::new(OwnershipWatch::new(own.clone()))),
         })
     }
 }

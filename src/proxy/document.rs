@@ -33,6 +33,7 @@ use crate::pipeline::response::{self, ContentHash, ContentUse, DocumentFacts};
 use crate::pipeline::stage::outcome::OutcomeRecorder;
 
 use super::body::{BodyError, ResponseDownload};
+use super::upstream::lease_ended_refusal;
 use buffer::BodyBuffer;
 use coding::{ContentCoding, UnsupportedCoding};
 use content_hash::ContentHasher;
@@ -219,6 +220,12 @@ pub(super) fn broken_body_refusal(
     url_detail: UrlRetention,
 ) -> Box<Refusal> {
     let (reason, failure) = match error {
+        BodyError::LeaseEnded => {
+            return Box::new(Refusal {
+                url_detail,
+                ..lease_ended_refusal()
+            });
+        }
         BodyError::Incomplete | BodyError::ClientLeft => {
             (Reason::UpstreamProtocol, Some(FailureKind::Temporary))
         }

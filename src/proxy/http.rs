@@ -8,12 +8,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crawlgate_fleet::view::Owner;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
 
 use crate::fleet::FleetNode;
-use crate::fleet::owners::HostOwnership;
+use crate::fleet::owners::OwnershipWatch;
 use crate::identity::RequestSigners;
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::{Recorder, RequestRecord};
@@ -46,7 +45,6 @@ use super::body::{
 use super::connect::ConnectionContext;
 use super::destination::{AddressVetter, VettedAddresses};
 use super::document::{self, OutgoingBody};
-use super::forward::not_owner_response;
 use super::head::ServiceGuard;
 use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName, WARCPROX_META};
 use super::intercept::Interceptor;
@@ -63,7 +61,7 @@ use super::tunnel::TunnelLimiter;
 use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamResponse};
 
 pub(crate) use caught_panic::{CaughtPanic, catch_panic};
-use forward::{FleetAdmission, OwnerAnswer};
+use forward::{FleetAdmission, FleetRequest, OwnerAnswer};
 
 /// The service that answers requests, with everything that it needs.
 #[derive(Debug)]
@@ -241,8 +239,8 @@ struct Exchange<'a> {
     snapshot: Arc<PolicySnapshot>,
     /// Boxed, since hyper moves it with the response, several times.
     record: Box<RequestRecord>,
-    /// The ownership of the requested host, if this is a node of a fleet.
-    ownership: Option<Box<HostOwnership>>,
+    /// The request as it was received, if this is a node of a fleet.
+    fleet_request: Option<Box<FleetRequest>>,
 }
 
 /// The state of a forwarded request until its response has been evaluated.
@@ -351,7 +349,7 @@ impl<'a> Exchange<'a> {
             forward_mode: ForwardMode::ToOrigin,
             snapshot: service.active_policy.load(),
             record,
-            ownership: None,
+            fleet_request: None,
         }
     }
 
@@ -369,38 +367,47 @@ impl<'a> Exchange<'a> {
     /// No large value is borrowed or matched across an `await`, since the future would keep room for it.
     async fn run_stages(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
         let service = self.service;
-        let result = match &service.fleet {
-            None => {
-                let services = service.request_services();
-                let snapshot = Arc::clone(&self.snapshot);
-                let mut upload = std::mem::take(&mut self.upload);
-                let result = admit_request(self, &mut upload, snapshot, &services).await;
-                self.upload = upload;
-                result?
-            }
-            Some(fleet) => match Box::pin(self.admit_in_fleet(fleet)).await? {
-                FleetAdmission::Evaluated(result) => *result,
-                FleetAdmission::Finished(outcome) => return Ok(outcome),
-            },
-        };
-        let (permit, mut forwarded) = match self.take_permit(result) {
-            Ok(admitted) => admitted,
-            Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
-            Err(LocalReply::Refused(refusal)) => return Err(refusal),
-            Err(LocalReply::None) => return Ok(ExchangeOutcome::ClientLeft),
-        };
-        let call = self.build_upstream_request(&mut forwarded.evaluation);
-        let result = service.upstream.send(permit, call, forwarded.sent_at).await;
-        let response = match self.record_origin_response(result, &mut forwarded) {
-            Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
-            Err(UpstreamError::OwnerLost)
-                if self.context.entry().is_some() && !self.owns_requested_host() =>
-            {
-                let response = Box::new(not_owner_response(&Owner::Unknown));
-                return Ok(ExchangeOutcome::NotOwner(response));
-            }
-            Err(error) => Err(forwarded.evaluation.refuse(Refusal::from(error))),
-            Ok(response) => self.run_response_stage(response, &mut forwarded),
+        let (response, forwarded) = loop {
+            let result = match &service.fleet {
+                None => {
+                    let services = service.request_services();
+                    let snapshot = Arc::clone(&self.snapshot);
+                    let mut upload = std::mem::take(&mut self.upload);
+                    let result = admit_request(self, &mut upload, snapshot, &services).await;
+                    self.upload = upload;
+                    result?
+                }
+                Some(fleet) => match Box::pin(self.admit_in_fleet(fleet)).await? {
+                    FleetAdmission::Evaluated(result) => *result,
+                    FleetAdmission::Finished(outcome) => return Ok(outcome),
+                },
+            };
+            let (permit, mut forwarded) = match self.take_permit(result) {
+                Ok(admitted) => admitted,
+                Err(LocalReply::Response(response)) => {
+                    return Ok(ExchangeOutcome::Local(*response));
+                }
+                Err(LocalReply::Refused(refusal)) => return Err(refusal),
+                Err(LocalReply::None) => return Ok(ExchangeOutcome::ClientLeft),
+            };
+            let call = self.build_upstream_request(&mut forwarded.evaluation);
+            let result = service.upstream.send(permit, call, forwarded.sent_at).await;
+            break match self.record_origin_response(result, &mut forwarded) {
+                Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
+                // The host has got another owner meanwhile: the request goes there, or waits for one.
+                Err(UpstreamError::OwnerLost(upload)) if self.is_owner_lost() => {
+                    self.upload = upload;
+                    continue;
+                }
+                Err(UpstreamError::LeaseEnded) if self.may_repeat() && self.is_owner_lost() => {
+                    continue;
+                }
+                Err(error) => (
+                    Err(forwarded.evaluation.refuse(Refusal::from(error))),
+                    forwarded,
+                ),
+                Ok(response) => (self.run_response_stage(response, &mut forwarded), forwarded),
+            };
         };
         // Boxed, since few responses are read as documents, and what that takes would make the future of each larger.
         let document_stage = match response {
@@ -412,11 +419,16 @@ impl<'a> Exchange<'a> {
         document_stage.await
     }
 
-    /// Returns `true` if this node still owns the host that was requested. The one that the policy sends the request to may
-    /// be another.
-    fn owns_requested_host(&self) -> bool {
-        let ownership = self.ownership.as_deref();
-        ownership.is_some_and(HostOwnership::is_valid)
+    /// Returns `true` if the request may be sent again although its origin may have received it.
+    fn may_repeat(&self) -> bool {
+        self.parts.method.is_idempotent() && self.upload_watch.is_none()
+    }
+
+    /// Returns `true` if this node does not own the host that was requested any more. The one that the policy sends the
+    /// request to may be another.
+    fn is_owner_lost(&self) -> bool {
+        self.ownership()
+            .is_some_and(|ownership| !ownership.is_valid())
     }
 
     /// Records the result of the stages before the origin. Returns the permit, or else the response.
@@ -509,8 +521,9 @@ impl<'a> Exchange<'a> {
         }
         evaluation.effects().apply_to_request(&mut headers);
         document::prepare_request(&mut headers, evaluation);
-        let ownership = self.ownership.clone();
-        let ownership = ownership.map(|ownership| Box::new(ownership.for_host(target.host())));
+        let ownership = self.ownership().cloned();
+        let ownership = ownership
+            .map(|ownership| Box::new(OwnershipWatch::new(ownership.for_host(target.host()))));
         let received = std::mem::take(&mut self.parts.uri).into_parts();
         let is_rewritten = evaluation.facts().rewritten_from().is_some();
         let uri = if self.forward_mode == ForwardMode::ToServer && !is_rewritten {
@@ -548,11 +561,13 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
         let sent_at = forwarded.sent_at;
         let result = result.inspect_err(|error| {
-            let is_unsent = matches!(
+            let is_unrelated = matches!(
                 error,
-                UpstreamError::BackingOff(_) | UpstreamError::OwnerLost
+                UpstreamError::BackingOff(_)
+                    | UpstreamError::OwnerLost(_)
+                    | UpstreamError::LeaseEnded
             );
-            if !error.is_client_left() && !is_unsent {
+            if !error.is_client_left() && !is_unrelated {
                 timing::record_failure(&mut self.record, error, sent_at);
             }
         })?;
@@ -872,7 +887,9 @@ fn announce_close(headers: &mut HeaderMap) {
 fn broken_at_once(error: BodyError, evaluation: &Evaluation) -> BoxedRefusal {
     let stage = match error {
         BodyError::TooLarge => Stage::Response,
-        BodyError::Incomplete | BodyError::ClientLeft | BodyError::Idle => Stage::Upstream,
+        BodyError::Incomplete | BodyError::ClientLeft | BodyError::Idle | BodyError::LeaseEnded => {
+            Stage::Upstream
+        }
     };
     document::broken_body_refusal(error, stage, evaluation.url_detail_after_sending())
 }

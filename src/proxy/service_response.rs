@@ -75,6 +75,8 @@ impl BodyObserver for ResponseObserver {
 fn record_body_error(outcome_recorder: &mut OutcomeRecorder, error: BodyError) {
     match error {
         BodyError::TooLarge => outcome_recorder.record_oversized_body(),
+        // Not the origin's fault: nothing is recorded of a document that was not delivered.
+        BodyError::LeaseEnded => {}
         BodyError::Incomplete | BodyError::Idle | BodyError::ClientLeft => {
             outcome_recorder.record_broken_body()
         }

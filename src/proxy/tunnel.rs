@@ -24,6 +24,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{sleep, sleep_until};
 
 use crate::clock::Clock;
+use crate::fleet::owners::OwnershipWatch;
 use crate::metrics::{GaugeGuard, Metrics};
 
 use super::dial::DialLimits;
@@ -130,6 +131,8 @@ pub(super) enum TunnelEnd {
     Refused,
     /// An operator has stopped its host, its crawler or a rule that applies.
     Stopped,
+    /// The lease of this node of a fleet has ended.
+    LeaseEnded,
 }
 
 /// The number of transferred bytes, and the time of the last transfer.
@@ -195,6 +198,8 @@ pub(super) struct TunnelWatch<'t, J> {
     pub(super) policies: watch::Receiver<()>,
     /// Notified when a stop is added or removed.
     pub(super) stops: watch::Receiver<()>,
+    /// The ownership of the host, if this is a node of a fleet.
+    pub(super) ownership: Option<Box<OwnershipWatch>>,
     /// Returns the decision of the active policy and the stops on the open tunnel.
     pub(super) evaluate: J,
 }
@@ -225,7 +230,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     };
     let down = relay_one_way(origin, client, TunnelDirection::Down, meter);
     let end = wait_end(upload, down, meter, watch).await;
-    if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
+    if is_broken(end) {
         // The other side must notice the failure: an orderly close could be taken for the end of
         // the data.
         for side in [client, origin] {
@@ -233,6 +238,19 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
         }
     }
     end
+}
+
+/// Returns `true` if both sides must notice that the data is not complete.
+fn is_broken(end: TunnelEnd) -> bool {
+    match end {
+        TunnelEnd::ClientLeft | TunnelEnd::OriginLeft | TunnelEnd::LeaseEnded => true,
+        TunnelEnd::Closed
+        | TunnelEnd::Idle
+        | TunnelEnd::Expired
+        | TunnelEnd::Drained
+        | TunnelEnd::Refused
+        | TunnelEnd::Stopped => false,
+    }
 }
 
 /// Relays bytes like [`relay`] if one side is not a socket: a client whose tunnel is inside TLS to the
@@ -260,7 +278,7 @@ pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
             wait_end(upload, down, meter, watch).await
         }
     };
-    if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
+    if is_broken(end) {
         let _ = SockRef::from(origin.socket()).set_linger(Some(Duration::ZERO));
         client_watch.reset_on_drop();
     }
@@ -343,6 +361,7 @@ async fn wait_end<J: FnMut() -> TunnelAdmission>(
         () = sleep(watch.settings.total) => TunnelEnd::Expired,
         () = wait_drained(watch.drain, meter) => TunnelEnd::Drained,
         end = wait_refused(&mut watch.policies, &mut watch.stops, &mut watch.evaluate) => end,
+        () = wait_lease_ended(watch.ownership.as_deref_mut()) => TunnelEnd::LeaseEnded,
     }
 }
 
@@ -437,6 +456,14 @@ pub(super) async fn wait_cut_off(drain: &mut DrainWatch) {
         DrainStage::Serving | DrainStage::Draining => Poll::Pending,
     })
     .await;
+}
+
+/// Ready when the tunnel must end because the lease of this node has ended; never on a node without a fleet.
+async fn wait_lease_ended(ownership: Option<&mut OwnershipWatch>) {
+    match ownership {
+        Some(ownership) => ownership.wait_broken_off().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Ready when the active policy refuses the tunnel, or a stop covers it.

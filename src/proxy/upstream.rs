@@ -25,7 +25,7 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
 use crate::clock::{Clock, TimeSpan};
-use crate::fleet::owners::HostOwnership;
+use crate::fleet::owners::OwnershipWatch;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
 use crate::pipeline::admission::{HostSlot, ResendDecision};
@@ -50,6 +50,7 @@ use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledC
 use super::read_allowance::{MAX_READ, ReadAllowance};
 
 pub use error::UpstreamError;
+pub(super) use error::lease_ended_refusal;
 use http2::{ExchangedStream, Repetition, SharedConnectionSettings, StreamCall};
 pub use http2::{SharedConnection, StreamDownload, StreamReservation};
 pub use limited_stream::LimitedStream;
@@ -105,7 +106,7 @@ pub struct UpstreamRequest {
     /// The path and query as received, if they are in canonical form; or `*`.
     pub uri: Option<Uri>,
     /// The ownership of the host, if this is a node of a fleet: without it, nothing is sent.
-    pub ownership: Option<Box<HostOwnership>>,
+    pub ownership: Option<Box<OwnershipWatch>>,
 }
 
 /// The response of an origin, and its timing.
@@ -222,7 +223,7 @@ impl UpstreamClient {
                     return Box::pin(sent).await;
                 }
             };
-            dispatch.check_ownership()?;
+            dispatch.check_ownership(&mut request)?;
             let wait = ResponseWait {
                 timeout: dispatch.response_head_timeout,
                 since: now,
@@ -234,7 +235,7 @@ impl UpstreamClient {
                 connection,
                 sending,
                 watch,
-                &dispatch.slot,
+                dispatch.sent(),
                 wait,
                 &self.clock,
             )
@@ -242,7 +243,12 @@ impl UpstreamClient {
             {
                 Ok((response, connection)) => {
                     self.check_parent_response(&dispatch, &response)?;
-                    Ok(self.build_exclusive_response(response, connection, dispatch.slot, now))
+                    Ok(self.build_exclusive_response(
+                        response,
+                        connection,
+                        (dispatch.slot, dispatch.ownership),
+                        now,
+                    ))
                 }
                 Err(ExchangeFailure { error, unsent }) => {
                     match unsent.or(copy.filter(|_| error.may_repeat())) {
@@ -264,7 +270,7 @@ impl UpstreamClient {
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
-        ownership: Option<Box<HostOwnership>>,
+        ownership: Option<Box<OwnershipWatch>>,
     ) -> RequestDispatch {
         let SendOptions {
             verify,
@@ -347,7 +353,7 @@ impl UpstreamClient {
             timeout: dispatch.response_head_timeout,
             since: self.clock.now(),
         };
-        dispatch.check_ownership()?;
+        dispatch.check_ownership(&mut request)?;
         let may_repeat = attempt == SendAttempt::First && dispatch.route.uses_parent();
         let copy = may_repeat.then(|| repeatable_copy(&request)).flatten();
         self.parents
@@ -358,7 +364,7 @@ impl UpstreamClient {
             connection,
             sending,
             watch,
-            &dispatch.slot,
+            dispatch.sent(),
             wait,
             &self.clock,
         )
@@ -376,7 +382,12 @@ impl UpstreamClient {
         Ok(UpstreamResponse {
             connect,
             tls,
-            ..self.build_exclusive_response(response, connection, dispatch.slot, wait.since)
+            ..self.build_exclusive_response(
+                response,
+                connection,
+                (dispatch.slot, dispatch.ownership),
+                wait.since,
+            )
         })
     }
 
@@ -400,12 +411,12 @@ impl UpstreamClient {
     async fn send_on_stream(
         &self,
         mut dispatch: RequestDispatch,
-        request: Request<RequestUpload>,
+        mut request: Request<RequestUpload>,
         stream: StreamReservation,
         now: Instant,
         attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        dispatch.check_ownership()?;
+        dispatch.check_ownership(&mut request)?;
         let (idle_for, address) = (stream.idle_for, stream.address());
         let is_idempotent = request.method().is_idempotent();
         let copy = (attempt == SendAttempt::First && request.body().is_empty())
@@ -414,6 +425,7 @@ impl UpstreamClient {
             request,
             target: &dispatch.target,
             slot: dispatch.slot,
+            ownership: dispatch.ownership.as_deref_mut(),
             wait: ResponseWait {
                 timeout: dispatch.response_head_timeout,
                 since: now,
@@ -426,7 +438,7 @@ impl UpstreamClient {
                 let (head, stream) = response.into_parts();
                 let source = BodySource::Stream(Some(stream));
                 let response = Response::from_parts(head, source);
-                return Ok(self.build_response(response, address, slot, now));
+                return Ok(self.build_response(response, address, (slot, dispatch.ownership), now));
             }
             Err(failed) => failed,
         };
@@ -660,12 +672,12 @@ impl UpstreamClient {
         &self,
         response: Response<Incoming>,
         connection: Box<OriginConnection>,
-        slot: HostSlot,
+        rights: SendRights,
         sent: Instant,
     ) -> UpstreamResponse {
         let address = connection.address;
         let response = response.map(|body| BodySource::exclusive(body, connection));
-        self.build_response(response, address, slot, sent)
+        self.build_response(response, address, rights, sent)
     }
 
     /// Builds the response after its head has arrived. The slot records the outcome and moves into
@@ -674,7 +686,7 @@ impl UpstreamClient {
         &self,
         response: Response<BodySource>,
         address: SocketAddr,
-        mut slot: HostSlot,
+        (mut slot, ownership): SendRights,
         sent: Instant,
     ) -> UpstreamResponse {
         slot.record_response(response.status(), response.headers());
@@ -687,7 +699,8 @@ impl UpstreamClient {
             total: self.limits.body,
         };
         let response = response
-            .map(|source| Box::new(ResponseDownload::new(source, slot, pool_handle, times)));
+            .map(|source| ResponseDownload::new(source, slot, ownership, pool_handle, times));
+        let response = response.map(Box::new);
         UpstreamResponse {
             response,
             connect: None,
@@ -703,7 +716,7 @@ async fn exchange_head(
     mut connection: Box<OriginConnection>,
     mut sending: Pin<&mut impl Future<Output = SendResult>>,
     upload: Option<UploadWatch>,
-    slot: &HostSlot,
+    (slot, mut ownership): (&HostSlot, Option<&mut OwnershipWatch>),
     wait: ResponseWait,
     clock: &Clock,
 ) -> Result<(Response<Incoming>, Box<OriginConnection>), ExchangeFailure> {
@@ -725,6 +738,11 @@ async fn exchange_head(
         match sending.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
             Poll::Pending => {
+                if let Some(ownership) = &mut ownership
+                    && ownership.poll_broken_off(cx).is_ready()
+                {
+                    return Poll::Ready(Err(UpstreamError::LeaseEnded));
+                }
                 if let Some(upload) = &mut upload {
                     match upload.take_progress() {
                         UploadProgress::Nothing => {}
@@ -762,6 +780,10 @@ async fn exchange_head(
 /// The result of a request that was passed to its connection.
 type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestUpload>>>;
 
+/// The slot of a request, and the ownership of its host if this is a node of a fleet. Both belong to the response until its
+/// last byte.
+type SendRights = (HostSlot, Option<Box<OwnershipWatch>>);
+
 /// Records a failure for the host, if the host caused it. A request that is dropped records nothing.
 fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     if error.is_origin_fault() {
@@ -792,16 +814,27 @@ struct RequestDispatch {
     /// The time limit for the response head.
     response_head_timeout: Duration,
     dial: DialLimits,
-    ownership: Option<Box<HostOwnership>>,
+    ownership: Option<Box<OwnershipWatch>>,
 }
 
 impl RequestDispatch {
     /// Checks that this node may still send requests to the host; called immediately before a head is written.
-    fn check_ownership(&self) -> Result<(), UpstreamError> {
+    ///
+    /// # Errors
+    /// Returns [`UpstreamError::OwnerLost`] with the body of the request.
+    fn check_ownership(&self, request: &mut Request<RequestUpload>) -> Result<(), UpstreamError> {
         match &self.ownership {
-            Some(ownership) if !ownership.is_valid() => Err(UpstreamError::OwnerLost),
+            Some(ownership) if !ownership.is_valid() => {
+                let body = std::mem::take(request.body_mut());
+                Err(UpstreamError::OwnerLost(body))
+            }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Returns what a request has while it is on its way.
+    fn sent(&mut self) -> (&HostSlot, Option<&mut OwnershipWatch>) {
+        (&self.slot, self.ownership.as_deref_mut())
     }
 
     fn pool_key(&self) -> PoolKey<'_> {

@@ -1,11 +1,12 @@
 """The acceptance run: real clients crawl a test site through crawlgate, and everything they saw is checked.
 
     python3 tests/acceptance/run.py [--binary target/release/crawlgate] [--scrapy-python PYTHON]
-                                      [--node-modules FOLDER] [--keep FOLDER]
+                                      [--node-modules FOLDER] [--keep FOLDER] [--fleet]
 
 It starts the site, crawlgate and Prometheus on free loopback ports. curl, wget, Scrapy, requests, undici and urllib crawl;
 then their answers, the site's own log, /metrics, Prometheus and the decision log must all tell the story of
-`expected.tsv`, which is written by hand; and once more over https, with Java and Chromium besides. Exit code 1 if a
+`expected.tsv`, which is written by hand; and once more over https, with Java and Chromium besides. With `--fleet` each proxy
+is one of three nodes of a fleet, which forwards most requests to the other two. Exit code 1 if a
 check failed. A client that is not installed is skipped loudly; with CI set in the environment it is a failure.
 """
 
@@ -24,6 +25,7 @@ import clients
 import commands
 import crawlers
 import inside
+import nodes
 import politeness
 import table as tables
 import throttled
@@ -43,16 +45,24 @@ DOMAINS = ["crawl.test", "partner.test", "blocked.test", "elsewhere.test"]
 def main() -> int:
     arguments = _arguments()
     report, table = Report(), tables.load(HERE / "expected.tsv")
+    if arguments.fleet and not nodes.is_installed():
+        report.missing("each proxy is a node of a fleet", "postgresql")
+        return report.close()
     with tempfile.TemporaryDirectory(prefix="crawlgate-acceptance-") as temporary:
         folder = arguments.keep or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         origin = Origin(folder / "origin.jsonl")
+        if arguments.fleet:
+            (folder / "fleet").mkdir()
+            Gate.fleet = nodes.Fleet(arguments.binary, folder / "fleet")
         try:
             _site(report, table, origin)
             _offline(report, table, arguments.binary)
             _online(report, table, origin, arguments, folder)
         finally:
             origin.stop()
+            if Gate.fleet:
+                Gate.fleet.stop()
     return report.close()
 
 
@@ -61,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
     parser.add_argument("--scrapy-python", default=sys.executable, help="a Python that has Scrapy")
     parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed undici")
+    parser.add_argument("--fleet", action="store_true", help="each proxy is a node of a fleet of three; needs PostgreSQL")
     parser.add_argument("--keep", type=pathlib.Path, help="leave logs and downloads in this new or empty folder")
     arguments = parser.parse_args()
     arguments.binary = arguments.binary.resolve()
@@ -236,7 +247,8 @@ def _prometheus(report: Report, gate: Gate, folder: pathlib.Path) -> Prometheus 
     if not shutil.which("prometheus") or not shutil.which("promtool"):
         report.missing("Prometheus scrapes the admin port", "prometheus")
         return None
-    prometheus = Prometheus(f"127.0.0.1:{gate.admin_port}", folder / "prometheus")
+    first, *others = gate.targets
+    prometheus = Prometheus(first, folder / "prometheus", others)
     report.check("Prometheus is ready", [] if prometheus.ready() else ["not within 30 s"])
     return prometheus
 

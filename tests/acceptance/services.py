@@ -42,7 +42,13 @@ def wait_for(condition, seconds: float, pause: float = 0.1):
 
 
 class Gate:
-    """A running `crawlgate run --config FILE`, on ports of the system's choice."""
+    """A running `crawlgate run --config FILE`, on ports of the system's choice.
+
+    With a fleet it is one of three nodes: clients use this one, and metrics, logs and lines are those of all.
+    """
+
+    # `nodes.Fleet`, if the run has one.
+    fleet = None
 
     def __init__(
         self,
@@ -54,10 +60,14 @@ class Gate:
         prepare: str = "",
     ) -> None:
         """`prepare`: lines of a shell that becomes crawlgate, so that its limits and its place are crawlgate's."""
-        self.decisions = folder / "decisions.jsonl"
+        self._decisions = folder / "decisions.jsonl"
         self.lines: list[str] = []
+        self._others: list[Gate] = []
+        settings = self._settings(policy) | (settings or {})
         config = folder / "crawlgate.yaml"
-        config.write_text(json.dumps(self._settings(policy) | (settings or {}), indent=2), encoding="utf-8")
+        if self.fleet:
+            settings = self.fleet.settings(binary, folder, settings)
+        config.write_text(json.dumps(settings, indent=2), encoding="utf-8")
         command = [binary, "run", "--config", config]
         if prepare:
             command = ["/bin/sh", "-c", f'{prepare}\nexec "$0" "$@"', *command]
@@ -75,6 +85,9 @@ class Gate:
         self.admin_port = self._listening("admin")
         self.proxy = f"http://127.0.0.1:{self.port}"
         self.admin = f"http://127.0.0.1:{self.admin_port}"
+        if self.fleet:
+            start = lambda home, settings: OtherNode(self, binary, policy, home, settings, environment)  # noqa: E731
+            self._others = self.fleet.others(self, folder, settings, start)
 
     def _settings(self, policy: pathlib.Path) -> dict:
         """The configuration; JSON is YAML. `admin.crawl.test` is in scope and leads to the proxy's own admin port."""
@@ -85,7 +98,7 @@ class Gate:
             "policy": {"path": str(policy)},
             "tls": {"intercept": False},
             "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts},
-            "logs": {"decisions": str(self.decisions), "on_full": "wait"},
+            "logs": {"decisions": str(self._decisions), "on_full": "wait"},
         }
 
     def _read(self) -> None:
@@ -109,8 +122,32 @@ class Gate:
     def metrics_text(self) -> bytes:
         return get(f"{self.admin}/metrics")[1]
 
-    def samples(self) -> Samples:
+    def own_samples(self) -> Samples:
+        """The metrics of this process."""
         return parse(self.metrics_text().decode())
+
+    def samples(self) -> Samples:
+        """The metrics, summed over the nodes of a fleet."""
+        sums: Samples = {}
+        for node in (self, *self._others):
+            for series, value in node.own_samples().items():
+                sums[series] = sums.get(series, 0.0) + value
+        return sums
+
+    @property
+    def decisions(self) -> pathlib.Path:
+        """The decision log: of a fleet, what its nodes have written until now."""
+        if not self._others:
+            return self._decisions
+        logs = [node.decisions for node in self._others] + [self._decisions]
+        merged = self._decisions.with_name("decisions-of-all.jsonl")
+        merged.write_text("".join(log.read_text(encoding="utf-8") for log in logs if log.exists()), encoding="utf-8")
+        return merged
+
+    @property
+    def targets(self) -> list[str]:
+        """The addresses that Prometheus scrapes."""
+        return [f"127.0.0.1:{node.admin_port}" for node in (self, *self._others)]
 
     def memory(self) -> int:
         """Resident memory, in bytes."""
@@ -134,6 +171,34 @@ class Gate:
             self._process.kill()
             self._process.wait()
             return None
+        finally:
+            # They need not give their hosts away, as this one did.
+            for node in self._others:
+                node._process.kill()
+                node._process.wait()
+
+
+class OtherNode(Gate):
+    """A node of the fleet of a gate, whose lines are the gate's, too."""
+
+    fleet = None
+
+    def __init__(
+        self,
+        gate: Gate,
+        binary: pathlib.Path,
+        policy: pathlib.Path,
+        folder: pathlib.Path,
+        settings: dict,
+        environment: dict[str, str] | None,
+    ) -> None:
+        self._gate = gate
+        super().__init__(binary, policy, folder, settings, environment)
+
+    def _read(self) -> None:
+        for line in self._process.stderr:
+            self.lines.append(line.rstrip("\n"))
+            self._gate.lines.append(self.lines[-1])
 
 
 def parse(text: str) -> Samples:

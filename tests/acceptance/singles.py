@@ -196,10 +196,12 @@ class Singles:
 
     def _admin(self) -> None:
         through = self._curl([f"http://admin.crawl.test:{self._gate.admin_port}/metrics"])[0]
+        # Another node of a fleet connects to the port, which then refuses a request by that name.
+        reasons = {"ip_prohibited"} if len(self._gate.targets) == 1 else {"ip_prohibited", None}
         self._report.equal(
             "curl: the admin port is not reachable through the proxy",
-            (through.status, through.one("Crawl-Reason"), b"crawlgate_" in through.body),
-            (403, "ip_prohibited", False),
+            (through.status, through.one("Crawl-Reason") in reasons, b"crawlgate_" in through.body),
+            (403, True, False),
         )
         for path in ("/healthz", "/readyz"):
             self._report.equal(f"admin: {path} is 200", get(self._gate.admin + path)[0], 200)

@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::fleet::bench::FleetBench;
 use crate::support::proxy::TestProxy;
 use format::WireRow;
 use play::Named;
@@ -53,12 +54,15 @@ fn every_row_holds() {
     let of_responses = responses.len();
     let rows = chosen(requests.into_iter().chain(responses).collect());
     let mut gates = gates(&rows);
-    let failures: Vec<String> = play_all(&rows, &gates).into_values().collect();
-    for (name, named) in &mut gates {
-        let output = named.gate.stderr();
-        assert!(named.gate.is_running(), "gate {name} said:\n{output}");
+    let named = named(&gates);
+    let failures: Vec<String> = play_all(&rows, &named).into_values().collect();
+    for (name, gate) in &mut gates {
+        let output = gate.stderr();
+        assert!(gate.is_running(), "gate {name} said:\n{output}");
         assert!(!output.contains("panicked"), "gate {name} said:\n{output}");
-        play::nothing_is_left(named).unwrap_or_else(|why| panic!("gate {name}: {why}"));
+        assert_eq!(gate.counter("crawlgate_panics_total"), 0, "gate {name}");
+        let left = play::nothing_is_left(&named[name]);
+        left.unwrap_or_else(|why| panic!("gate {name}: {why}"));
     }
     println!(
         "conformance: {} rows played of {of_requests} requests and {of_responses} responses, {} failed",
@@ -73,11 +77,56 @@ fn every_row_holds() {
     );
 }
 
+/// The client is at a node of a fleet that owns no host: each request that a policy decides is forwarded.
+#[test]
+fn every_row_holds_through_another_node() {
+    let rows = chosen(
+        load("requests")
+            .into_iter()
+            .chain(load("responses"))
+            .collect(),
+    );
+    let mut fleets = BTreeMap::new();
+    for (name, config) in configs(&rows) {
+        let fleet = FleetBench::start_configured(2, &gate_text("policy.yaml"), &config);
+        fleet.set_owner_of_all(0);
+        fleets.insert(name, fleet);
+    }
+    let named = fleets.iter().map(|(name, fleet)| {
+        let admin = fleet.nodes.iter().map(|node| node.admin);
+        let named = Named::new(fleet.nodes[1].proxy, admin.collect());
+        (name.clone(), named)
+    });
+    let named: BTreeMap<String, Named> = named.collect();
+    let failures: Vec<String> = play_all(&rows, &named).into_values().collect();
+    for (name, named) in &named {
+        let left = play::nothing_is_left(named);
+        left.unwrap_or_else(|why| panic!("gate {name}: {why}"));
+    }
+    let answered = "crawlgate_fleet_forwarded_total{result=\"answered\"}";
+    let forwarded: u64 = fleets.values().map(|fleet| fleet.metric(1, answered)).sum();
+    println!(
+        "conformance: {} rows played through another node, {forwarded} requests forwarded, {} failed",
+        rows.len(),
+        failures.len()
+    );
+    assert!(
+        failures.is_empty(),
+        "{} rows failed:\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+    if std::env::var_os("CONFORMANCE").is_none() {
+        assert!(forwarded as usize > rows.len() / 2, "{forwarded}");
+    }
+}
+
 /// Tests of the runner: each of these rows expects one wrong thing, which its comment names.
 #[test]
 fn a_wrong_expectation_is_reported() {
     let rows = read(&folder().join("wrong.txt"));
     let gates = gates(&rows);
+    let gates = named(&gates);
     let text = std::fs::read_to_string(folder().join("wrong.txt")).expect("the file");
     let failures = play_all(&rows, &gates);
     for (index, row) in rows.iter().enumerate() {
@@ -142,27 +191,42 @@ fn only_once<'a>(rows: impl Iterator<Item = &'a WireRow>) {
     }
 }
 
+/// A file of the configurations.
+fn gate_text(name: &str) -> String {
+    let file = folder().join("gates").join(name);
+    std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+}
+
+/// The configurations that the rows name.
+fn configs(rows: &[WireRow]) -> BTreeMap<String, String> {
+    let hosts = rows.iter().map(|row| format!("{}: 127.0.0.1", row.host));
+    let hosts: Vec<String> = hosts.collect::<BTreeSet<_>>().into_iter().collect();
+    let hosts = format!("{{ {}", hosts.join(", "));
+    let names: BTreeSet<&String> = rows.iter().map(|row| &row.gate).collect();
+    let config = |name: &String| {
+        let own = gate_text(&format!("{name}.yaml"));
+        let config = format!("{}{own}", gate_text("common.yaml"));
+        (name.clone(), config.replace("{ a.test: 127.0.0.1", &hosts))
+    };
+    names.into_iter().map(config).collect()
+}
+
 /// One proxy for each configuration that the rows name.
-fn gates(rows: &[WireRow]) -> BTreeMap<String, Named> {
-    let mut gates = BTreeMap::new();
-    fn text(name: &str) -> String {
-        let file = folder().join("gates").join(name);
-        std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
-    }
-    for row in rows {
-        gates.entry(row.gate.clone()).or_insert_with(|| {
-            let hosts = rows.iter().map(|row| format!("{}: 127.0.0.1", row.host));
-            let hosts: Vec<String> = hosts.collect::<BTreeSet<_>>().into_iter().collect();
-            let config = format!(
-                "{}{}",
-                text("common.yaml"),
-                text(&format!("{}.yaml", row.gate))
-            );
-            let config = config.replace("{ a.test: 127.0.0.1", &format!("{{ {}", hosts.join(", ")));
-            Named::new(TestProxy::start(&config, &text("policy.yaml")))
-        });
-    }
-    gates
+fn gates(rows: &[WireRow]) -> BTreeMap<String, TestProxy> {
+    let configs = configs(rows).into_iter();
+    let gates = configs.map(|(name, config)| {
+        let gate = TestProxy::start(&config, &gate_text("policy.yaml"));
+        (name, gate)
+    });
+    gates.collect()
+}
+
+fn named(gates: &BTreeMap<String, TestProxy>) -> BTreeMap<String, Named> {
+    let named = gates.iter().map(|(name, gate)| {
+        let named = Named::new(gate.proxy, vec![gate.admin]);
+        (name.clone(), named)
+    });
+    named.collect()
 }
 
 fn play_all(rows: &[WireRow], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, String> {

@@ -1,8 +1,9 @@
 //! Several proxies in one process that forward requests to each other, over real sockets. The test says who owns a host.
 
-mod bench;
+pub(crate) mod bench;
 mod bytes;
 mod identity;
+mod lapses;
 mod links;
 mod owners;
 mod pace;

@@ -79,8 +79,14 @@ pub enum Output {
     Quiesce(Vec<Partition>),
     /// This node must join as a new member: the connection is closed, and another one opened.
     Reconnect,
-    /// The lease has ended. The caller may break off what is under way at origins.
-    Lapsed,
+    /// The lease has ended, and with it the ownership of these partitions. What is under way at their origins must be
+    /// broken off [`LeaseTimes::break_off`] after the end: other nodes may take them from then on.
+    Lapsed {
+        /// The end of the lease.
+        end: BootTime,
+        /// The ownerships that have ended.
+        ownerships: Vec<(Partition, Epoch)>,
+    },
     /// Another process has joined under the name of this node. This one never owns anything again.
     Replaced,
     /// This node has given everything away and is no member any more.
@@ -353,12 +359,12 @@ impl Ownership {
                 outputs.push(Output::Left);
             }
             StoreAnswer::Replaced => {
-                self.lapse(outputs);
+                self.lapse(now, outputs);
                 self.membership = Membership::Over;
                 outputs.push(Output::Replaced);
             }
             StoreAnswer::NotMember => {
-                self.lapse(outputs);
+                self.lapse(now, outputs);
                 self.rejoin();
                 self.reconnect(outputs);
             }
@@ -475,14 +481,20 @@ impl Ownership {
 
     fn check_lapse(&mut self, now: BootTime, outputs: &mut Vec<Output>) {
         if self.lease_end.is_some_and(|end| end <= now) {
-            self.lapse(outputs);
+            self.lapse(now, outputs);
         }
     }
 
     /// Ends the lease: only takes bring partitions back.
-    fn lapse(&mut self, outputs: &mut Vec<Output>) {
-        if self.lease_end.take().is_some() {
-            outputs.push(Output::Lapsed);
+    fn lapse(&mut self, now: BootTime, outputs: &mut Vec<Output>) {
+        if let Some(end) = self.lease_end.take() {
+            let held = self.holdings.iter();
+            outputs.push(Output::Lapsed {
+                end: end.min(now),
+                ownerships: held
+                    .map(|(partition, holding)| (*partition, holding.epoch))
+                    .collect(),
+            });
         }
         if self.rules.lapse_drops {
             self.holdings.clear();
@@ -495,7 +507,7 @@ impl Ownership {
     /// Ends the lease at a store that has forgotten, and joins it as a new member.
     fn enter_other_store(&mut self, now: BootTime, outputs: &mut Vec<Output>) {
         if self.rules.generation_ends_lease {
-            self.lapse(outputs);
+            self.lapse(now, outputs);
         }
         if self.rules.generation_quarantine {
             self.quarantine_end = now.after(self.times.quarantine);

@@ -201,6 +201,7 @@ impl ProxyService {
             address,
             via,
             mut evaluation,
+            ownership,
         } = tunnel;
         let address = (via == TunnelRoute::Direct).then_some(address.ip());
         let meter = TunnelMeter::new(self.recorder.clock().clone());
@@ -225,6 +226,7 @@ impl ProxyService {
             drain,
             policies: self.active_policy.subscribe(),
             stops: self.admission_queue.stops().subscribe(),
+            ownership,
             evaluate,
         };
         // Without TCP of its own, the tunnel is inside TLS to the proxy or an HTTP/2 connection.
@@ -289,5 +291,6 @@ fn record_end(mut record: RequestRecord, end: TunnelEnd) {
         TunnelEnd::Drained => record.set_close_reason("shutting_down"),
         TunnelEnd::Refused => record.set_close_reason("policy_changed"),
         TunnelEnd::Stopped => record.set_close_reason("stopped"),
+        TunnelEnd::LeaseEnded => record.set_close_reason("lease_ended"),
     }
 }

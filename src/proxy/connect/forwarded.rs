@@ -1,7 +1,7 @@
 //! CONNECT at a node of a fleet: a tunnel whose bytes the proxy does not see goes through the owner of its host.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Response;
 use http::request::Parts;
@@ -33,6 +33,8 @@ pub(super) struct ConnectCall<'a> {
     pub(super) host: &'a HostTarget,
     pub(super) crawler: &'a Crawler,
     pub(super) profile: Profile,
+    /// The time at which the CONNECT arrived.
+    pub(super) began: Instant,
     pub(super) record: &'a mut RequestRecord,
 }
 
@@ -55,6 +57,7 @@ impl ProxyService {
             host,
             crawler,
             profile,
+            began,
             record,
         } = call;
         let owner = match fleet.owners.own(host.host()) {
@@ -83,7 +86,7 @@ impl ProxyService {
             },
             upload: None,
             max_hold: profile.max_hold().min(limit),
-            began: self.recorder.clock().now(),
+            began,
             record,
         };
         let recorder = &self.recorder;

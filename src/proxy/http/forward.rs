@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::{Response, Uri};
+use http::{HeaderMap, Response, Uri};
 
 use crate::fleet::FleetNode;
 use crate::fleet::forward_header::{ForwardHeader, TargetForm};
@@ -39,24 +39,21 @@ pub(super) enum OwnerAnswer {
 /// A request whose crawler and target are known.
 struct LocatedRequest<'a, 'e> {
     exchange: &'a Exchange<'e>,
-    crawler: &'a Crawler,
-    target: &'a UrlTarget,
-    /// The time for which it may still be held, if it has waited for an owner.
-    deadline: Option<Duration>,
+    received: &'a FleetRequest,
 }
 
 impl IncomingRequest for LocatedRequest<'_, '_> {
     async fn identify(&mut self) -> Result<Crawler, BoxedRefusal> {
-        Ok(self.crawler.clone())
+        Ok(self.received.crawler.clone())
     }
 
     fn target(&mut self) -> Result<UrlTarget, BoxedRefusal> {
-        Ok(self.target.clone())
+        Ok(self.received.target.clone())
     }
 
     fn facts(&self, target: UrlTarget, crawler: Crawler) -> RequestFacts {
         let mut facts = self.exchange.facts(target, crawler);
-        if let Some(deadline) = self.deadline {
+        if let Some(deadline) = self.received.deadline {
             let wait = facts.max_wait.unwrap_or(deadline);
             facts.max_wait = Some(wait.min(deadline));
         }
@@ -68,20 +65,37 @@ impl IncomingRequest for LocatedRequest<'_, '_> {
     }
 }
 
+/// A request at a node of a fleet, as it was received: its host may get another owner before it is sent.
+pub(super) struct FleetRequest {
+    crawler: Crawler,
+    target: UrlTarget,
+    /// The fields and the target of the request while it is on its way to an origin.
+    head: Option<(HeaderMap, Uri)>,
+    began: Instant,
+    /// The time for which it may be held in all.
+    limit: Duration,
+    /// The time for which it may still be held, if it has waited.
+    deadline: Option<Duration>,
+    /// The ownership under which it was admitted last.
+    ownership: Option<HostOwnership>,
+}
+
 impl Exchange<'_> {
     /// Takes a request through the stages before the origin if this node owns its host, and forwards it otherwise. A
-    /// request that is held while its host gets another owner is forwarded then.
+    /// request whose host gets another owner while it is held, or before it is sent, is forwarded then.
     pub(super) async fn admit_in_fleet(
         &mut self,
         fleet: &FleetNode,
     ) -> Result<FleetAdmission, BoxedRefusal> {
-        let crawler = self.identify().await?;
-        let target = self.target()?;
-        let began = self.record.clock().now();
-        let mut deadline = self.context.entry().and_then(|entry| entry.deadline);
-        let limit = deadline.unwrap_or_else(|| self.max_hold());
+        let mut request = match self.fleet_request.take() {
+            None => Box::new(self.receive_in_fleet().await?),
+            Some(mut moved) => {
+                self.restore(&mut moved);
+                moved
+            }
+        };
         loop {
-            let ownership = match fleet.owners.own(target.host()) {
+            let ownership = match fleet.owners.own(request.target.host()) {
                 Ok(ownership) => ownership,
                 Err(owner) if self.context.entry().is_some() => {
                     return if self.context.enclosing_tunnel().is_some() {
@@ -96,12 +110,9 @@ impl Exchange<'_> {
                         )))
                     };
                 }
-                Err(_) => match self
-                    .forward(fleet, &crawler, &target, began, deadline)
-                    .await?
-                {
+                Err(_) => match self.forward(fleet, &request).await? {
                     ForwardOutcome::Here(ownership) => {
-                        deadline = Some(limit.saturating_sub(self.elapsed(began)));
+                        request.deadline = Some(self.remaining(&request));
                         ownership
                     }
                     ForwardOutcome::Answered(response) => {
@@ -114,27 +125,57 @@ impl Exchange<'_> {
                     }
                 },
             };
-            let result = self
-                .admit_while_owned(&crawler, &target, deadline, &ownership)
-                .await?;
-            if let Some(result) = result {
-                self.ownership = Some(Box::new(ownership));
+            if let Some(result) = self.admit_while_owned(&request, &ownership).await? {
+                request.head = Some((self.parts.headers.clone(), self.parts.uri.clone()));
+                request.ownership = Some(ownership);
+                self.fleet_request = Some(request);
                 return Ok(FleetAdmission::Evaluated(result));
             }
-            deadline = Some(limit.saturating_sub(self.elapsed(began)));
+            request.deadline = Some(self.remaining(&request));
         }
     }
 
-    fn elapsed(&self, began: Instant) -> Duration {
-        self.record.clock().now().saturating_duration_since(began)
+    /// Identifies the crawler and the target of a new request.
+    async fn receive_in_fleet(&mut self) -> Result<FleetRequest, BoxedRefusal> {
+        let crawler = self.identify().await?;
+        let target = self.target()?;
+        let deadline = self.context.entry().and_then(|entry| entry.deadline);
+        Ok(FleetRequest {
+            crawler,
+            target,
+            head: None,
+            began: self.record.clock().now(),
+            limit: deadline.unwrap_or_else(|| self.max_hold()),
+            deadline,
+            ownership: None,
+        })
+    }
+
+    /// Prepares a request for another owner that was on its way to its origin, but was not sent.
+    fn restore(&mut self, request: &mut FleetRequest) {
+        if let Some((headers, uri)) = request.head.take() {
+            self.parts.headers = headers;
+            self.parts.uri = uri;
+        }
+        request.deadline = Some(self.remaining(request));
+    }
+
+    /// Returns the ownership of the requested host under which the request was admitted, if this is a node of a fleet.
+    pub(super) fn ownership(&self) -> Option<&HostOwnership> {
+        self.fleet_request.as_ref()?.ownership.as_ref()
+    }
+
+    /// Returns the time for which a request may still be held.
+    fn remaining(&self, request: &FleetRequest) -> Duration {
+        let now = self.record.clock().now();
+        let waited = now.saturating_duration_since(request.began);
+        request.limit.saturating_sub(waited)
     }
 
     /// Takes the request through the stages before the origin; `None` if the ownership ends before.
     async fn admit_while_owned(
         &mut self,
-        crawler: &Crawler,
-        target: &UrlTarget,
-        deadline: Option<Duration>,
+        received: &FleetRequest,
         ownership: &HostOwnership,
     ) -> Result<Option<Box<RequestResult<VettedAddresses>>>, BoxedRefusal> {
         let mut upload = std::mem::take(&mut self.upload);
@@ -142,9 +183,7 @@ impl Exchange<'_> {
         let services = self.service.request_services();
         let mut request = LocatedRequest {
             exchange: self,
-            crawler,
-            target,
-            deadline,
+            received,
         };
         let admitted = admit_request(&mut request, &mut upload, snapshot, &services);
         let result = tokio::select! {
@@ -160,11 +199,9 @@ impl Exchange<'_> {
     async fn forward(
         &mut self,
         fleet: &FleetNode,
-        crawler: &Crawler,
-        target: &UrlTarget,
-        began: Instant,
-        deadline: Option<Duration>,
+        request: &FleetRequest,
     ) -> Result<ForwardOutcome, BoxedRefusal> {
+        let target = &request.target;
         // The canonical form is a valid URI.
         let uri: Uri = target.as_str().parse().map_err(|_| {
             unavailable(
@@ -183,7 +220,7 @@ impl Exchange<'_> {
             headers: ForwardCall::link_headers(&self.parts.headers, target.authority()),
             header: ForwardHeader {
                 entry: fleet.name.clone(),
-                crawler: crawler.as_str().into(),
+                crawler: request.crawler.as_str().into(),
                 client: self.context.caller.address(),
                 id: (*id).into(),
                 version: self.parts.version,
@@ -191,11 +228,11 @@ impl Exchange<'_> {
                     ForwardMode::ToServer => TargetForm::Server,
                     ForwardMode::ToOrigin | ForwardMode::AnswerLocally => TargetForm::Resource,
                 },
-                deadline,
+                deadline: request.deadline,
             },
             upload: upload.clone(),
             max_hold,
-            began,
+            began: request.began,
             record: &mut self.record,
         };
         let recorder = &self.service.recorder;

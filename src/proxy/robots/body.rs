@@ -41,6 +41,7 @@ pub(super) async fn read_body(
             Some(Err(BodyError::Incomplete | BodyError::ClientLeft | BodyError::TooLarge)) => {
                 return Err(RobotsFetchOutcome::Broken);
             }
+            Some(Err(BodyError::LeaseEnded)) => return Err(RobotsFetchOutcome::NotAdmitted),
             None => break,
         }
     }

@@ -11,7 +11,7 @@ use http::header::{
 use http::{Method, Response, StatusCode, Version, response};
 
 use crate::clock::Clock;
-use crate::fleet::owners::{HostOwners, HostOwnership};
+use crate::fleet::owners::{HostOwners, OwnershipWatch};
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::media_type::essence;
 use crate::model::upstream_fault::UpstreamFault;
@@ -226,14 +226,15 @@ impl RobotsFetcher {
         &self,
         target: &UrlTarget,
         first: &UrlTarget,
-    ) -> Result<Option<Box<HostOwnership>>, FetchFailure> {
+    ) -> Result<Option<Box<OwnershipWatch>>, FetchFailure> {
         let Some(owners) = &self.owners else {
             return Ok(None);
         };
         match owners.own(target.host()) {
-            Ok(ownership) => Ok(Some(Box::new(ownership))),
+            Ok(ownership) => Ok(Some(Box::new(OwnershipWatch::new(ownership)))),
             Err(_) if target.host() == first.host() => {
-                Err(HopError::Upstream(UpstreamError::OwnerLost).into())
+                let error = UpstreamError::OwnerLost(RequestUpload::Empty);
+                Err(HopError::Upstream(error).into())
             }
             Err(_) => Ok(None),
         }
@@ -336,9 +337,9 @@ fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
             }
         },
         HopError::Upstream(error) => match error {
-            UpstreamError::BackingOff(_) | UpstreamError::OwnerLost => {
-                RobotsFetchOutcome::NotAdmitted
-            }
+            UpstreamError::BackingOff(_)
+            | UpstreamError::OwnerLost(_)
+            | UpstreamError::LeaseEnded => RobotsFetchOutcome::NotAdmitted,
             // A failed parent says nothing about the host.
             UpstreamError::Parent(error) => match error.scope {
                 ParentFaultScope::Parent => RobotsFetchOutcome::NotAdmitted,

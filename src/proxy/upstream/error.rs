@@ -7,7 +7,7 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
-use crate::proxy::body::BodyError;
+use crate::proxy::body::{BodyError, RequestUpload};
 use crate::proxy::dial::DialError;
 use crate::proxy::negative_cache::REFUSED_TTL;
 use crate::proxy::origin_tls::TlsError;
@@ -40,8 +40,10 @@ pub enum UpstreamError {
     BackingOff(Duration),
     /// A parent proxy failed, or could not reach the origin.
     Parent(Box<ParentError>),
-    /// This node of the fleet no longer owns the host: nothing was sent.
-    OwnerLost,
+    /// This node of the fleet no longer owns the host: nothing was sent. The body of the request is as it was.
+    OwnerLost(RequestUpload),
+    /// The lease of this node of the fleet has ended after the request was sent, and before an answer began.
+    LeaseEnded,
 }
 
 impl From<hyper::Error> for UpstreamError {
@@ -101,7 +103,8 @@ impl UpstreamError {
             Self::Upload(_)
             | Self::Dial(DialError::Other)
             | Self::BackingOff(_)
-            | Self::OwnerLost => false,
+            | Self::OwnerLost(_)
+            | Self::LeaseEnded => false,
             Self::Dial(DialError::Refused | DialError::Timeout | DialError::Unreachable)
             | Self::Tls(_)
             | Self::Timeout
@@ -127,7 +130,7 @@ impl UpstreamError {
             | Self::Http2(_)
             | Self::HeadTooLarge
             | Self::TooManyInterim => Some(FailureKind::Permanent),
-            Self::Upload(_) | Self::BackingOff(_) | Self::OwnerLost => None,
+            Self::Upload(_) | Self::BackingOff(_) | Self::OwnerLost(_) | Self::LeaseEnded => None,
         }
     }
 
@@ -144,7 +147,9 @@ impl UpstreamError {
             Self::Upload(_) => "http_request_error",
             Self::Protocol(_) | Self::Http2(_) | Self::TooManyInterim => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::BackingOff(_) | Self::OwnerLost => "destination_unavailable",
+            Self::BackingOff(_) | Self::OwnerLost(_) | Self::LeaseEnded => {
+                "destination_unavailable"
+            }
             Self::Parent(error) => error.fault.error_type,
         }
     }
@@ -167,9 +172,15 @@ impl From<UpstreamError> for Refusal {
             };
             return refusal.with_retry_after(error.retry_after);
         }
-        if matches!(error, UpstreamError::OwnerLost) {
+        if matches!(error, UpstreamError::OwnerLost(_)) {
             return Self::new(Reason::OwnerUnavailable, Stage::Pace)
                 .with_detail("this node of the fleet no longer owns the host");
+        }
+        if matches!(
+            error,
+            UpstreamError::LeaseEnded | UpstreamError::Upload(BodyError::LeaseEnded)
+        ) {
+            return lease_ended_refusal();
         }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
@@ -183,6 +194,9 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::Upload(BodyError::Incomplete | BodyError::ClientLeft) => {
                 (Reason::BadRequest, None, None)
             }
+            UpstreamError::LeaseEnded | UpstreamError::Upload(BodyError::LeaseEnded) => {
+                (Reason::OwnerUnavailable, None, None)
+            }
             UpstreamError::Protocol(error) => {
                 (Reason::UpstreamProtocol, None, Some(parse_code(error)))
             }
@@ -192,7 +206,7 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
             UpstreamError::Parent(_) => (Reason::UpstreamConnect, None, None),
-            UpstreamError::OwnerLost => (Reason::OwnerUnavailable, None, None),
+            UpstreamError::OwnerLost(_) => (Reason::OwnerUnavailable, None, None),
         };
         let failure = if error.is_origin_fault() {
             error.failure_kind()
@@ -210,6 +224,18 @@ impl From<UpstreamError> for Refusal {
         };
         refusal.with_retry_after(refused.then_some(REFUSED_TTL))
     }
+}
+
+/// Returns the refusal of a request that was sent, and broken off since the lease of this node has ended.
+pub(in crate::proxy) fn lease_ended_refusal() -> Refusal {
+    let refusal = Refusal {
+        status: Some(502),
+        error: Some(UpstreamError::LeaseEnded.as_str()),
+        ..Refusal::new(Reason::OwnerUnavailable, Stage::Pace)
+    };
+    refusal.with_detail(
+        "the lease of this node of the fleet has ended; the request may have reached the origin",
+    )
 }
 
 /// Returns OmniFind's code: 720 for an invalid status line, 710 for an invalid field.

@@ -1,9 +1,9 @@
 """The HTTP/2 tables against a running crawlgate: raw frames of a client, and what must come of each row.
 
     python3 tests/conformance/h2/run.py [--binary target/release/crawlgate] [--row WORD …] [--list]
-                                        [--peer nginx|mitmproxy]
+                                        [--peer nginx|mitmproxy] [--fleet]
 
-README.md describes the format. `--peer` plays the tables against another implementation instead, to check the tables
+README.md describes the format. With `--fleet` the proxy is one of three nodes, which forwards most requests to the others. `--peer` plays the tables against another implementation instead, to check the tables
 themselves: nginx gets the rows that fit any server.
 """
 
@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "acceptance"))
 
 import frames  # noqa: E402
+import nodes  # noqa: E402
 import rows as tables  # noqa: E402
 from authority import Authority  # noqa: E402
 from raw_origin import Origin  # noqa: E402
@@ -60,8 +61,8 @@ class TableGate(Gate):
         super().__init__(binary, HERE.parent / "gates" / "policy.yaml", folder)
         found = lambda: LISTENING.findall("\n".join(self.lines))  # noqa: E731
         wait_for(lambda: len(found()) > 1, 5)
-        # The first listener is the one without TLS.
-        self.tls_port = int(found()[-1])
+        # The first listener is the one without TLS. In a fleet, the lines of the other nodes follow.
+        self.tls_port = int(found()[1])
 
     def _settings(self, policy: pathlib.Path) -> dict:
         settings = super()._settings(policy)
@@ -254,9 +255,13 @@ def main() -> int:
     parser.add_argument("--row", nargs="+", metavar="WORD", help="rows whose names contain one of these words")
     parser.add_argument("--list", action="store_true", help="print names and sections")
     parser.add_argument("--peer", choices=["nginx", "mitmproxy"])
+    parser.add_argument("--fleet", action="store_true", help="the proxy is a node of a fleet of three; needs PostgreSQL")
     arguments = parser.parse_args()
     rows = tables.load(HERE)
     report = Report()
+    if arguments.fleet and not nodes.is_installed():
+        report.missing("the proxy is a node of a fleet", "postgresql")
+        return report.close()
     if len(rows) < LEAST:
         report.check("the tables are whole", [f"{len(rows)} rows, at least {LEAST} are needed"])
     if arguments.row:
@@ -286,6 +291,9 @@ def _run(report: Report, arguments: argparse.Namespace, rows: list[Row], folder:
             peer.stop()
         return
     binary, gates = arguments.binary.resolve(), {}
+    if arguments.fleet:
+        (folder / "fleet").mkdir()
+        Gate.fleet = nodes.Fleet(binary, folder / "fleet")
     try:
         for name, http2 in GATES.items():
             gates[name] = TableGate(binary, folder / name, rows, authority, http2)
@@ -297,6 +305,8 @@ def _run(report: Report, arguments: argparse.Namespace, rows: list[Row], folder:
             nothing_is_left(report, gate)
     finally:
         codes = {name: gate.stop() for name, gate in gates.items()}
+        if Gate.fleet:
+            Gate.fleet.stop()
     report.equal("SIGTERM ends them, with exit code 0", codes, dict.fromkeys(GATES, 0))
     panics = [line for gate in gates.values() for line in gate.lines if "panicked" in line]
     report.check("their standard error has no panic", panics)

@@ -1,5 +1,6 @@
 //! Runs one row: the client's steps against a proxy and the origin's at the same time, then checks both connections.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -8,7 +9,6 @@ use super::client::{End, RowClient};
 use super::format::{ClientEnd, Maker, OriginEnd, RowAnswer, Step, WireRow};
 use super::origin::{Origin, PAUSE};
 use super::text::Text;
-use crate::support::proxy::TestProxy;
 
 /// The time for actions of the proxy itself, such as closing or sending the rest.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -19,23 +19,23 @@ const LOOKS: u32 = 20;
 /// The time in which bytes may arrive late at an origin that should receive nothing.
 const LATE: Duration = Duration::from_millis(30);
 
-/// A proxy and its pseudonym.
+/// A proxy, or two nodes of a fleet, and the pseudonym in `Via` of the one that sends requests on.
 pub(crate) struct Named {
-    /// The process.
-    pub(crate) gate: TestProxy,
-    /// Its pseudonym in `Via`.
+    /// The address for clients.
+    proxy: SocketAddr,
+    /// The admin listeners; the first is that of the proxy that sends requests on.
+    admin: Vec<SocketAddr>,
+    /// The pseudonym.
     pub(crate) via: String,
 }
 
 impl Named {
     /// Learns the pseudonym from one request; it is empty if the proxy may not dial loopback.
-    pub(crate) fn new(gate: TestProxy) -> Self {
+    pub(crate) fn new(proxy: SocketAddr, admin: Vec<SocketAddr>) -> Self {
         let origin = Origin::start(&[], "", 0);
-        let mut client = RowClient::connect(gate.proxy);
+        let mut client = RowClient::connect(proxy);
         client.send(again("a.test", &origin));
-        let got = client
-            .answer(false)
-            .unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.stderr()));
+        let got = client.answer(false).unwrap_or_else(|why| panic!("{why}"));
         let via = super::wire::values(&got.message.fields, "via")
             .next()
             .unwrap_or_default();
@@ -43,28 +43,25 @@ impl Named {
             .trim_start_matches("1.1 ")
             .to_owned();
         let refused = got.message.start.starts_with(b"HTTP/1.1 403 ");
-        assert!(
-            refused || via.starts_with("crawlgate-"),
-            "Via: {via}; {}",
-            gate.stderr()
-        );
-        Self { gate, via }
+        assert!(refused || via.starts_with("crawlgate-"), "Via: {via}");
+        Self { proxy, admin, via }
     }
 }
 
-/// Checks the metrics of the proxy after all rows: no panic, and no request or connection in progress.
+/// Checks the metrics after all rows: no request or connection in progress.
 ///
 /// # Errors
 /// The lines with other values.
 pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
-    let zeros = [
-        "crawlgate_panics_total 0",
-        "crawlgate_inflight_requests 0",
-        "crawlgate_connections 0",
-    ];
+    let mut admin = named.admin.iter();
+    admin.try_for_each(|admin| nothing_is_left_at(*admin))
+}
+
+fn nothing_is_left_at(admin: SocketAddr) -> Result<(), String> {
+    let zeros = ["crawlgate_inflight_requests 0", "crawlgate_connections 0"];
     let mut metrics = String::new();
     for _ in 0..LOOKS {
-        metrics = scraped(named)?;
+        metrics = scraped(admin)?;
         if zeros.iter().all(|line| metrics.lines().any(|l| l == *line)) {
             return Ok(());
         }
@@ -78,11 +75,10 @@ pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
     Err(format!("expected {zeros:?}, got {lines:?}"))
 }
 
-fn scraped(named: &Named) -> Result<String, String> {
-    let mut client = RowClient::connect(named.gate.admin);
-    let host = named.gate.admin;
+fn scraped(admin: SocketAddr) -> Result<String, String> {
+    let mut client = RowClient::connect(admin);
     client.send(
-        format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes(),
+        format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n").into_bytes(),
     );
     let got = client.answer(false)?;
     Ok(String::from_utf8_lossy(&got.message.body).into_owned())
@@ -93,8 +89,8 @@ fn scraped(named: &Named) -> Result<String, String> {
 /// # Errors
 /// Everything that is not as the row expects.
 pub(crate) fn row(row: &WireRow, named: &Named) -> Result<(), Vec<String>> {
-    let origin = Origin::start(&row.origin, &named.via, named.gate.admin.port());
-    let mut client = RowClient::connect(named.gate.proxy);
+    let origin = Origin::start(&row.origin, &named.via, named.admin[0].port());
+    let mut client = RowClient::connect(named.proxy);
     let mut wrong = Vec::new();
     for step in &row.client {
         if let Err(why) = act(step, &mut client, &origin, &mut wrong) {
@@ -212,7 +208,7 @@ fn origin_end(
     let before = origin.connections().len();
     origin.end_script();
     thread::sleep(PAUSE);
-    let mut client = RowClient::connect(named.gate.proxy);
+    let mut client = RowClient::connect(named.proxy);
     client.send(again(host, origin));
     let got = client
         .answer(false)

@@ -36,20 +36,20 @@ rules:
 const HOSTS: &str = "a.test: 127.0.0.1, b.test: 127.0.0.1, c.test: 127.0.0.1";
 
 /// A node: a proxy in the test's process.
-pub(super) struct TestNode {
+pub(crate) struct TestNode {
     pub(super) name: NodeName,
     pub(super) folder: TempDir,
     server: Option<Server>,
-    pub(super) proxy: SocketAddr,
-    admin: SocketAddr,
+    pub(crate) proxy: SocketAddr,
+    pub(crate) admin: SocketAddr,
     pub(super) links: SocketAddr,
     owners: HostOwners,
     table: Mutex<HashMap<String, (usize, u64)>>,
 }
 
 /// A fleet whose owners are those that the test sets.
-pub(super) struct FleetBench {
-    pub(super) nodes: Vec<TestNode>,
+pub(crate) struct FleetBench {
+    pub(crate) nodes: Vec<TestNode>,
     /// The files of the fleet's authority.
     pub(super) authority: TempDir,
     pub(super) runtime: Runtime,
@@ -72,6 +72,29 @@ impl FleetBench {
     }
 
     pub(super) fn start_with(count: usize, policy: &str, more: &BenchSettings<'_>) -> Self {
+        Self::start_nodes(count, policy, !more.without_tls, |index, name| {
+            let own = more.only.filter(|(only, _)| *only == index);
+            let own = own.map_or("", |(_, lines)| lines);
+            node_config(name, &format!("{}{own}", more.config), !more.without_tls)
+        })
+    }
+
+    /// Starts nodes whose configuration has the given lines, which include listeners and the policy.
+    pub(crate) fn start_configured(count: usize, policy: &str, config: &str) -> Self {
+        Self::start_nodes(count, policy, true, |_, name| {
+            format!(
+                "{config}tls: {{ intercept: false }}\nstore: {{ path: store }}\n{}",
+                fleet_section(name, true)
+            )
+        })
+    }
+
+    fn start_nodes(
+        count: usize,
+        policy: &str,
+        tls: bool,
+        config: impl Fn(usize, &str) -> String,
+    ) -> Self {
         let authority = TempDir::new();
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -85,24 +108,20 @@ impl FleetBench {
         };
         new_authority(&bench.authority);
         for (index, name) in ["a", "b", "c"].into_iter().take(count).enumerate() {
-            let own = more.only.filter(|(only, _)| *only == index);
-            let own = own.map_or("", |(_, lines)| lines);
-            let config = format!("{}{own}", more.config);
-            let tls = !more.without_tls;
-            let node = bench.start_node(name, policy, &config, tls);
+            let node = bench.start_node(name, policy, config(index, name), tls);
             bench.nodes.push(node);
         }
         (0..count).for_each(|at| bench.publish(at));
         bench
     }
 
-    fn start_node(&self, name: &str, policy_text: &str, config: &str, tls: bool) -> TestNode {
+    fn start_node(&self, name: &str, policy_text: &str, config: String, tls: bool) -> TestNode {
         let folder = TempDir::new();
         folder.write("policy.yaml", policy_text);
         if tls {
             issue(&self.authority, name, &folder);
         }
-        let file = folder.write("crawlgate.yaml", node_config(name, config, tls));
+        let file = folder.write("crawlgate.yaml", config);
         let settings = settings(file);
         let compiled = policy::open_and_test(&settings.policy.origin);
         let compiled = compiled.unwrap_or_else(|problems| panic!("{problems:?}"));
@@ -126,6 +145,19 @@ impl FleetBench {
     pub(super) fn set_owner(&self, host: &str, owner: usize, epoch: u64) {
         for at in 0..self.nodes.len() {
             self.set_owner_at(at, host, Some((owner, epoch)));
+        }
+    }
+
+    /// Makes a node the owner of all hosts.
+    pub(crate) fn set_owner_of_all(&self, owner: usize) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            let holder = match at == owner {
+                true => Holder::Here(Epoch(1)),
+                false => Holder::Member(u16::try_from(owner).unwrap(), Epoch(1)),
+            };
+            let holders = vec![holder; usize::from(PARTITIONS.get())];
+            node.owners
+                .publish(self.view(holders, |_, node| node.links));
         }
     }
 
@@ -165,6 +197,16 @@ impl FleetBench {
                 Holder::Member(u16::try_from(*owner).unwrap(), Epoch(*epoch))
             };
         }
+        let view = self.view(holders, address);
+        self.nodes[at].owners.publish(view);
+    }
+
+    /// A view of a node with a lease.
+    fn view(
+        &self,
+        holders: Vec<Holder>,
+        address: impl Fn(usize, &TestNode) -> SocketAddr,
+    ) -> OwnershipView {
         let members: Arc<[Member]> = self
             .nodes
             .iter()
@@ -176,8 +218,7 @@ impl FleetBench {
             })
             .collect();
         let lease_end = BootTime(Duration::from_secs(1 << 40));
-        let view = OwnershipView::new(partitioner, holders.into(), members, Some(lease_end));
-        self.nodes[at].owners.publish(view);
+        OwnershipView::new(partitioner(), holders.into(), members, Some(lease_end))
     }
 
     /// Makes a member silent in the table of a node: it does not renew its lease.
@@ -186,6 +227,13 @@ impl FleetBench {
         let silent = [self.nodes[member].name.clone()];
         let view = OwnershipView::clone(&owners.view());
         owners.publish(view.with_silent(silent.into()));
+    }
+
+    /// Breaks off what a node has under way for its ownership of a host, as after the end of its lease.
+    pub(super) fn break_off(&self, at: usize, host: &str, epoch: u64) {
+        let partition = partitioner().partition(host);
+        let owners = &self.nodes[at].owners;
+        owners.break_off(&[(partition, Epoch(epoch))]);
     }
 
     /// Ends the lease of a node.
@@ -225,7 +273,7 @@ impl FleetBench {
 
     /// The value of a series of a node's metrics.
     #[track_caller]
-    pub(super) fn metric(&self, at: usize, series: &str) -> u64 {
+    pub(crate) fn metric(&self, at: usize, series: &str) -> u64 {
         let admin = self.nodes[at].admin;
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\n\r\n");
         let metrics = RawClient::connect(admin).request(request).body;
@@ -264,11 +312,7 @@ impl Drop for FleetBench {
 }
 
 fn node_config(name: &str, more: &str, tls: bool) -> String {
-    let files = if tls {
-        "tls: { cert: node.pem, key: node.key, ca: fleet.pem }"
-    } else {
-        "lease: 5s"
-    };
+    let fleet = fleet_section(name, tls);
     let interception = if more.contains("\ntls:") || more.starts_with("tls:") {
         ""
     } else {
@@ -281,9 +325,17 @@ policy: {{ path: policy.yaml, watch: false }}
 logs: {{ decisions: log.json }}
 store: {{ path: store }}
 egress: {{ ports: [1-65535], connect_ports: [1-65535], tls_ports: [1-65535], allow_loopback: true, hosts: {{ {HOSTS} }} }}
-fleet: {{ node: {name}, listen: 127.0.0.1:0, {files} }}
-{interception}{more}"
+{fleet}{interception}{more}"
     )
+}
+
+fn fleet_section(name: &str, tls: bool) -> String {
+    let files = if tls {
+        "tls: { cert: node.pem, key: node.key, ca: fleet.pem }"
+    } else {
+        "lease: 5s"
+    };
+    format!("fleet: {{ node: {name}, listen: 127.0.0.1:0, {files} }}\n")
 }
 
 fn partitioner() -> Partitioner {

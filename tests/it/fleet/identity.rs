@@ -1,6 +1,9 @@
 //! The crawler is the same at the owner: its name, its rights, its profile, and nothing that it claims itself.
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::support::client::RawClient;
+use crate::support::http2::{Http2Client, tls_over};
 use crate::support::origin::ScriptedOrigin;
 
 use super::bench::{BenchSettings, FleetBench};
@@ -120,4 +123,52 @@ fn a_crawler_cannot_act_as_a_node() {
     link.get_with(&origin.url("a.test", "/"), &hop)
         .check(403, &["hop"]);
     assert_eq!(origin.heads().len(), 2);
+}
+
+#[test]
+fn a_crawler_cannot_act_as_a_node_inside_a_tunnel() {
+    let settings = BenchSettings {
+        config: "h2: { prior_knowledge: true }
+crawlers: [{ name: news, sources: 10.0.0.0/8 }]
+tls: { intercept: true, verify_upstream: false, ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem }
+",
+        ..BenchSettings::default()
+    };
+    let fleet = FleetBench::start_with(2, super::bench::POLICY, &settings);
+    fleet.set_owner("a.test", 0, 1);
+    let origin = ScriptedOrigin::ok();
+    let claim = "node=b; crawler=news; client=10.0.0.1; id=1; version=1.1; hop=1";
+    let authority = format!("a.test:{}", origin.port);
+    // At the owner, at the entry, and on a link itself, as far as a crawler reaches one: in a tunnel of a stream, and in TLS in
+    // such a tunnel.
+    for at in [0, 1] {
+        let proxy = fleet.nodes[at].proxy;
+        let tls = super::tunnels::trusting(&fleet, at);
+        fleet.runtime.block_on(async {
+            let client = Http2Client::connect(proxy).await;
+            let mut plain = client.connect_to(&authority).await.unwrap();
+            let request = format!(
+                "GET / HTTP/1.1\r\nHost: {authority}\r\nCrawl-Fleet: {claim}\r\nConnection: close\r\n\r\n"
+            );
+            plain.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            plain.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{at}: {answer}");
+            let tunnel = client.connect_to(&authority).await.unwrap();
+            let inside = tls_over(tunnel, &tls, "a.test", &[b"h2"]).await;
+            let inside = Http2Client::over(inside).await;
+            let url = format!("https://{authority}/private");
+            let refused = inside.get(&url, &[("crawl-fleet", claim)]).await;
+            assert_eq!(refused.status, 451, "{at}");
+            assert_eq!(refused.fields.get("crawl-fleet"), None);
+        });
+    }
+    assert!(!origin.heads().concat().to_lowercase().contains("crawl-"));
+    let lines = fleet.lines(0, 4);
+    for line in &lines {
+        assert_eq!(line["crawler"], "anonymous", "{line}");
+    }
+    // Those that `b` has forwarded, as its certificate says.
+    let forwarded = lines.iter().filter(|line| line["entry"] == "b");
+    assert_eq!(forwarded.count(), 2);
 }

@@ -2,14 +2,16 @@
 
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::origin_tls::certs::Authority;
 use crate::support::client::{RawClient, reset_on_close};
 use crate::support::origin::{OK, ScriptedOrigin};
 use crate::support::wait::wait_until;
 
-use super::bench::{FleetBench, POLICY};
+use super::bench::{BenchSettings, FleetBench, POLICY};
 
 /// The field of a crawler whose requests are held for 3 s at most.
 const IMPATIENT: &str = "User-Agent: python-httpx/0.28\r\n";
@@ -124,9 +126,9 @@ fn dying_owner(fleet: &FleetBench) -> thread::JoinHandle<()> {
 
 #[test]
 fn a_request_whose_owner_dies_is_repeated_only_if_that_is_safe() {
-    let settings = super::bench::BenchSettings {
+    let settings = BenchSettings {
         without_tls: true,
-        ..super::bench::BenchSettings::default()
+        ..BenchSettings::default()
     };
     let fleet = FleetBench::start_with(3, POLICY, &settings);
     let origin = ScriptedOrigin::ok();
@@ -245,9 +247,9 @@ fn a_rewrite_to_the_host_of_another_owner_is_refused_at_once() {
 
 #[test]
 fn a_request_whose_owner_hangs_is_ended_once_the_owner_is_silent() {
-    let settings = super::bench::BenchSettings {
+    let settings = BenchSettings {
         without_tls: true,
-        ..super::bench::BenchSettings::default()
+        ..BenchSettings::default()
     };
     let fleet = FleetBench::start_with(3, POLICY, &settings);
     let origin = ScriptedOrigin::ok();
@@ -321,20 +323,111 @@ fn a_request_that_moves_is_not_held_longer_in_all() {
 
 #[test]
 fn a_tunnel_that_is_held_moves_to_the_new_owner() {
-    let fleet = FleetBench::start(2, &SLOW.replace("delay: 0s", "delay: 5s"));
-    let origin = ScriptedOrigin::ok();
-    fleet.set_owner("a.test", 0, 1);
-    fleet.get(0, &origin.url("a.test", "/")).check(200, &[]);
-    let authority = format!("a.test:{}", origin.port);
-    let began = Instant::now();
-    thread::scope(|scope| {
-        let opened = scope.spawn(|| RawClient::tunnel_to(fleet.nodes[1].proxy, &authority));
-        thread::sleep(Duration::from_millis(500));
-        fleet.set_owner("a.test", 1, 2);
-        // The new owner opens it.
-        opened.join().unwrap();
+    for at in [0, 1] {
+        let fleet = FleetBench::start(2, &SLOW.replace("delay: 0s", "delay: 5s"));
+        let origin = ScriptedOrigin::ok();
+        fleet.set_owner("a.test", 0, 1);
+        fleet.get(0, &origin.url("a.test", "/")).check(200, &[]);
+        let authority = format!("a.test:{}", origin.port);
+        let began = Instant::now();
+        thread::scope(|scope| {
+            let opened = scope.spawn(|| RawClient::tunnel_to(fleet.nodes[at].proxy, &authority));
+            thread::sleep(Duration::from_millis(500));
+            fleet.set_owner("a.test", 1, 2);
+            // The new owner opens it.
+            opened.join().unwrap();
+        });
+        assert!(began.elapsed() < Duration::from_secs(4), "{at}");
+        let moved = "crawlgate_fleet_forwarded_total{result=\"moved\"}";
+        assert_eq!(fleet.metric(1, moved), at as u64);
+    }
+}
+
+/// An origin over TLS whose first handshake waits until the sender sends something or is dropped.
+fn slow_to_connect() -> (ScriptedOrigin, mpsc::Sender<()>) {
+    let server = Authority::new().server(&["a.test"]);
+    let (release, released) = mpsc::channel();
+    let released = Mutex::new(Some(released));
+    let origin = ScriptedOrigin::start(move |connection| {
+        connection.peek_client_hello();
+        let first = released.lock().unwrap().take();
+        if let Some(released) = first {
+            let _ = released.recv();
+        }
+        if let Some(mut stream) = connection.accept_tls(&server) {
+            connection.serve_stream(&mut stream, &|_| OK.to_owned());
+        }
     });
-    assert!(began.elapsed() < Duration::from_secs(4));
-    let moved = "crawlgate_fleet_forwarded_total{result=\"moved\"}";
-    assert_eq!(fleet.metric(1, moved), 1);
+    (origin, release)
+}
+
+#[test]
+fn a_request_that_is_connecting_moves_to_the_new_owner() {
+    let settings = BenchSettings {
+        config: "tls: { intercept: false, verify_upstream: false }\n",
+        ..BenchSettings::default()
+    };
+    for (at, method) in [(0, "GET"), (0, "POST"), (1, "GET")] {
+        let fleet = FleetBench::start_with(2, POLICY, &settings);
+        let (origin, release) = slow_to_connect();
+        fleet.set_owner("a.test", 0, 1);
+        let url = origin.https_url("a.test", "/page?x=1");
+        let body = if method == "POST" { "hello" } else { "" };
+        let request = format!(
+            "{method} {url} HTTP/1.1\r\nHost: a.test:{}\r\nX-Own: 1\r\nContent-Length: {}\r\n\r\n{body}",
+            origin.port,
+            body.len()
+        );
+        thread::scope(|scope| {
+            let answer = scope.spawn(|| fleet.client(at).request(request));
+            wait_until("a node connects", || {
+                let logs = origin.connection_logs();
+                logs.first().is_some_and(|log| log.client_hello.is_some())
+            });
+            for node in [0, 1] {
+                fleet.set_owner_at(node, "a.test", None);
+            }
+            drop(release);
+            wait_until("the connection is dropped", || {
+                origin.ended_connections() == 1
+            });
+            assert!(!answer.is_finished(), "{at} {method}");
+            fleet.set_owner("a.test", 1, 2);
+            answer.join().unwrap().check(200, &["ok"]);
+        });
+        let requests = origin.requests();
+        assert_eq!(requests.len(), 1, "{at} {method}");
+        assert_eq!(requests[0].path(), "/page?x=1");
+        assert_eq!(requests[0].body, body.as_bytes());
+        assert!(
+            requests[0].head.contains("x-own: 1"),
+            "{}",
+            requests[0].head
+        );
+        let line = &fleet.lines(1, 1)[0];
+        assert_eq!(line["verdict"], "allow", "{line}");
+        assert_eq!(line["entry"] == "a", at == 0, "{line}");
+        assert!(fleet.lines(0, 0).is_empty());
+    }
+}
+
+#[test]
+fn a_request_that_is_connecting_goes_on_at_its_node_if_that_owns_the_host_again() {
+    let settings = BenchSettings {
+        config: "tls: { intercept: false, verify_upstream: false }\n",
+        ..BenchSettings::default()
+    };
+    let fleet = FleetBench::start_with(1, POLICY, &settings);
+    let (origin, release) = slow_to_connect();
+    fleet.set_owner("a.test", 0, 1);
+    let url = origin.https_url("a.test", "/");
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| fleet.get(0, &url));
+        wait_until("it connects", || origin.connections() == 1);
+        fleet.set_owner("a.test", 0, 2);
+        drop(release);
+        answer.join().unwrap().check(200, &["ok"]);
+    });
+    assert_eq!(origin.heads().len(), 1);
+    assert_eq!(fleet.lines(0, 1)[0]["verdict"], "allow");
 }

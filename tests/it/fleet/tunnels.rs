@@ -16,7 +16,7 @@ use crate::tunnel::inside::{Inside, builder};
 
 use super::bench::{BenchSettings, FleetBench, POLICY, comparable};
 
-const BLIND: &str = "policy: 1
+pub(super) const BLIND: &str = "policy: 1
 name: blind
 options:
   disposition: allow
@@ -93,7 +93,7 @@ fn a_tunnel_whose_client_leaves_ends_at_the_origin() {
 }
 
 /// A configuration with interception, and the client's that trusts the authority of a node.
-fn trusting(fleet: &FleetBench, at: usize) -> Arc<ClientConfig> {
+pub(super) fn trusting(fleet: &FleetBench, at: usize) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let pem = std::fs::read(fleet.nodes[at].folder.path().join("ca.pem")).unwrap();
     roots

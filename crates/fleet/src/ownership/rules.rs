@@ -66,6 +66,9 @@ pub struct LeaseTimes {
     pub valid: Duration,
     /// The time for which an owner must be silent before another node takes its partitions.
     pub silence: Duration,
+    /// The time after the end of a lease at which what is under way at origins is broken off. Another node takes the
+    /// partitions a twentieth of a lease later at the earliest.
+    pub break_off: Duration,
     /// The time without a take after the store has become another one.
     pub quarantine: Duration,
 }
@@ -77,6 +80,7 @@ impl LeaseTimes {
             renewal: lease / 5,
             valid: lease * 4 / 5,
             silence: lease,
+            break_off: lease * 3 / 20,
             quarantine: lease * 5 / 2,
         }
     }

@@ -12,6 +12,7 @@ use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
 
 use crate::clock::Clock;
+use crate::fleet::owners::OwnershipWatch;
 use crate::metrics::labels::OriginHttp2Failure;
 use crate::pipeline::admission::HostSlot;
 use crate::proxy::body::{BodyError, RequestUpload, UploadProgress};
@@ -33,6 +34,8 @@ pub(in crate::proxy::upstream) struct StreamCall<'a> {
     pub(in crate::proxy::upstream) request: Request<RequestUpload>,
     pub(in crate::proxy::upstream) target: &'a UrlTarget,
     pub(in crate::proxy::upstream) slot: HostSlot,
+    /// The ownership of the host, if this is a node of a fleet.
+    pub(in crate::proxy::upstream) ownership: Option<&'a mut OwnershipWatch>,
     pub(in crate::proxy::upstream) wait: ResponseWait,
     /// The maximum number of fields in the response head.
     pub(in crate::proxy::upstream) fields: usize,
@@ -54,6 +57,7 @@ pub(in crate::proxy::upstream) async fn exchange(
         request,
         target,
         slot,
+        mut ownership,
         wait,
         fields,
         clock,
@@ -61,7 +65,16 @@ pub(in crate::proxy::upstream) async fn exchange(
     let mut stream = OpenStream::open(reservation, request, target, slot)?;
     let mut timer = LazyTimer::new(wait.timeout);
     let mut since = wait.since;
-    let answered = poll_fn(|cx| stream.poll_head(&mut timer, &mut since, clock, cx)).await;
+    let answered = poll_fn(|cx| {
+        let head = stream.poll_head(&mut timer, &mut since, clock, cx);
+        if let (true, Some(ownership)) = (head.is_pending(), &mut ownership)
+            && ownership.poll_broken_off(cx).is_ready()
+        {
+            return Poll::Ready(Err(HeadFailure::Other(UpstreamError::LeaseEnded)));
+        }
+        head
+    });
+    let answered = answered.await;
     match answered {
         Ok(response) if response.headers().len() > fields => Err(stream.fail(
             UpstreamError::HeadTooLarge,

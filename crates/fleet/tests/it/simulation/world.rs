@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crawlgate_fleet::node::{BootTime, Epoch, Incarnation, Member, NodeName};
 use crawlgate_fleet::ownership::table::{Generation, StoreAnswer, StoreCommand};
-use crawlgate_fleet::ownership::{Event, Output, Ownership, OwnershipSettings, Rules};
+use crawlgate_fleet::ownership::{Event, LeaseTimes, Output, Ownership, OwnershipSettings, Rules};
 use crawlgate_fleet::partition::{FleetKey, Partition, Partitioner};
 use crawlgate_fleet::view::{Holder, Owner, OwnershipView};
 use fastrand::Rng;
@@ -89,6 +89,7 @@ enum Happening {
     Timeout(usize, u64, u64),
     Tick(usize, u64),
     Quiesced(usize, u64, Vec<Partition>),
+    BreakOff(usize, u64, Vec<(Partition, Epoch)>),
     Head(usize, u64, Partition, Epoch),
     Finished(usize, u64, Partition, Epoch),
 }
@@ -389,6 +390,14 @@ impl FleetWorld {
                     self.feed(node, Event::Quiesced(partitions));
                 }
             }
+            Happening::BreakOff(node, process, ownerships) => {
+                if self.nodes[node].process == process
+                    && !self
+                        .is_deferred(node, Happening::BreakOff(node, process, ownerships.clone()))
+                {
+                    self.break_off(node, &ownerships);
+                }
+            }
             Happening::Head(node, process, partition, epoch) => {
                 if self.nodes[node].process == process
                     && self.nodes[node].machine.is_some()
@@ -512,9 +521,18 @@ impl FleetWorld {
                 self.nodes[index].connection = None;
                 self.retry_connect(index, process);
             }
-            Output::Lapsed => {
+            Output::Lapsed { end, ownerships } => {
                 if self.rules.break_off {
-                    self.under_way.retain(|head| head.node != index);
+                    let times = LeaseTimes::new(Duration::from_micros(LEASE));
+                    let due = end.after(times.break_off);
+                    if due <= self.nodes[index].local(self.now) {
+                        return self.break_off(index, &ownerships);
+                    }
+                    let at = self.nodes[index].until(due, self.now);
+                    let number = self.number();
+                    let broken = Happening::BreakOff(index, process, ownerships);
+                    self.happenings.insert(number, broken);
+                    self.queue.push(Reverse((at, number)));
                 }
             }
             Output::Replaced | Output::Left => self.stop(index),
@@ -638,6 +656,20 @@ impl FleetWorld {
             self.now + length,
             Happening::Finished(index, process, partition, epoch),
         );
+    }
+
+    /// Breaks off what a node has under way, unless it has taken the partition again.
+    fn break_off(&mut self, index: usize, ownerships: &[(Partition, Epoch)]) {
+        let node = &self.nodes[index];
+        let now = node.local(self.now);
+        let is_ended = |head: &HeadUnderWay| {
+            ownerships
+                .iter()
+                .any(|(partition, epoch)| head.partition == *partition && head.epoch <= *epoch)
+                && !is_here(node.view.owner_of(head.partition, now))
+        };
+        self.under_way
+            .retain(|head| head.node != index || !is_ended(head));
     }
 
     fn violate(&mut self, text: String) {
