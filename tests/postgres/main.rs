@@ -14,6 +14,7 @@
 mod budgets;
 mod errors;
 mod fleet;
+mod handover;
 mod node;
 mod server;
 mod stops;

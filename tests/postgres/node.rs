@@ -83,6 +83,8 @@ impl Drop for NodeConfig {
 /// A running node; it is killed on drop.
 pub(crate) struct NodeProcess {
     process: Child,
+    /// The address for crawlers.
+    pub(crate) proxy: String,
     admin: String,
 }
 
@@ -98,17 +100,25 @@ impl NodeProcess {
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let mut seen = String::new();
+        let mut proxy = String::new();
         let admin = loop {
             let line = lines.next().unwrap_or_else(|| panic!("{seen}")).unwrap();
             if let Some(address) = line.strip_prefix("admin listening on ") {
                 break address.to_owned();
+            }
+            if let Some(address) = line.strip_prefix("proxy listening on ") {
+                address.clone_into(&mut proxy);
             }
             seen.push_str(&line);
             seen.push('\n');
         };
         // Read on, so that the node can write.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { process, admin }
+        Self {
+            process,
+            proxy,
+            admin,
+        }
     }
 
     /// `kill -9`.
