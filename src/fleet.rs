@@ -1,9 +1,10 @@
 //! The fleet: several proxies that act as one. Every host has one owner, and requests travel to it.
 //!
 //! [`owners`] says who owns a host, [`membership`] finds that out from the [`store`], [`link`] carries requests to other nodes, and [`forward_header`] is what the
-//! owner is told about them. [`sharing`] shares stops through the store.
+//! owner is told about them. [`sharing`] shares stops through the store. [`handover`] gives the state of hosts to their next owners.
 
 pub mod forward_header;
+pub mod handover;
 pub mod link;
 pub mod membership;
 pub mod node_directory;

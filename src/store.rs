@@ -12,4 +12,6 @@ pub mod staged_file;
 pub mod stops;
 
 pub use atomic_file::sync_directory;
-pub use host_store::{HostSnapshot, HostStore, Lease, LeaseOutcome, LimiterKey, StoreStats};
+pub use host_store::{
+    HostRecord, HostSnapshot, HostStore, Lease, LeaseOutcome, LimiterKey, PartitionOf, StoreStats,
+};

@@ -2,6 +2,7 @@
 
 mod status;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,9 @@ use tokio::task::JoinSet;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::metrics::labels::{StoreOperation, StoreResult, TakeoverReason};
+use crate::pipeline::admission::AdmissionQueue;
 
+use super::handover::{HandedRobots, HostHandover, Takeover, read_takeover};
 use super::node_directory::{NodeDirectory, NodeDirectoryError};
 use super::owners::HostOwners;
 use super::sharing::StoreSharing;
@@ -37,6 +40,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Returns the revision of the active policy.
 pub type RevisionSource = Box<dyn Fn() -> String + Send + Sync>;
+
+/// The state of hosts of this process.
+pub struct NodeHosts {
+    pub admission: Arc<AdmissionQueue>,
+    pub robots: Arc<dyn HandedRobots>,
+}
 
 /// The cause if a node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +107,7 @@ impl PreparedNode {
     pub fn spawn(
         self,
         address: std::net::SocketAddr,
+        hosts: NodeHosts,
         metrics: Metrics,
         revision: RevisionSource,
         tasks: &mut JoinSet<()>,
@@ -119,6 +129,7 @@ impl PreparedNode {
         let (left, has_left) = watch::channel(false);
         let task = MembershipTask {
             ownership,
+            handover: HostHandover::new(hosts.admission, hosts.robots, self.record.partitioner),
             config: self.config,
             record: self.record,
             home: self.directory.identity.clone(),
@@ -170,14 +181,15 @@ impl MembershipHandle {
 /// The end of something that runs beside the loop.
 enum FinishedJob {
     Connected(Result<(StoreSession, FleetRecord), StoreError>),
-    Answered(StoreSession, Result<StoreAnswer, StoreError>),
-    Quiesced(Vec<Partition>),
+    Answered(StoreSession, Result<(StoreAnswer, Takeover), StoreError>),
+    Quiesced(Vec<Partition>, Vec<(Partition, Epoch, String)>),
     /// The time to break off what is under way for these ownerships.
     LapsedFor(Vec<(Partition, Epoch)>),
 }
 
 struct MembershipTask {
     ownership: Ownership,
+    handover: HostHandover,
     config: PostgresConfig,
     record: FleetRecord,
     home: String,
@@ -239,14 +251,22 @@ impl MembershipTask {
                 }
             }
             FinishedJob::Connected(Err(error)) => self.disconnected(error.to_string()),
-            FinishedJob::Answered(session, Ok(answer)) => {
+            FinishedJob::Answered(session, Ok((answer, takeover))) => {
                 self.session = Some(session);
                 self.error = None;
+                // Before the view names this node as the owner.
+                self.handover.take_over(takeover);
                 self.feed(Event::Answered(answer));
             }
             // The session is dropped: nobody knows what became of the statement.
-            FinishedJob::Answered(_, Err(error)) => self.disconnected(error.to_string()),
-            FinishedJob::Quiesced(partitions) => self.feed(Event::Quiesced(partitions)),
+            FinishedJob::Answered(_, Err(error)) => {
+                self.handover.drop_given();
+                self.disconnected(error.to_string());
+            }
+            FinishedJob::Quiesced(partitions, given) => {
+                self.handover.keep_given(given);
+                self.feed(Event::Quiesced(partitions));
+            }
             FinishedJob::LapsedFor(ownerships) => self.owners.break_off(&ownerships),
         }
     }
@@ -311,9 +331,18 @@ impl MembershipTask {
             // The view names no owner for these partitions: nothing starts, and waiting requests look for the next owner.
             Output::Quiesce(partitions) => {
                 let pause = self.record.lease / 5;
+                let with_epoch =
+                    |partition: &Partition| Some((*partition, self.ownership.epoch(*partition)?));
+                let owned = partitions.iter().filter_map(with_epoch).collect();
+                let collect = self.handover.collect(owned);
                 self.jobs.spawn(async move {
                     tokio::time::sleep(pause).await;
-                    FinishedJob::Quiesced(partitions)
+                    let given = tokio::task::spawn_blocking(collect).await;
+                    let given = given.unwrap_or_else(|error| {
+                        tracing::error!(%error, "fleet: the state of hosts cannot be collected");
+                        vec![]
+                    });
+                    FinishedJob::Quiesced(partitions, given)
                 });
             }
             Output::Reconnect => {
@@ -352,11 +381,38 @@ impl MembershipTask {
             home: self.home.clone(),
             policy: (self.revision)(),
         };
+        let sources = match &command {
+            StoreCommand::Take(claims) => self.handover.sources(claims, this.incarnation),
+            StoreCommand::Join
+            | StoreCommand::Renew { .. }
+            | StoreCommand::Release(_)
+            | StoreCommand::Leave => BTreeMap::new(),
+        };
+        let given = match &command {
+            StoreCommand::Release(rows) => self.handover.take_given(rows),
+            StoreCommand::Join
+            | StoreCommand::Renew { .. }
+            | StoreCommand::Take(_)
+            | StoreCommand::Leave => vec![],
+        };
         let metrics = self.metrics.clone();
         let clock = self.clock.clone();
         self.jobs.spawn(async move {
             let began = clock.boot_time();
-            let answer = session.carry_out(&this, generation, &facts, &command).await;
+            let answer = async {
+                if !given.is_empty() {
+                    session.write_given(&given).await?;
+                }
+                let answer = session
+                    .carry_out(&this, generation, &facts, &command)
+                    .await?;
+                let mut takeover = Takeover::default();
+                if let StoreAnswer::Taken(taken) = &answer {
+                    takeover = read_takeover(&session, &sources, taken).await?;
+                }
+                Ok::<_, StoreError>((answer, takeover))
+            };
+            let answer = answer.await;
             let elapsed = clock.boot_time().since(began);
             metrics.record_store_request(operation(&command), result(&answer), elapsed);
             FinishedJob::Answered(session, answer)

@@ -1,27 +1,37 @@
-//! The task that shares stops and daily budgets with other nodes through the store, over a connection of its own: a lease
-//! must not wait for it.
+//! The task that shares stops, daily budgets and rests of hosts with other nodes through the store, over a connection of its
+//! own: a lease must not wait for it.
 //!
 //! It asks for the version of the stops a few times a second, and reads them only if that has changed. It takes parts of
-//! budgets when requests wait for them.
+//! budgets when requests wait for them. It writes the rests of this node's hosts that have begun, ended or changed since;
+//! the next owner of a host reads them (`handover`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use crawlgate_fleet::node::BootTime;
+use crawlgate_fleet::view::Owner;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::metrics::labels::StoreOperation;
+use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::admission::handover::ChangedRestRecords;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::stop_registry::{SharedStop, StopRegistry};
 
 use super::membership::result;
+use super::owners::HostOwners;
 use super::store::{FleetRecord, PostgresConfig, StopsVersion, StoreError, StoreSession};
 
 /// The time between two looks at the version: a stop must be in force everywhere within a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 /// The days for which the accounts of budgets are kept, since the clocks of nodes differ.
 const BUDGET_DAYS_KEPT: u64 = 3;
+/// The largest number of rests in one statement.
+const RESTS_BATCH: usize = 1_000;
+/// The time between two removals of rests that ended long ago.
+const FORGET_RESTS_INTERVAL: Duration = Duration::from_secs(600);
 /// The pause before the store is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -71,10 +81,12 @@ impl StoreSharing {
     /// Takes the stops over, and returns the task that goes on sharing them, and its state.
     pub fn start(
         &self,
-        stops: Arc<StopRegistry>,
-        budgets: Arc<BudgetTracker>,
+        admission: Arc<AdmissionQueue>,
+        owners: HostOwners,
         metrics: Metrics,
     ) -> (impl Future<Output = ()> + Send + use<>, SharingHandle) {
+        let stops = Arc::clone(admission.stops());
+        let budgets = Arc::clone(admission.budgets());
         stops.enable_sharing();
         stops.apply_shared(self.version.generation.0, self.stops.clone());
         budgets.enable_sharing();
@@ -86,7 +98,10 @@ impl StoreSharing {
             version: Some(self.version),
             stops,
             budgets,
+            admission,
+            owners,
             budget_day: 0,
+            next_forget: BootTime::default(),
             metrics,
             session: None,
             handle: handle.clone(),
@@ -102,6 +117,10 @@ struct SharingTask {
     metrics: Metrics,
     stops: Arc<StopRegistry>,
     budgets: Arc<BudgetTracker>,
+    admission: Arc<AdmissionQueue>,
+    owners: HostOwners,
+    /// The time at which rests that ended long ago are removed next.
+    next_forget: BootTime,
     /// The last day of which a budget was used.
     budget_day: u64,
     /// The version of the stops that this node has.
@@ -169,8 +188,68 @@ impl SharingTask {
             .record_store_request(StoreOperation::Stops, result(&shared), elapsed);
         shared?;
         self.take_budgets(&session).await?;
+        self.share_rests(&session).await?;
         self.session = Some(session);
         Ok(())
+    }
+
+    /// Writes the rests that have changed.
+    async fn share_rests(&mut self, session: &StoreSession) -> Result<(), StoreError> {
+        let changed = self.admission.take_changed_rests();
+        let now = self.clock.boot_time();
+        let is_due = self.next_forget <= now;
+        if changed.is_empty() && !is_due {
+            return Ok(());
+        }
+        let written = self.write_rests(session, changed, is_due).await;
+        let elapsed = self.clock.boot_time().since(now);
+        self.metrics
+            .record_store_request(StoreOperation::Rests, result(&written), elapsed);
+        if is_due && written.is_ok() {
+            self.next_forget = now.after(FORGET_RESTS_INTERVAL);
+        }
+        written
+    }
+
+    /// Writes the rests of this node's hosts. Those of hosts without a known owner are kept, since this node may own them
+    /// again.
+    async fn write_rests(
+        &self,
+        session: &StoreSession,
+        mut changed: ChangedRestRecords,
+        forgets: bool,
+    ) -> Result<(), StoreError> {
+        let unowned = changed.split_off(|host| match self.owners.owner(host) {
+            Owner::Unknown => true,
+            Owner::Here { .. } | Owner::Member { .. } => false,
+        });
+        self.admission.put_back_changed_rests(unowned);
+        drop(changed.split_off(|host| match self.owners.owner(host) {
+            Owner::Member { .. } => true,
+            Owner::Here { .. } | Owner::Unknown => false,
+        }));
+        let written = async {
+            let begun: Vec<_> = changed
+                .begun
+                .iter()
+                .map(|(host, rest)| (Arc::clone(host), self.owners.partition(host), *rest))
+                .collect();
+            for rests in begun.chunks(RESTS_BATCH) {
+                session.write_rests(rests).await?;
+            }
+            for hosts in changed.ended.chunks(RESTS_BATCH) {
+                session.remove_rests(hosts).await?;
+            }
+            if forgets {
+                session.forget_rests().await?;
+            }
+            Ok::<(), StoreError>(())
+        };
+        let written = written.await;
+        if written.is_err() {
+            self.admission.put_back_changed_rests(changed);
+        }
+        written
     }
 
     /// Takes what requests wait for.

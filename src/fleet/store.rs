@@ -1,11 +1,12 @@
 //! The store of a fleet: a PostgreSQL database, or what speaks its protocol. It holds members, leases and partitions, and
-//! what nodes share besides: stops and daily budgets.
+//! what nodes share besides: stops, daily budgets, and the state of hosts for their next owners.
 //!
 //! Every statement can be repeated without harm, and has a time-out, after which its connection is closed: it may have
 //! been carried out. The SQL avoids what CockroachDB and YugabyteDB do not have: no LISTEN, no advisory locks, no
 //! extensions.
 
 mod error;
+mod host_state;
 mod schema;
 mod session;
 mod shared_state;

@@ -234,6 +234,8 @@ label_values! {
         Stops = "stops",
         /// Taking a part of a daily budget.
         Budget = "budget",
+        /// Writing the rests of hosts.
+        Rests = "rests",
     }
 
     /// The result of a request to the store; the label `result` of `store_requests_total`.

@@ -15,6 +15,7 @@
 //! - A request has had its *turn* when, as the head of its queue, it got a slot.
 
 mod forecast;
+pub mod handover;
 mod host_and_address;
 pub mod host_status;
 mod queue;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
+use crate::fleet::handover::{HandedRobots, RobotsFileRecord};
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
@@ -36,7 +37,7 @@ const UNVERIFIED_BYTES: u64 = 16 << 20;
 const HOST_BYTES: usize = 512;
 
 /// The cache of robots.txt files.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RobotsFileCache(Arc<RobotsFileCacheState>);
 
 #[derive(Debug)]
@@ -109,6 +110,36 @@ fn base_has_host(base: &str, host: &str) -> bool {
     base.split_once("://")
         .and_then(|(_, authority)| authority.strip_prefix(host))
         .is_some_and(|rest| rest.starts_with(['/', ':']))
+}
+
+/// Files of hosts with unverified certificates are not handed over: the next owner may verify them.
+impl HandedRobots for RobotsFileCache {
+    fn records(&self, select: &mut dyn FnMut(&str, usize) -> bool) -> Vec<RobotsFileRecord> {
+        let now = self.0.clock.now();
+        let mut records = vec![];
+        for (base, state) in &self.0.verified.entries {
+            if select(&base, state.memory_size())
+                && let Some(record) = state.record(now)
+            {
+                let base = base.as_ref().clone();
+                records.push(RobotsFileRecord { base, record });
+            }
+        }
+        records
+    }
+
+    fn restore(&self, file: &RobotsFileRecord) {
+        let Some(state) = RobotsState::from_record(&file.record, self.0.clock.now()) else {
+            return;
+        };
+        let entries = &self.0.verified.entries;
+        let is_newer = entries
+            .get(&*file.base)
+            .is_none_or(|known| state.is_newer_than(&known));
+        if is_newer {
+            entries.insert(file.base.clone(), Arc::new(state));
+        }
+    }
 }
 
 impl RobotsProvider for RobotsFileCache {

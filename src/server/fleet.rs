@@ -13,7 +13,7 @@ use crate::config::settings::Settings;
 use crate::fleet::FleetNode;
 use crate::fleet::forward_header::MAX_FIELD_BYTES;
 use crate::fleet::link::LinkClient;
-use crate::fleet::membership::{MembershipHandle, PreparedNode};
+use crate::fleet::membership::{MembershipHandle, NodeHosts, PreparedNode};
 use crate::fleet::owners::HostOwners;
 use crate::fleet::sharing::SharingHandle;
 use crate::metrics::Metrics;
@@ -88,14 +88,20 @@ impl FleetStart {
         let advertised = settings.fleet.as_ref()?.advertise.or(address)?;
         let metrics = service.recorder.metrics();
         // Before it owns a host that may be stopped.
-        let stops = Arc::clone(service.admission_queue.stops());
-        let budgets = Arc::clone(service.admission_queue.budgets());
-        let (task, sharing) = node.sharing.start(stops, budgets, metrics.clone());
+        let admission = Arc::clone(&service.admission_queue);
+        let owners = node.owners.clone();
+        let (task, sharing) = node
+            .sharing
+            .start(Arc::clone(&admission), owners, metrics.clone());
         tasks.spawn(task);
+        let hosts = NodeHosts {
+            admission,
+            robots: Arc::new(service.robots.clone()),
+        };
         let policy = Arc::clone(&service.active_policy);
         let revision = Box::new(move || policy.load().policy.revision().to_string());
         Some(JoinedNode {
-            membership: node.spawn(advertised, metrics.clone(), revision, tasks),
+            membership: node.spawn(advertised, hosts, metrics.clone(), revision, tasks),
             sharing,
         })
     }

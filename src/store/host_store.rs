@@ -5,23 +5,29 @@
 //! refers to the host, so releasing it needs no lookup.
 
 mod entry;
+mod handover;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::pacing::backoff::BackoffCause;
+use crate::pacing::backoff::{BackoffCause, BackoffRecord};
 use crate::pacing::pace::{HostPace, PaceDecision, RequestKind};
 
 use super::sharded_map::{MapShard, SHARD_COUNT, ShardedMap, hash_name, shrink_if_sparse};
 use entry::HostEntry;
+use handover::{ChangedRests, TakeoverTimes};
 
 pub use entry::Lease;
+pub use handover::{HostRecord, PartitionOf};
 
 /// The pacing state of every host, address and domain.
 #[derive(Debug)]
 pub struct HostStore {
     hosts: ShardedMap<Arc<HostEntry>>,
+    takeovers: TakeoverTimes,
+    changed_rests: Arc<ChangedRests>,
     /// The seed of the hosts' jitter, combined with their names.
     seed: u64,
 }
@@ -97,6 +103,8 @@ impl HostStore {
     pub fn with_seed(seed: u64) -> Self {
         Self {
             hosts: ShardedMap::new(),
+            takeovers: TakeoverTimes::default(),
+            changed_rests: Arc::default(),
             seed,
         }
     }
@@ -109,7 +117,7 @@ impl HostStore {
         now: Instant,
     ) -> PaceDecision<Lease> {
         self.get_or_insert(key.name)
-            .try_acquire(key.kind, pace, now)
+            .try_acquire(key.kind, pace, &self.takeovers, now)
     }
 
     /// Returns the state of one name, over all kinds of requests.
@@ -140,6 +148,62 @@ impl HostStore {
         stats
     }
 
+    /// Shares the state of hosts with other nodes from now on.
+    pub fn enable_sharing(&self, partition_of: PartitionOf) {
+        self.takeovers.set_partitions(partition_of);
+        self.changed_rests.enable();
+    }
+
+    /// Sets the time until which other nodes may have sent requests to the hosts of a partition. `None` if this node knows
+    /// all of them. To be called before requests for these hosts.
+    pub fn set_takeover(&self, partition: u16, until: Option<Instant>) {
+        self.takeovers.set(partition, until);
+    }
+
+    /// Returns the time until which other nodes may have sent requests to the hosts of a partition.
+    pub fn takeover(&self, partition: u16) -> Option<Instant> {
+        self.takeovers.get(partition)
+    }
+
+    /// Passes the state of each name that `is_included` accepts to `visit`, in no order, unless it equals that of a new one.
+    pub fn for_each_host_record(
+        &self,
+        now: Instant,
+        is_included: impl Fn(&str) -> bool,
+        mut visit: impl FnMut(&Arc<str>, HostRecord),
+    ) {
+        for shard in 0..SHARD_COUNT {
+            for host in self.hosts.shard_values(shard) {
+                if is_included(host.name())
+                    && let Some(record) = host.record(now)
+                {
+                    visit(host.name(), record);
+                }
+            }
+        }
+    }
+
+    /// Adds the state of a host that another node has handed over.
+    pub fn restore_host(&self, name: &str, record: &HostRecord, now: Instant) {
+        self.get_or_insert(name).restore(record, now);
+    }
+
+    /// Returns the names of the hosts whose backoff has begun, ended or changed since the last call.
+    pub fn take_changed_rests(&self) -> BTreeSet<Arc<str>> {
+        self.changed_rests.take()
+    }
+
+    /// Returns names to those of the next call.
+    pub fn put_back_changed_rests(&self, names: BTreeSet<Arc<str>>) {
+        self.changed_rests.put_back(names);
+    }
+
+    /// Returns the backoff of a host, unless it has no effect.
+    pub fn backoff_record(&self, name: &str, now: Instant) -> Option<BackoffRecord> {
+        let host = self.hosts.lock_shard(name).get(name).map(Arc::clone)?;
+        host.backoff_record(now)
+    }
+
     fn get_or_insert(&self, name: &str) -> Arc<HostEntry> {
         let mut hosts = self.hosts.lock_shard(name);
         if let Some(host) = hosts.get(name) {
@@ -149,6 +213,7 @@ impl HostStore {
         let host = Arc::new(HostEntry::new(
             Arc::clone(&name),
             self.seed ^ hash_name(&name),
+            Arc::clone(&self.changed_rests),
         ));
         hosts.insert(name, Arc::clone(&host));
         host

@@ -8,7 +8,7 @@ use crawlgate::pacing::pace::{
     HostPace, Jitter, PaceDecision, PaceWait, RateLimit, RequestKind, WaitCause,
 };
 use crawlgate::pacing::response_class::{Challenge, ResponseClass};
-use crawlgate::store::{HostStore, Lease, LeaseOutcome, LimiterKey, StoreStats};
+use crawlgate::store::{HostRecord, HostStore, Lease, LeaseOutcome, LimiterKey, StoreStats};
 use fastrand::Rng;
 
 const MS: Duration = Duration::from_millis(1);
@@ -148,6 +148,8 @@ struct Traffic {
     sent: Vec<Instant>,
     granted: Vec<Instant>,
     ended: usize,
+    /// The host moves from one node of a fleet to another now and then.
+    moves: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,7 +194,47 @@ impl Traffic {
             sent,
             granted,
             ended: 0,
+            moves: false,
         }
+    }
+
+    /// Another node becomes the owner of the host: this one has handed it over, or was killed.
+    fn move_host(&mut self) {
+        let store = HostStore::new();
+        store.enable_sharing(Box::new(|_| 0));
+        if self.rng.bool() {
+            // What has not been sent is refused. Some of it hangs.
+            let now = self.clock.now();
+            let (dialling, reading): (Vec<_>, Vec<_>) = std::mem::take(&mut self.flying)
+                .into_iter()
+                .partition(|(_, _, flight)| *flight == Flight::Dialling);
+            self.flying = reading;
+            self.ended += dialling.len();
+            let mut hanging = vec![];
+            for (lease, _, _) in dialling {
+                match self.rng.bool() {
+                    true => lease.release(LeaseOutcome::Abandoned, now),
+                    false => hanging.push(lease),
+                }
+            }
+            let until = self.store.takeover(0);
+            let mut found = vec![];
+            self.store.for_each_host_record(
+                now,
+                |_| true,
+                |name, record| found.push((name.clone(), record)),
+            );
+            self.manual_clock.advance(self.rng.u32(0..200) * MS);
+            store.set_takeover(0, until);
+            for (name, record) in found {
+                store.restore_host(&name, &record, self.clock.now());
+            }
+        } else {
+            self.ended += self.flying.len();
+            self.flying.clear();
+            store.set_takeover(0, Some(self.clock.now()));
+        }
+        self.store = store;
     }
 
     /// The head of the queue asks; returns the time until it has to ask again.
@@ -269,6 +311,9 @@ impl Traffic {
                 self.waiting.push(self.clock.now());
                 came += 1;
             }
+            if self.moves && self.rng.u8(..) < 3 {
+                self.move_host();
+            }
             let asks_again = self.pump();
             self.move_one();
             let step = self.rng.u32(1..60) * MS;
@@ -313,6 +358,125 @@ fn limits_hold_and_every_request_ends_in_random_schedules() {
     for seed in 0..300 {
         Traffic::new(HostStore::new(), seed).run();
     }
+}
+
+#[test]
+fn limits_hold_and_every_request_ends_though_the_host_moves_between_nodes() {
+    for seed in 0..300 {
+        let traffic = Traffic::new(HostStore::new(), seed);
+        Traffic {
+            moves: true,
+            ..traffic
+        }
+        .run();
+    }
+}
+
+#[test]
+fn a_rest_is_noted_once_for_other_nodes_and_continues_there() {
+    let (clock, manual_clock) = Clock::manual();
+    let stores = [(); 2].map(|()| HostStore::new());
+    let [store, other] = &stores;
+    let complain = || {
+        let lease = go(store, page("a.test"), &POLITE, clock.now());
+        let class = ResponseClass::Overloaded(Some(30 * SECOND));
+        let _ = lease.record_response(class, Challenge::None, clock.now());
+        lease.release(LeaseOutcome::Abandoned, clock.now());
+    };
+    // Without a fleet, nothing is collected.
+    complain();
+    assert!(store.take_changed_rests().is_empty());
+    manual_clock.advance(30 * SECOND);
+    store.enable_sharing(Box::new(|_| 0));
+    complain();
+    let changed = store.take_changed_rests();
+    assert_eq!(
+        changed.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["a.test"]
+    );
+    assert!(store.take_changed_rests().is_empty());
+    store.put_back_changed_rests(changed);
+    assert_eq!(store.take_changed_rests().len(), 1);
+
+    let backoff = store.backoff_record("a.test", clock.now());
+    let record = HostRecord {
+        backoff,
+        ..HostRecord::default()
+    };
+    other.restore_host("a.test", &record, clock.now());
+    let left = wait(other, page("a.test"), &POLITE, clock.now());
+    assert_eq!(left.cause, WaitCause::Backoff);
+    assert!(left.duration >= 30 * SECOND && left.duration < 31 * SECOND);
+    let snapshot = other.host_snapshot("a.test", clock.now()).unwrap();
+    assert_eq!((snapshot.backoff_count, snapshot.last_sent), (2, None));
+    assert_eq!(store.backoff_record("b.test", clock.now()), None);
+
+    // A good response to the probe changes it, too; further ones do not.
+    manual_clock.advance(30 * SECOND);
+    for changes in [1, 1, 0] {
+        manual_clock.advance(SECOND);
+        let lease = go(store, page("a.test"), &POLITE, clock.now());
+        lease.renew(clock.now());
+        lease.release(LeaseOutcome::Answered, clock.now());
+        assert_eq!(store.take_changed_rests().len(), changes);
+    }
+}
+
+#[test]
+fn hosts_that_were_taken_over_wait_for_their_delay_once() {
+    let (clock, manual_clock) = Clock::manual();
+    manual_clock.advance(100 * SECOND);
+    let store = HostStore::new();
+    let partition = |name: &str| u16::from(name.starts_with('b'));
+    store.enable_sharing(Box::new(partition));
+    let slow = HostPace {
+        delay: 5 * SECOND,
+        rate: Some(RateLimit::new(1, 8 * SECOND, 3)),
+        ..HostPace::UNLIMITED
+    };
+    store.set_takeover(0, Some(clock.now()));
+    manual_clock.advance(SECOND);
+    // One that is not known, and one that is.
+    let _b = go(&store, page("b.test"), &slow, clock.now());
+    assert_eq!(
+        wait(&store, page("a.test"), &slow, clock.now()),
+        PaceWait {
+            duration: 4 * SECOND,
+            cause: WaitCause::Time
+        }
+    );
+    assert_eq!(
+        store
+            .host_snapshot("a.test", clock.now())
+            .unwrap()
+            .until_next,
+        7 * SECOND
+    );
+    manual_clock.advance(4 * SECOND);
+    // The other node may have used the burst.
+    assert_eq!(
+        wait(&store, page("a.test"), &slow, clock.now()).duration,
+        3 * SECOND
+    );
+    let addresses = LimiterKey {
+        name: "@192.0.2.1",
+        kind: RequestKind::Navigation,
+    };
+    let _address = go(&store, addresses, &slow, clock.now());
+    manual_clock.advance(3 * SECOND);
+    let lease = go(&store, page("a.test"), &slow, clock.now());
+    lease.renew(clock.now());
+    lease.release(LeaseOutcome::Answered, clock.now());
+    // It is forgotten when this node knows all requests.
+    let slow = HostPace { rate: None, ..slow };
+    store.set_takeover(0, Some(clock.now()));
+    assert_eq!(
+        wait(&store, page("a2.test"), &slow, clock.now()).duration,
+        5 * SECOND
+    );
+    store.set_takeover(0, None);
+    assert_eq!(store.takeover(0), None);
+    let _a2 = go(&store, page("a2.test"), &slow, clock.now());
 }
 
 #[test]

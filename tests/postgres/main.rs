@@ -14,6 +14,7 @@
 mod budgets;
 mod errors;
 mod fleet;
+mod handover;
 mod lapse;
 mod node;
 mod server;

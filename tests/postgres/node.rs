@@ -109,6 +109,9 @@ impl NodeProcess {
             if let Some(address) = line.strip_prefix("admin listening on ") {
                 break address.to_owned();
             }
+            if let Some(address) = line.strip_prefix("proxy listening on ") {
+                address.clone_into(&mut proxy);
+            }
             seen.push_str(&line);
             seen.push('\n');
         };

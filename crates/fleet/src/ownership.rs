@@ -208,6 +208,11 @@ impl Ownership {
         self.table.as_ref()
     }
 
+    /// The epoch of this node's ownership of a partition, which it may be giving away.
+    pub fn epoch(&self, partition: Partition) -> Option<Epoch> {
+        self.holdings.get(&partition).map(|holding| holding.epoch)
+    }
+
     /// The numbers of partitions that this node has taken.
     pub fn takeovers(&self) -> Takeovers {
         self.takeovers

@@ -36,7 +36,7 @@ pub enum StoreError {
     #[error(
         "the user {user} of the store has too few rights: {message}. As the owner of the database: GRANT SELECT, INSERT, \
          UPDATE, DELETE ON crawlgate_schema, crawlgate_fleet, crawlgate_member, crawlgate_partition, crawlgate_stop, \
-         crawlgate_stop_version, crawlgate_budget TO {user}; for `crawlgate fleet found` and `migrate` also: GRANT CREATE \
+         crawlgate_stop_version, crawlgate_budget, crawlgate_rest, crawlgate_handover TO {user}; for `crawlgate fleet found` and `migrate` also: GRANT CREATE \
          ON SCHEMA public TO {user}"
     )]
     MissingRights { user: String, message: String },

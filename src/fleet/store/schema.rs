@@ -11,7 +11,7 @@ use super::{PostgresConfig, StoreError};
 
 /// The steps from one version of the tables to the next. Each statement can be repeated, since not every engine rolls
 /// a change of tables back.
-const MIGRATIONS: &[&[&str]] = &[OWNERSHIP, SHARED_STATE];
+const MIGRATIONS: &[&[&str]] = &[OWNERSHIP, SHARED_STATE, HOST_STATE];
 
 /// Version 1: members, leases and partitions.
 const OWNERSHIP: &[&str] = &[
@@ -61,6 +61,24 @@ const SHARED_STATE: &[&str] = &[
         taken bigint not null,
         granted bigint not null,
         primary key (day, budget, kind)
+    )",
+];
+
+/// Version 3: the state of hosts for their next owners.
+const HOST_STATE: &[&str] = &[
+    "create table if not exists crawlgate_rest (
+        host text not null primary key,
+        partition_number bigint not null,
+        cause text not null,
+        strikes bigint not null,
+        until_ms bigint not null
+    )",
+    "create index if not exists crawlgate_rest_partition on crawlgate_rest (partition_number)",
+    "create table if not exists crawlgate_handover (
+        partition_number bigint not null primary key,
+        epoch bigint not null,
+        written_ms bigint not null,
+        state text not null
     )",
 ];
 

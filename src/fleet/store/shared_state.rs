@@ -16,7 +16,7 @@ use super::StoreError;
 use super::session::{StoreSession, first, get};
 
 /// The wall clock of the store, in milliseconds since 1970.
-const NOW_MS: &str = "(extract(epoch from clock_timestamp()) * 1000)::bigint";
+pub(super) const NOW_MS: &str = "(extract(epoch from clock_timestamp()) * 1000)::bigint";
 
 /// The time for which the row of a stop is kept after its end.
 const ENDED_STOPS_KEPT_MS: i64 = 86_400_000;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::pacing::adaptive::OriginLatency;
-use crate::pacing::backoff::{Backoff, BackoffEpoch, BackoffPhase};
+use crate::pacing::backoff::{Backoff, BackoffEpoch, BackoffPhase, BackoffRecord};
 use crate::pacing::ban::{BanDetector, BanSuspicion};
 use crate::pacing::byte_debt::ByteDebt;
 use crate::pacing::host_limiter::{HostLimiter, LeaseId, LeaseUse};
@@ -17,6 +17,7 @@ use crate::pacing::pace::{
 };
 use crate::pacing::response_class::{Challenge, ResponseClass};
 
+use super::handover::{ChangedRests, HostRecord, TakeoverTimes};
 use super::{HostSnapshot, LeaseOutcome, LimiterKey, StoreStats};
 
 /// The time for which latency and ban signals are kept after the last request, in addition to the time that a
@@ -28,6 +29,7 @@ const LEARNED_RETENTION: Duration = Duration::from_secs(600);
 pub(super) struct HostEntry {
     name: Arc<str>,
     state: Mutex<HostEntryState>,
+    changed_rests: Arc<ChangedRests>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,10 @@ struct HostEntryState {
     bans: BanDetector,
     debt: ByteDebt,
     rng_state: u64,
+    /// The version of the takeovers for which the next field is right.
+    takeover_version: u32,
+    /// The time until which other nodes may have sent requests to this host.
+    taken_over_at: Option<Instant>,
     /// The pace of the last page request, for display.
     pace: Option<HostPace>,
 }
@@ -71,10 +77,11 @@ enum GrantRole {
 
 impl HostEntry {
     /// Creates an entry whose jitter is generated from `seed`.
-    pub(super) fn new(name: Arc<str>, seed: u64) -> Self {
+    pub(super) fn new(name: Arc<str>, seed: u64, changed_rests: Arc<ChangedRests>) -> Self {
         Self {
             name,
             state: Mutex::new(HostEntryState::new(seed)),
+            changed_rests,
         }
     }
 
@@ -86,9 +93,17 @@ impl HostEntry {
         self: Arc<Self>,
         kind: RequestKind,
         pace: &HostPace,
+        takeovers: &TakeoverTimes,
         now: Instant,
     ) -> PaceDecision<Lease> {
-        let decision = self.state.lock().try_acquire_adapted(kind, pace, now);
+        let mut state = self.state.lock();
+        let version = takeovers.version();
+        if state.takeover_version != version {
+            state.takeover_version = version;
+            state.taken_over_at = takeovers.of_host(&self.name);
+        }
+        let decision = state.try_acquire_adapted(kind, pace, now);
+        drop(state);
         match decision {
             PaceDecision::Granted(grant) => PaceDecision::Granted(Lease {
                 host: self,
@@ -115,6 +130,56 @@ impl HostEntry {
 
     pub(super) fn snapshot(&self, now: Instant) -> HostSnapshot {
         self.state.lock().snapshot(now)
+    }
+
+    /// Returns the state for another process; `None` if it has no effect.
+    pub(super) fn record(&self, now: Instant) -> Option<HostRecord> {
+        if self.is_idle(now) {
+            return None;
+        }
+        let state = self.state.lock();
+        Some(HostRecord {
+            navigations: state.navigations.record(now),
+            embeds: state.embeds.record(now),
+            backoff: state.backoff.record(now),
+            latency: state.latency.average(),
+            byte_debt: state.debt.remaining(now).unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn backoff_record(&self, now: Instant) -> Option<BackoffRecord> {
+        self.state.lock().backoff.record(now)
+    }
+
+    /// Adds the state of another process. Signs of a ban are not handed over: they are only reported.
+    pub(super) fn restore(&self, record: &HostRecord, now: Instant) {
+        let mut state = self.state.lock();
+        if let Some(limiter) = &record.navigations {
+            state.navigations.restore(limiter, now);
+        }
+        if let Some(limiter) = &record.embeds {
+            state.embeds.restore(limiter, now);
+        }
+        if let Some(backoff) = &record.backoff {
+            state.backoff.restore(backoff, now);
+        }
+        if let Some(latency) = record.latency {
+            state.latency.restore(latency);
+        }
+        state.debt.restore(record.byte_debt, now);
+    }
+
+    /// Changes the state, and notes if that has changed the backoff.
+    fn update<T>(&self, now: Instant, change: impl FnOnce(&mut HostEntryState) -> T) -> T {
+        let mut state = self.state.lock();
+        let before = state.backoff;
+        let result = change(&mut state);
+        let has_changed = state.backoff.has_changed_since(&before, now);
+        drop(state);
+        if has_changed {
+            self.changed_rests.add(&self.name);
+        }
+        result
     }
 
     pub(super) fn add_to_stats(&self, stats: &mut StoreStats, now: Instant) {
@@ -177,23 +242,9 @@ impl Lease {
 
     /// Releases the lease: after the origin's last byte, or unused.
     pub fn release(self, outcome: LeaseOutcome, now: Instant) {
-        let mut state = self.host.state.lock();
-        let used = match outcome {
-            LeaseOutcome::Unused => LeaseUse::Unused,
-            LeaseOutcome::Abandoned | LeaseOutcome::Failed | LeaseOutcome::Answered => {
-                LeaseUse::Used
-            }
-        };
-        state.limiter(self.kind).release(self.grant.id, used, now);
-        state.end_probe(self.kind, self.grant);
-        match outcome {
-            LeaseOutcome::Unused | LeaseOutcome::Abandoned => {}
-            LeaseOutcome::Failed => state.record_failure(self.grant.epoch, now),
-            LeaseOutcome::Answered => {
-                state.backoff.record_success(self.grant.epoch, now);
-                state.bans.record_success();
-            }
-        }
+        self.host.update(now, |state| {
+            state.release(self.kind, self.grant, outcome, now)
+        });
     }
 
     /// Records the head of a response that is not simply successful: its class, and the latency. The lease is then
@@ -204,11 +255,12 @@ impl Lease {
         challenge: Challenge,
         now: Instant,
     ) -> BanSuspicion {
-        let mut state = self.host.state.lock();
-        state.end_probe(self.kind, self.grant);
-        state.record_latency(self.kind, self.grant, class, now);
-        state.update_backoff(self.grant, class, now);
-        state.check_for_ban(class, challenge, now)
+        self.host.update(now, |state| {
+            state.end_probe(self.kind, self.grant);
+            state.record_latency(self.kind, self.grant, class, now);
+            state.update_backoff(self.grant, class, now);
+            state.check_for_ban(class, challenge, now)
+        })
     }
 }
 
@@ -224,7 +276,28 @@ impl HostEntryState {
             debt: ByteDebt::default(),
             // Xorshift stays at zero.
             rng_state: seed | 1,
+            takeover_version: 0,
+            taken_over_at: None,
             pace: None,
+        }
+    }
+
+    fn release(&mut self, kind: RequestKind, grant: Grant, outcome: LeaseOutcome, now: Instant) {
+        let used = match outcome {
+            LeaseOutcome::Unused => LeaseUse::Unused,
+            LeaseOutcome::Abandoned | LeaseOutcome::Failed | LeaseOutcome::Answered => {
+                LeaseUse::Used
+            }
+        };
+        self.limiter(kind).release(grant.id, used, now);
+        self.end_probe(kind, grant);
+        match outcome {
+            LeaseOutcome::Unused | LeaseOutcome::Abandoned => {}
+            LeaseOutcome::Failed => self.record_failure(grant.epoch, now),
+            LeaseOutcome::Answered => {
+                self.backoff.record_success(grant.epoch, now);
+                self.bans.record_success();
+            }
         }
     }
 
@@ -260,6 +333,9 @@ impl HostEntryState {
                     };
                     Some(self.navigations.peek(&navigation_pace, now)?.duration)
                 })
+                .max(self.taken_over_at.and_then(|until| {
+                    (until + pace.jittered_delay(1.0)).checked_duration_since(now)
+                }))
                 .unwrap_or_default(),
             in_flight: self.navigations.active_leases(now) + self.embeds.active_leases(now),
             last_sent: self.navigations.last_sent().max(self.embeds.last_sent()),
@@ -306,6 +382,11 @@ impl HostEntryState {
                 duration: time,
                 cause: WaitCause::Time,
             });
+        }
+        if let Some(until) = self.taken_over_at
+            && let Some(wait) = self.limiter(kind).wait_after_others(until, pace, now)
+        {
+            return PaceDecision::Wait(wait);
         }
         match phase {
             BackoffPhase::OneByOne => self.acquire_normal(
@@ -479,6 +560,6 @@ mod tests {
     #[test]
     fn an_idle_host_takes_little_memory() {
         // Excluding its name, its slot in the table and, for a host that forbids pages, 200 bytes.
-        assert!(size_of::<HostEntry>() <= 688, "{}", size_of::<HostEntry>());
+        assert!(size_of::<HostEntry>() <= 728, "{}", size_of::<HostEntry>());
     }
 }

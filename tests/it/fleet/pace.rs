@@ -1,5 +1,6 @@
 //! One pace for a host, through whichever nodes its requests come.
 
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -102,4 +103,41 @@ fn the_wait_at_the_entry_counts_at_the_owner() {
     });
     let waited = began.elapsed();
     assert!(waited < Duration::from_millis(4_700), "{waited:?}");
+}
+
+#[test]
+fn sixty_crawlers_at_three_nodes_cause_one_fetch_of_a_robots_txt() {
+    let fleet = FleetBench::start(
+        3,
+        "policy: 1\nname: robots\noptions:\n  disposition: allow\n  politeness: { delay: 0s, concurrency: 100, \
+         adaptive: null }\n",
+    );
+    fleet.set_owner("a.test", 0, 1);
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let closed = Arc::clone(&gate);
+    let origin = ScriptedOrigin::start(move |connection| {
+        while let Some(request) = connection.read_request() {
+            if request.path() == "/robots.txt" {
+                let (is_open, opened) = &*closed;
+                let guard = is_open.lock().unwrap();
+                drop(opened.wait_while(guard, |is_open| !*is_open).unwrap());
+            }
+            connection.send(OK);
+        }
+    });
+    let url = origin.url("a.test", "/");
+    thread::scope(|scope| {
+        for at in (0..60).map(|crawler| crawler % 3) {
+            let (fleet, url) = (&fleet, &url);
+            scope.spawn(move || fleet.get(at, url).check(200, &["ok"]));
+        }
+        wait_until("all of them are held", || {
+            fleet.metric(0, "crawlgate_held_requests") == 60
+        });
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+    });
+    let paths = origin.paths();
+    let fetches = paths.iter().filter(|path| *path == "/robots.txt").count();
+    assert_eq!((fetches, paths.len()), (1, 61));
 }

@@ -84,6 +84,11 @@ impl OriginLatency {
             .filter(|_| self.is_known())
     }
 
+    /// Continues with the average of another process.
+    pub fn restore(&mut self, average: Duration) {
+        self.average = average.min(MAX_WAIT).as_secs_f32();
+    }
+
     /// Records a 200 and its response time.
     pub fn record_success(&mut self, latency: Duration) {
         let latency = latency.as_secs_f32().min(self.max_latency);

@@ -15,7 +15,7 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(5);
 /// The maximum duration of such a backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(600);
 /// The time without a complaint after which the history is forgotten.
-const FORGET_AFTER: Duration = Duration::from_secs(600);
+pub const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// The number of consecutive bad responses and failures that start a backoff.
 const FAILURES_BEFORE_BACKOFF: u8 = 3;
 
@@ -44,6 +44,22 @@ pub enum BackoffCause {
 }
 
 impl BackoffCause {
+    /// The name, for other processes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryAfter => "retry_after",
+            Self::Overload => "overload",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Returns the cause of a name.
+    pub fn from_word(name: &str) -> Option<Self> {
+        [Self::RetryAfter, Self::Overload, Self::Failed]
+            .into_iter()
+            .find(|cause| cause.as_str() == name)
+    }
+
     /// A description for operators.
     pub fn description(self) -> &'static str {
         match self {
@@ -58,6 +74,38 @@ impl BackoffCause {
 /// no evidence about the time after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackoffEpoch(u32);
+
+/// A history for another process that continues it. Its time is relative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackoffRecord {
+    /// The cause of the last backoff.
+    pub cause: BackoffCause,
+    /// The number of remembered backoffs.
+    pub strikes: u8,
+    /// The number of bad responses and failures since.
+    pub consecutive_failures: u8,
+    /// The milliseconds until the end of the last backoff, or of the last failure after it. Negative after that.
+    pub ends_in_ms: i64,
+    /// `true` if there was a good response since.
+    pub is_proved: bool,
+}
+
+impl BackoffRecord {
+    /// Returns `true` if requests are restricted, or will be by the next complaint.
+    pub fn is_rest(&self) -> bool {
+        self.strikes > 0 || self.ends_in_ms > 0
+    }
+
+    /// Returns the record as it is after some time.
+    #[must_use]
+    pub fn after(self, elapsed: Duration) -> Self {
+        let elapsed = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            ends_in_ms: self.ends_in_ms.saturating_sub(elapsed),
+            ..self
+        }
+    }
+}
 
 /// `Proved` after a good response since the last backoff.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,6 +229,59 @@ impl Backoff {
             self.strikes /= 2;
             self.trust = RecoveryTrust::Proved;
         }
+    }
+
+    /// Returns the history for another process; `None` if it has no effect.
+    pub fn record(&self, now: Instant) -> Option<BackoffRecord> {
+        let until = self.until.filter(|_| !self.is_idle(now))?;
+        let left = until.saturating_duration_since(now).as_millis();
+        let elapsed = now.saturating_duration_since(until).as_millis();
+        // Rounded up: a backoff is a minimum.
+        let left = if left == 0 && elapsed > 0 {
+            0
+        } else {
+            left + 1
+        };
+        let milliseconds = |time: u128| i64::try_from(time).unwrap_or(i64::MAX);
+        Some(BackoffRecord {
+            cause: self.cause,
+            strikes: self.strikes,
+            consecutive_failures: self.consecutive_failures,
+            ends_in_ms: milliseconds(left).saturating_sub(milliseconds(elapsed)),
+            is_proved: self.trust == RecoveryTrust::Proved,
+        })
+    }
+
+    /// Continues the history of another process, unless this one is about a later time.
+    pub fn restore(&mut self, record: &BackoffRecord, now: Instant) {
+        let left = Duration::from_millis(u64::try_from(record.ends_in_ms).unwrap_or(0));
+        let elapsed = Duration::from_millis(record.ends_in_ms.min(0).unsigned_abs());
+        let end = now
+            .checked_add(left.min(MAX_RETRY_AFTER))
+            .and_then(|end| end.checked_sub(elapsed));
+        let Some(end) = end.filter(|end| self.until < Some(*end)) else {
+            return;
+        };
+        *self = Self {
+            until: Some(end),
+            strikes: record.strikes,
+            consecutive_failures: record.consecutive_failures,
+            trust: if record.is_proved {
+                RecoveryTrust::Proved
+            } else {
+                RecoveryTrust::Unproved
+            },
+            // Responses to requests of this process are no evidence about it.
+            epoch: BackoffEpoch(self.epoch.0.wrapping_add(1)),
+            cause: record.cause,
+        };
+    }
+
+    /// Returns `true` if a restriction has begun, ended or changed since an earlier state.
+    pub fn has_changed_since(&self, earlier: &Self, now: Instant) -> bool {
+        self.epoch != earlier.epoch
+            || self.strikes != earlier.strikes
+            || (self.until != earlier.until && self.remaining(now) != earlier.remaining(now))
     }
 
     /// Returns `true` if the history can be dropped without effect.
@@ -366,6 +467,118 @@ mod tests {
         }
         bench.plays("g");
         assert_eq!(bench.phase(), BackoffPhase::Free);
+    }
+
+    #[test]
+    fn another_process_continues_with_the_same_phase() {
+        for events in [
+            "",
+            "b",
+            "b b",
+            "c",
+            "c 3",
+            "c 5",
+            "c 5 g",
+            "c 5 b",
+            "c 5 b 10 g",
+            "c 5 b 10 g b",
+            "c 5 599",
+            "c 5 600",
+        ] {
+            let mut bench = BackoffBench::new();
+            events.split_whitespace().for_each(|word| bench.plays(word));
+            let now = bench.clock.now();
+            let Some(record) = bench.backoff.record(now) else {
+                assert_eq!(bench.phase(), BackoffPhase::Free, "{events}");
+                continue;
+            };
+            let mut other = Backoff::default();
+            other.restore(&record, now);
+            for seconds in [0, 1, 4, 5, 590, 601] {
+                let at = now + SECOND * seconds;
+                match (bench.backoff.phase(at), other.phase(at)) {
+                    (BackoffPhase::BackingOff(own), BackoffPhase::BackingOff(restored)) => {
+                        assert!(
+                            own <= restored && restored <= own + SECOND / 500,
+                            "{events}"
+                        );
+                    }
+                    (
+                        BackoffPhase::Free | BackoffPhase::Probe | BackoffPhase::OneByOne,
+                        BackoffPhase::BackingOff(left),
+                    ) => {
+                        assert!(left <= SECOND / 500, "{events}: {left:?}");
+                    }
+                    (own, restored) => assert_eq!(own, restored, "{events}, {seconds}"),
+                }
+            }
+            // The next complaint counts on.
+            let at = now + 10 * SECOND;
+            for backoff in [&mut bench.backoff, &mut other] {
+                backoff.record_complaint(None, backoff.epoch(), 0.0, at);
+            }
+            assert_eq!(bench.backoff.strikes(), other.strikes(), "{events}");
+            assert_eq!(bench.backoff.phase(at), other.phase(at), "{events}");
+        }
+    }
+
+    #[test]
+    fn a_record_never_shortens_a_backoff_and_lasts_an_hour_at_most() {
+        let mut bench = BackoffBench::new();
+        bench.complained(Some(30 * SECOND));
+        let now = bench.clock.now();
+        let record = BackoffRecord {
+            cause: BackoffCause::Overload,
+            strikes: 9,
+            consecutive_failures: 0,
+            ends_in_ms: 20_000,
+            is_proved: true,
+        };
+        bench.backoff.restore(&record, now);
+        assert_eq!(
+            (bench.phase(), bench.backoff.strikes()),
+            (backing_off(30), 1)
+        );
+        for (ends_in_ms, phase) in [
+            (40_000, backing_off(40)),
+            (i64::MAX, backing_off(3_600)),
+            (i64::MIN, backing_off(3_600)),
+        ] {
+            bench.backoff.restore(
+                &BackoffRecord {
+                    ends_in_ms,
+                    ..record
+                },
+                now,
+            );
+            assert_eq!(bench.phase(), phase);
+        }
+        let ended = record.after(25 * SECOND);
+        assert_eq!(ended.ends_in_ms, -5_000);
+        let mut other = Backoff::default();
+        other.restore(&ended, now + 100 * SECOND);
+        assert_eq!(other.phase(now + 100 * SECOND), ONE);
+    }
+
+    #[test]
+    fn changes_of_restrictions_are_noticed_and_single_failures_are_not() {
+        for (events, next, is_change) in [
+            ("", "g", false),
+            ("", "b", false),
+            ("b b", "b", true),
+            ("", "c", true),
+            ("c 5", "g", true),
+            ("c 5", "b", true),
+            ("c 5 g", "g", false),
+            ("s c", "C", false),
+        ] {
+            let mut bench = BackoffBench::new();
+            events.split_whitespace().for_each(|word| bench.plays(word));
+            let earlier = bench.backoff;
+            bench.plays(next);
+            let has_changed = bench.backoff.has_changed_since(&earlier, bench.clock.now());
+            assert_eq!(has_changed, is_change, "{events}, then {next}");
+        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ impl ByteDebt {
             .filter(|remaining| !remaining.is_zero())
     }
 
+    /// Adds the debt of another process: the time until it is paid.
+    pub fn restore(&mut self, remaining: Duration, now: Instant) {
+        self.paid_at = self.paid_at.max(now.checked_add(remaining.min(MAX_WAIT)));
+    }
+
     /// Charges `bytes` of bodies against a limit of `per_second` bytes a second.
     pub fn charge(&mut self, bytes: u64, per_second: NonZeroU64, now: Instant) {
         let saved = now.checked_sub(MAX_CREDIT).unwrap_or(now);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::pace::{HostPace, PaceDecision, PaceWait, RequestSpacing, ResendDecision};
+use super::pace::{HostPace, MAX_WAIT, PaceDecision, PaceWait, RequestSpacing, ResendDecision};
 use super::token_bucket::{BucketCharge, TokenBucket};
 
 /// The lifetime of a lease from its grant, and again from the time it is sent: a client that reads
@@ -44,6 +44,26 @@ pub struct HostLimiter {
     /// The longest delay that was in effect.
     longest_delay: Duration,
 }
+
+/// The state of a limiter for another process that continues with it. Times are relative.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LimiterRecord {
+    /// The time since the last request head was written.
+    pub since_sent: Option<Duration>,
+    /// The random number that jitter applies to the next delay.
+    pub draw: f32,
+    /// The number of requests in flight.
+    pub in_flight: u32,
+    /// The time in which the last of them must end.
+    pub in_flight_for: Duration,
+    /// The time until the bucket of the rate is full.
+    pub until_full: Duration,
+    /// The longest delay that was in effect.
+    pub longest_delay: Duration,
+}
+
+/// The maximum number of requests in flight that are taken over.
+const MAX_RESTORED_LEASES: u32 = 4_096;
 
 #[derive(Debug)]
 struct LimiterLease {
@@ -220,9 +240,73 @@ impl HostLimiter {
         is_spaced && self.active_leases(now) == 0 && self.bucket.is_full(now)
     }
 
-    fn grant(&mut self, pace: &HostPace, charge: BucketCharge, now: Instant) -> LeaseId {
+    /// Returns the state for another process; `None` if it has no effect.
+    pub fn record(&self, now: Instant) -> Option<LimiterRecord> {
+        if self.is_idle(now) {
+            return None;
+        }
+        let active = self.leases.iter().filter(|lease| lease.is_active(now));
+        let mut last_sent = self.last_sent;
+        for lease in self.leases.iter().filter(|lease| lease.is_unsent()) {
+            // Its head may be written at this moment.
+            last_sent = last_sent.max(Some(lease.expires_at.min(now)));
+        }
+        let expires = active.clone().map(|lease| lease.expires_at).max();
+        Some(LimiterRecord {
+            since_sent: last_sent.map(|last| now.saturating_duration_since(last)),
+            draw: self.draw,
+            in_flight: u32::try_from(active.count()).unwrap_or(u32::MAX),
+            in_flight_for: expires.map_or(Duration::ZERO, |end| end.saturating_duration_since(now)),
+            until_full: self.bucket.until_full(now),
+            longest_delay: self.longest_delay,
+        })
+    }
+
+    /// Adds the state of another process. Its requests in flight take slots until they must have ended.
+    pub fn restore(&mut self, record: &LimiterRecord, now: Instant) {
+        let last_sent = record
+            .since_sent
+            .and_then(|elapsed| now.checked_sub(elapsed));
+        if self.last_sent < last_sent {
+            self.last_sent = last_sent;
+            self.draw = record.draw.clamp(0.0, 1.0);
+        }
+        self.longest_delay = self.longest_delay.max(record.longest_delay.min(MAX_WAIT));
+        self.bucket.restore(record.until_full, now);
+        self.forget_expired(now);
+        for _ in 0..record.in_flight.min(MAX_RESTORED_LEASES) {
+            let id = self.next_id();
+            self.leases.push(LimiterLease {
+                id,
+                expires_at: now + record.in_flight_for.min(LEASE_TIMEOUT),
+                progress: LeaseProgress::Sent,
+                charge: BucketCharge::default(),
+                spacing: HostPace::UNLIMITED.spacing(),
+            });
+        }
+    }
+
+    /// Returns the wait if another process may have sent requests until a time in the past, as many at once as `pace` allows.
+    pub fn wait_after_others(
+        &mut self,
+        until: Instant,
+        pace: &HostPace,
+        now: Instant,
+    ) -> Option<PaceWait> {
+        if let Some(rate) = pace.rate {
+            self.bucket.empty_at(until, rate);
+        }
+        // The other process may have drawn any factor of the jitter.
+        time_left(Some(until), pace.jittered_delay(1.0), now).map(PaceWait::time)
+    }
+
+    fn next_id(&mut self) -> LeaseId {
         self.granted_count += 1;
-        let id = LeaseId(self.granted_count);
+        LeaseId(self.granted_count)
+    }
+
+    fn grant(&mut self, pace: &HostPace, charge: BucketCharge, now: Instant) -> LeaseId {
+        let id = self.next_id();
         // Without a delay, the time of sending does not matter.
         let progress = if pace.delay.is_zero() {
             LeaseProgress::Sent

@@ -13,7 +13,7 @@ use governor::nanos::Nanos;
 use governor::state::{NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
 
-use super::pace::RateLimit;
+use super::pace::{MAX_WAIT, RateLimit};
 
 /// The state of a bucket: the time at which it is full again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +58,23 @@ impl TokenBucket {
 
     pub fn refund(&mut self, charge: BucketCharge) {
         self.full_at = self.full_at.and_then(|full| full.checked_sub(charge.0));
+    }
+
+    /// Returns the time until the bucket is full.
+    pub fn until_full(&self, now: Instant) -> Duration {
+        self.full_at
+            .map_or(Duration::ZERO, |full| full.saturating_duration_since(now))
+    }
+
+    /// Takes what another process has taken: the bucket is not full before this time is over.
+    pub fn restore(&mut self, until_full: Duration, now: Instant) {
+        self.full_at = self.full_at.max(now.checked_add(until_full.min(MAX_WAIT)));
+    }
+
+    /// Treats the bucket as empty at a time in the past.
+    pub fn empty_at(&mut self, time: Instant, rate: RateLimit) {
+        let until_full = rate.interval() * rate.burst().get();
+        self.full_at = self.full_at.max(time.checked_add(until_full));
     }
 
     /// Returns `true` if earlier requests have no effect any more.
@@ -135,6 +152,24 @@ mod tests {
         assert!(bucket.take(rate, clock.now()).is_err());
         bucket.refund(taken);
         assert!(bucket.take(rate, clock.now()).is_ok());
+    }
+
+    #[test]
+    fn an_emptied_bucket_has_a_token_after_an_interval() {
+        let (clock, control) = TestClock::manual();
+        let rate = RateLimit::new(2, SECOND, 3);
+        let mut bucket = TokenBucket::default();
+        bucket.empty_at(clock.now(), rate);
+        assert_eq!(bucket.take(rate, clock.now()), Err(SECOND / 2));
+        control.advance(SECOND / 2);
+        // Again, it changes nothing.
+        bucket.empty_at(clock.now() - SECOND / 2, rate);
+        bucket.take(rate, clock.now()).unwrap();
+        let mut other = TokenBucket::default();
+        other.restore(bucket.until_full(clock.now()), clock.now());
+        assert_eq!(other.take(rate, clock.now()), Err(SECOND / 2));
+        other.restore(Duration::MAX, clock.now());
+        assert_eq!(other.until_full(clock.now()), MAX_WAIT);
     }
 
     #[test]

@@ -73,6 +73,27 @@ impl RobotsFetchResult<'_> {
     }
 }
 
+/// The last answer of a host for another process. Times are relative.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RobotsRecord {
+    /// The outcome of the fetch.
+    pub outcome: RobotsFetchOutcome,
+    /// The status of the response.
+    pub status: Option<u16>,
+    /// The text of the file, if there is one.
+    pub text: Option<Box<str>>,
+    /// The validators for the next conditional request.
+    pub etag: Option<Box<str>>,
+    /// The second of them.
+    pub last_modified: Option<Box<str>>,
+    /// The time since the fetch.
+    pub age: Duration,
+    /// The time for which it is fresh, from the fetch on.
+    pub fresh_for: Duration,
+    /// The time after that for which it is used while a newer file is fetched.
+    pub stale_for: Duration,
+}
+
 /// The stored `ETag` and `Last-Modified`.
 type StoredValidators = (Option<Box<str>>, Option<Box<str>>);
 
@@ -123,6 +144,61 @@ impl RobotsState {
             }
             FetchEffect::Unreachable => Self::from_unreachable(before, fetched, now),
         }
+    }
+
+    /// Returns the last answer of the host for another process; `None` if it is too old to be used, or not text.
+    pub fn record(&self, now: Instant) -> Option<RobotsRecord> {
+        let last = self
+            .last_answer()
+            .filter(|last| last.is_usable_stale(now))?;
+        let text = match &last.rules {
+            RobotsRules::File(file) => Some(std::str::from_utf8(file.text()).ok()?.into()),
+            RobotsRules::AllowAll => None,
+            RobotsRules::Unknown => return None,
+        };
+        let (etag, last_modified) = last.validators.as_deref().cloned().unwrap_or_default();
+        Some(RobotsRecord {
+            outcome: last.outcome,
+            status: last.status,
+            text,
+            etag,
+            last_modified,
+            age: now.saturating_duration_since(last.fetched_at),
+            fresh_for: last.fresh_for,
+            stale_for: last.stale_for,
+        })
+    }
+
+    /// Returns the state for an answer that another process has received; `None` if the record makes no sense.
+    pub fn from_record(record: &RobotsRecord, now: Instant) -> Option<Self> {
+        let fetched_at = now.checked_sub(record.age)?;
+        let rules = match (record.outcome.effect(), &record.text) {
+            (FetchEffect::Read | FetchEffect::Unchanged, Some(text)) => {
+                RobotsRules::File(Arc::new(RobotsFile::parse(text.as_bytes())))
+            }
+            (FetchEffect::AllowAll, None) => RobotsRules::AllowAll,
+            (FetchEffect::Read | FetchEffect::Unchanged, None)
+            | (FetchEffect::AllowAll, Some(_))
+            | (FetchEffect::Unreachable, _) => return None,
+        };
+        Some(Self {
+            rules,
+            outcome: record.outcome,
+            status: record.status,
+            fault: None,
+            fresh_for: record.fresh_for.min(*FRESH_RANGE.end()),
+            stale_for: record.stale_for.min(MAX_STALE_AGE),
+            validators: store_validators(RobotsValidators {
+                etag: record.etag.as_deref(),
+                last_modified: record.last_modified.as_deref(),
+            }),
+            stale: None,
+            fetched_at,
+            failures: 0,
+            persistence: record.outcome.persistence(),
+            failing_since: fetched_at,
+            renewal_paused_until: None,
+        })
     }
 
     /// Returns `true` if no fetch is needed yet.
@@ -437,6 +513,71 @@ mod tests {
             state.outcome.as_str(),
             state.fresh_for.as_secs() / 60,
         )
+    }
+
+    #[test]
+    fn another_process_continues_with_the_last_answer() {
+        let (clock, control) = crate::clock::TestClock::manual();
+        let hour = Duration::from_secs(3_600);
+        let text = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n";
+        let file = RobotsFetchResult {
+            validators: RobotsValidators {
+                etag: Some("\"7\""),
+                last_modified: None,
+            },
+            ..answer(200, text, RobotsBodyType::Other)
+        };
+        let absent = answer(404, b"", RobotsBodyType::Other);
+        for fetched in [&file, &absent] {
+            let state = RobotsState::from_fetch(None, fetched, clock.now());
+            control.advance(hour);
+            // A failure after it does not hide it.
+            let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Timeout);
+            let later =
+                RobotsState::from_fetch(Some(&Arc::new(state.clone())), &failed, clock.now());
+            for state in [&state, &later] {
+                let record = state.record(clock.now()).unwrap();
+                let answer = state.last_answer().unwrap();
+                assert_eq!(record.age, clock.now() - answer.fetched_at);
+                control.advance(hour);
+                let aged = RobotsRecord {
+                    age: record.age + hour,
+                    ..record.clone()
+                };
+                let restored = RobotsState::from_record(&aged, clock.now()).unwrap();
+                assert_eq!(restored.record(clock.now()).unwrap(), aged);
+                assert_eq!(restored.fetched_at, answer.fetched_at);
+                assert_eq!(restored.validators(), state.validators());
+                assert_eq!(
+                    restored.file().map(RobotsFile::text),
+                    answer.file().map(RobotsFile::text)
+                );
+            }
+        }
+        let state = RobotsState::from_fetch(None, &file, clock.now());
+        let record = state.record(clock.now()).unwrap();
+        control.advance(25 * hour);
+        assert_eq!(state.record(clock.now()), None);
+        let now = clock.now();
+        for (outcome, text) in [
+            (RobotsFetchOutcome::File, None),
+            (RobotsFetchOutcome::Absent, Some("x".into())),
+            (RobotsFetchOutcome::Timeout, None),
+        ] {
+            let odd = RobotsRecord {
+                outcome,
+                text,
+                ..record.clone()
+            };
+            assert!(RobotsState::from_record(&odd, now).is_none(), "{odd:?}");
+        }
+        let endless = RobotsRecord {
+            fresh_for: Duration::MAX,
+            stale_for: Duration::MAX,
+            ..record
+        };
+        let endless = RobotsState::from_record(&endless, now).unwrap();
+        assert!(!endless.is_usable_stale(now + 32 * 24 * hour));
     }
 
     #[test]
