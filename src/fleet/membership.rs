@@ -2,6 +2,7 @@
 
 mod status;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use super::node_directory::{NodeDirectory, NodeDirectoryError};
 use super::owners::HostOwners;
 use super::sharing::StoreSharing;
 use super::store::{
-    FleetRecord, NodeFacts, PostgresConfig, StoreError, StoreSession, random_number,
+    FleetRecord, MemberFacts, NodeFacts, PostgresConfig, StoreError, StoreSession, random_number,
 };
 
 pub use status::{FleetStatus, MemberStatus};
@@ -78,6 +79,7 @@ impl PreparedNode {
         let directory = NodeDirectory::lock(directory)?;
         let (session, record) = StoreSession::open(config).await?;
         record.check(fleet_name, lease, name)?;
+        session.check_pooling(config).await?;
         session.check_name(name, &directory.identity).await?;
         let sharing = StoreSharing::read(&session, config, &record, &clock).await?;
         let view = OwnershipView::empty(record.partitioner);
@@ -132,6 +134,7 @@ impl PreparedNode {
             failures: 0,
             error: None,
             takeovers: Takeovers::default(),
+            facts: BTreeMap::new(),
             status: Arc::clone(&status),
             left,
         };
@@ -193,6 +196,8 @@ struct MembershipTask {
     error: Option<String>,
     /// The takeovers that the metrics have.
     takeovers: Takeovers,
+    /// The facts that the members record about themselves, as the last renewal has read them.
+    facts: BTreeMap<Incarnation, MemberFacts>,
     status: Arc<ArcSwap<FleetStatus>>,
     left: watch::Sender<bool>,
 }
@@ -237,7 +242,10 @@ impl MembershipTask {
                 }
             }
             FinishedJob::Connected(Err(error)) => self.disconnected(error.to_string()),
-            FinishedJob::Answered(session, Ok(answer)) => {
+            FinishedJob::Answered(mut session, Ok(answer)) => {
+                if let Some(facts) = session.take_member_facts() {
+                    self.facts = facts;
+                }
                 self.session = Some(session);
                 self.error = None;
                 self.feed(Event::Answered(answer));
@@ -356,7 +364,7 @@ impl MembershipTask {
 
     /// Updates metrics and status.
     fn report(&mut self, now: BootTime) {
-        let status = FleetStatus::new(&self.ownership, self.error.clone(), now);
+        let status = FleetStatus::new(&self.ownership, &self.facts, self.error.clone(), now);
         self.metrics.set_fleet(&status.counts());
         let total = self.ownership.takeovers();
         for (why, total, counted) in [

@@ -6,4 +6,5 @@ mod identity;
 mod links;
 mod owners;
 mod pace;
+mod traces;
 mod tunnels;

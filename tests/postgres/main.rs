@@ -12,8 +12,10 @@
 )]
 
 mod budgets;
+mod disturbances;
 mod errors;
 mod fleet;
 mod node;
+mod pooler;
 mod server;
 mod stops;

@@ -192,6 +192,7 @@ impl Exchange<'_> {
                     ForwardMode::ToOrigin | ForwardMode::AnswerLocally => TargetForm::Resource,
                 },
                 deadline,
+                is_traced: false,
             },
             upload: upload.clone(),
             max_hold,

@@ -62,6 +62,8 @@ pub(super) struct BenchSettings<'a> {
     pub(super) config: &'a str,
     /// Lines of the configuration of the node with this index only.
     pub(super) only: Option<(usize, &'a str)>,
+    /// Lines of the configurations of the nodes with these indexes.
+    pub(super) each: &'a [(usize, &'a str)],
     pub(super) without_tls: bool,
 }
 
@@ -85,8 +87,9 @@ impl FleetBench {
         };
         new_authority(&bench.authority);
         for (index, name) in ["a", "b", "c"].into_iter().take(count).enumerate() {
-            let own = more.only.filter(|(only, _)| *only == index);
-            let own = own.map_or("", |(_, lines)| lines);
+            let mut own = more.only.iter().chain(more.each);
+            let own = own.find(|(only, _)| *only == index);
+            let own = own.map_or("", |(_, lines)| *lines);
             let config = format!("{}{own}", more.config);
             let tls = !more.without_tls;
             let node = bench.start_node(name, policy, &config, tls);
