@@ -66,6 +66,7 @@ install() {
   command -v danted >/dev/null || packages+=(dante-server)
   command -v apache2 >/dev/null || packages+=(apache2-bin)
   compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql-15)
+  [[ -x /usr/sbin/pgbouncer ]] || packages+=(pgbouncer)
   [[ -e /usr/share/jetty9/start.jar ]] || packages+=(jetty9)
   command -v python3 >/dev/null || packages+=(python3)
   python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
@@ -240,6 +241,15 @@ paces() {
 }
 
 # Three processes and a PostgreSQL of the run's own.
+fleet_haproxy() {
+  python3 -B tests/acceptance/fleet_haproxy.py --binary "$binary" | tee "$scratch/acceptance-fleet-haproxy.log"
+}
+
+fleet_watched() {
+  python3 -B tests/acceptance/fleet_watched.py --binary "$binary" --node-modules "$scratch/node" \
+    --screenshots target/screenshots | tee "$scratch/acceptance-fleet-watched.log"
+}
+
 fleet() {
   python3 -B tests/acceptance/fleet.py --seconds "${1:-30}" --binary "$binary" | tee "$scratch/acceptance-fleet.log"
 }

@@ -10,7 +10,7 @@ mod connections;
 mod crawlers;
 pub mod decisions;
 mod explain;
-mod fleet;
+pub mod fleet;
 pub mod guard;
 pub mod health;
 mod history;
@@ -45,12 +45,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::fleet::membership::MembershipHandle;
 use crate::metrics::Metrics;
 
 use body::StreamEnd;
 pub use connections::{AdminConnection, AdminConnections, Eviction};
 use decisions::DecisionsApi;
+use fleet::FleetApi;
 use guard::AdminGuard;
 use health::Readiness;
 use history::CounterHistory;
@@ -104,8 +104,8 @@ pub struct AdminApis {
     pub hosts: HostsApi,
     /// The URL ledger.
     pub ledger: LedgerApi,
-    /// The membership in a fleet.
-    pub membership: Option<MembershipHandle>,
+    /// The fleet that this proxy is a node of.
+    pub fleet: Option<FleetApi>,
 }
 
 impl AdminServer {

@@ -33,6 +33,14 @@ pub struct FleetNode {
 }
 
 impl FleetNode {
+    /// Closes links that are no longer needed, and forgets the failures of nodes that are gone.
+    pub fn sweep(&self) {
+        self.links.sweep();
+        let view = self.owners.view();
+        let is_member = |node: &NodeName| view.members().iter().any(|m| m.node == *node);
+        self.links.retain_failures(is_member);
+    }
+
     /// Returns the time after which a request that has waited this long without an owner is worth another attempt: what is
     /// left of a lease, within which the host usually gets one, but not before the table is read again.
     pub fn retry_after(&self, waited: Duration) -> Duration {

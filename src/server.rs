@@ -818,7 +818,7 @@ async fn run_periodic_cleanup(
         service.address_vetter.negative_cache().sweep();
         service.robots.sweep();
         if let Some(fleet) = &service.fleet {
-            fleet.links.sweep();
+            fleet.sweep();
         }
         // Not awaited: a disk that hangs must not delay the drain.
         if saving.as_ref().is_none_or(JoinHandle::is_finished) {

@@ -112,6 +112,14 @@ fn digit_value(digit: u8) -> Option<u8> {
     }
 }
 
+/// The value of the field, in version 00.
+impl fmt::Display for Traceparent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = u8::from(self.sampled == SamplingFlag::Set);
+        write!(f, "00-{}-{}-{flags:02x}", self.trace, self.parent)
+    }
+}
+
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

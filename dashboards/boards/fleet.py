@@ -1,6 +1,6 @@
-"""Fleet: differences between instances, and their resources."""
+"""Fleet: differences between instances, their resources, and who owns which hosts."""
 
-from .grafana import Board, Column, heading, lines, number, share, table
+from .grafana import Board, Column, heading, lines, number, quantiles, share, table
 
 REJECTS = 'sum by (instance) (rate(crawlgate_decisions_total{@,verdict="reject"}[~]))'
 REQUESTS = "sum by (instance) (rate(crawlgate_requests_total{@}[~]))"
@@ -158,9 +158,176 @@ MEANS = [
     ),
 ]
 
+# Of nodes of a fleet only: the panels are empty for proxies that are in none.
+OWNERS = [
+    heading("Owners of hosts (in a fleet)"),
+    number(
+        "Members",
+        "Nodes that renew their lease, as the node that sees most.",
+        "short",
+        'max(crawlgate_fleet_members{@,state="active"})',
+        trend=False,
+        width=4,
+    ),
+    number(
+        "Silent members",
+        "Nodes that have not renewed their lease for the length of one: dead, hanging, or cut off from the database.",
+        "short",
+        'max(crawlgate_fleet_members{@,state="silent"})',
+        steps=[(1, "red")],
+        trend=False,
+        width=4,
+    ),
+    number(
+        "Partitions without an owner",
+        "Of 1,024, as the node that knows most. Requests for their hosts wait.",
+        "short",
+        'min(crawlgate_fleet_partitions{@,state="unowned"})',
+        steps=[(1, "red")],
+        trend=False,
+        width=4,
+    ),
+    number(
+        "Shortest lease left",
+        "0: that node owns nothing.",
+        "s",
+        "min(crawlgate_fleet_lease_left_seconds{@})",
+        base="red",
+        steps=[(0.1, "green")],
+        width=4,
+    ),
+    number(
+        "Policies of members",
+        "More than one: what is refused depends on the owner of the host.",
+        "short",
+        "max(crawlgate_fleet_policy_revisions{@})",
+        steps=[(2, "red")],
+        trend=False,
+        width=4,
+    ),
+    number(
+        "Failing links",
+        "Pairs of nodes that could not connect at the last attempt.",
+        "short",
+        'sum(crawlgate_fleet_links{@,state="failing"})',
+        steps=[(1, "red")],
+        trend=False,
+        width=4,
+    ),
+    lines(
+        "Partitions by owner",
+        "The sum is 1,024 while every host has an owner.",
+        "short",
+        [("{{instance}}", 'sum by (instance) (crawlgate_fleet_partitions{@,state="own"})')],
+        stacked=True,
+    ),
+    lines(
+        "Lease left",
+        "Each node renews its lease every fifth of fleet.lease. At 0 it owns nothing.",
+        "s",
+        [("{{instance}}", "min by (instance) (crawlgate_fleet_lease_left_seconds{@})")],
+    ),
+    lines(
+        "Partitions taken",
+        "free: they had no owner. lapsed: the node's own lease had ended. silent: their owner did not renew its lease.",
+        "short",
+        [("{{why}}, {{instance}}", "sum by (why, instance) (increase(crawlgate_fleet_takeovers_total{@}[~]))")],
+        stacked=True,
+    ),
+    lines(
+        "Refused without an owner",
+        "owner_unavailable: no node owns the host, or its owner cannot be reached, for longer than max_hold.",
+        "reqps",
+        [
+            (
+                "{{instance}}",
+                'sum by (instance) (rate(crawlgate_decisions_total{@,verdict="reject",reason="owner_unavailable"}[~]))',
+            )
+        ],
+        stacked=True,
+    ),
+]
+
+LINKS = [
+    heading("Forwarding (in a fleet)"),
+    lines(
+        "Share forwarded",
+        "The share of requests that arrive at a node that does not own their host. Low behind a load balancer that sends a "
+        "request to the owner of its host.",
+        "percentunit",
+        [
+            (
+                "forwarded",
+                share(
+                    'sum(rate(crawlgate_fleet_forwarded_total{@,result="answered"}[~]))',
+                    "sum(rate(crawlgate_decisions_total{@}[~]))",
+                ),
+            )
+        ],
+        most=1,
+    ),
+    lines(
+        "Attempts to forward",
+        "answered; moved: another node owns the host by now; unreachable: no link; lost: the link broke off; refused: "
+        "owner_unavailable.",
+        "reqps",
+        [("{{result}}", "sum by (result) (rate(crawlgate_fleet_forwarded_total{@}[~]))")],
+        stacked=True,
+    ),
+    lines(
+        "Time until the owner answers",
+        "Includes the time for which the owner holds the request, and that of the origin.",
+        "s",
+        quantiles("crawlgate_fleet_forward_seconds"),
+    ),
+    lines(
+        "Links",
+        "Open connections to other nodes, and nodes that could not be reached at the last attempt.",
+        "short",
+        [
+            ("{{instance}}", 'sum by (instance) (crawlgate_fleet_links{@,state="open"})'),
+            ("{{instance}} cannot reach {{node}}", "max by (instance, node) (crawlgate_fleet_link_failing{@})"),
+        ],
+    ),
+]
+
+STORE = [
+    heading("The database (in a fleet)"),
+    lines(
+        "Calls",
+        "Renewals, and reads of stops, do not depend on the load.",
+        "reqps",
+        [("{{op}}", "sum by (op) (rate(crawlgate_store_requests_total{@}[~]))")],
+    ),
+    lines(
+        "Failed calls",
+        "timeout: longer than store.timeout.",
+        "reqps",
+        [
+            (
+                "{{op}} {{result}}, {{instance}}",
+                'sum by (op, result, instance) (rate(crawlgate_store_requests_total{@,result!="ok"}[~]))',
+            )
+        ],
+        stacked=True,
+    ),
+    lines(
+        "Time of calls, p95",
+        "Must stay far below a fifth of fleet.lease.",
+        "s",
+        [
+            (
+                "{{op}}",
+                "histogram_quantile(0.95, sum by (le, op) (rate(crawlgate_store_duration_seconds_bucket{@}[~])))",
+            )
+        ],
+        width=24,
+    ),
+]
+
 BOARD = Board(
     "crawlgate-fleet",
     "crawlgate / Fleet",
-    "Instances side by side: versions, policies, load and resources.",
-    [*NOW, *WORK, *MEANS],
+    "Instances side by side: versions, policies, load and resources. In a fleet also the owners of hosts, links and the database.",
+    [*NOW, *OWNERS, *LINKS, *STORE, *WORK, *MEANS],
 )

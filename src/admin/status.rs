@@ -120,6 +120,7 @@ impl AdminServer {
         let mut document = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "instance": process.instance,
+            "node": self.apis.fleet.as_ref().map(|fleet| fleet.node.name.as_str()),
             "started_at": Rfc3339(process.started_at).to_string(),
             "uptime_ms": u64::try_from(uptime).unwrap_or(u64::MAX),
             "policy": { "name": policy.name(), "revision": policy.revision() },

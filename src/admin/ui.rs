@@ -85,6 +85,7 @@ pub const ASSETS: &[Asset] = &[
     asset!("views/decisions.js", SCRIPT),
     asset!("views/events.js", SCRIPT),
     asset!("views/explained.js", SCRIPT),
+    asset!("views/fleet.js", SCRIPT),
     asset!("views/host.js", SCRIPT),
     asset!("views/hosts.js", SCRIPT),
     asset!("views/line.js", SCRIPT),

@@ -39,6 +39,8 @@ pub struct ForwardHeader<'a> {
     pub form: TargetForm,
     /// The time for which the request may still be held, if it has waited at the entry.
     pub deadline: Option<Duration>,
+    /// `true` if the entry exports its span, which `traceparent` names: so does the owner.
+    pub is_traced: bool,
 }
 
 /// The subject of a request. The target of a forwarded request is always a whole URL, which cannot express `OPTIONS *`.
@@ -107,6 +109,7 @@ impl<'a> ForwardHeader<'a> {
                 Some(_) => return Err(invalid("form")),
             },
             deadline: deadline.map(Duration::from_millis),
+            is_traced: find("trace") == Some("1"),
         })
     }
 
@@ -126,6 +129,9 @@ impl<'a> ForwardHeader<'a> {
         }
         if let Some(deadline) = self.deadline {
             text.push_str(&format!("; deadline={}", deadline.as_millis()));
+        }
+        if self.is_traced {
+            text.push_str("; trace=1");
         }
         HeaderValue::try_from(text).ok()
     }
@@ -188,6 +194,7 @@ mod tests {
             version: Version::HTTP_2,
             form: TargetForm::Server,
             deadline: Some(Duration::from_millis(1_500)),
+            is_traced: false,
         }
     }
 
@@ -200,15 +207,16 @@ mod tests {
     #[test]
     fn the_field_is_read_as_it_was_written() {
         for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
-            for (form, deadline) in [
-                (TargetForm::Resource, None),
-                (TargetForm::Resource, Some(Duration::ZERO)),
-                (TargetForm::Server, Some(Duration::from_secs(60))),
+            for (form, deadline, is_traced) in [
+                (TargetForm::Resource, None, true),
+                (TargetForm::Resource, Some(Duration::ZERO), false),
+                (TargetForm::Server, Some(Duration::from_secs(60)), true),
             ] {
                 let written = ForwardHeader {
                     version,
                     form,
                     deadline,
+                    is_traced,
                     ..header()
                 };
                 let value = written.to_value().unwrap();

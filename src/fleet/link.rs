@@ -146,6 +146,22 @@ impl LinkClient {
         self.pool.sweep();
     }
 
+    /// Forgets the failures of nodes that requests are no longer forwarded to.
+    pub fn retain_failures(&self, is_member: impl Fn(&NodeName) -> bool) {
+        let count = {
+            let mut failures = self.failures.lock();
+            failures.retain(|node, _| {
+                let is_kept = is_member(node);
+                if !is_kept {
+                    self.metrics.set_link_failing(node.as_str(), false);
+                }
+                is_kept
+            });
+            failures.len()
+        };
+        self.metrics.set_failing_links(count);
+    }
+
     /// Returns the nodes that could not be reached at the last attempt.
     pub fn failures(&self) -> Vec<(NodeName, LinkError)> {
         let failures = self.failures.lock();
@@ -164,6 +180,7 @@ impl LinkClient {
             failures.len()
         };
         self.metrics.set_failing_links(count);
+        self.metrics.set_link_failing(peer.node.as_str(), true);
     }
 
     fn record_connected(&self, peer: &LinkPeer) {
@@ -176,6 +193,7 @@ impl LinkClient {
         };
         tracing::info!(node = %peer.node, "a node of the fleet is reached again");
         self.metrics.set_failing_links(count);
+        self.metrics.set_link_failing(peer.node.as_str(), false);
     }
 
     async fn connect(&self, peer: &LinkPeer) -> Result<Box<LinkConnection>, LinkError> {

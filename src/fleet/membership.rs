@@ -28,7 +28,7 @@ use super::node_directory::{NodeDirectory, NodeDirectoryError};
 use super::owners::HostOwners;
 use super::sharing::StoreSharing;
 use super::store::{
-    FleetRecord, NodeFacts, PostgresConfig, StoreError, StoreSession, random_number,
+    FleetRecord, MemberFacts, NodeFacts, PostgresConfig, StoreError, StoreSession, random_number,
 };
 
 pub use status::{FleetStatus, MemberStatus};
@@ -87,6 +87,7 @@ impl PreparedNode {
         let directory = NodeDirectory::lock(directory)?;
         let (session, record) = StoreSession::open(config).await?;
         record.check(fleet_name, lease, name)?;
+        session.check_pooling(config).await?;
         session.check_name(name, &directory.identity).await?;
         let sharing = StoreSharing::read(&session, config, &record, &clock).await?;
         let view = OwnershipView::empty(record.partitioner);
@@ -143,6 +144,7 @@ impl PreparedNode {
             failures: 0,
             error: None,
             takeovers: Takeovers::default(),
+            facts: BTreeMap::new(),
             status: Arc::clone(&status),
             left,
         };
@@ -207,6 +209,8 @@ struct MembershipTask {
     error: Option<String>,
     /// The takeovers that the metrics have.
     takeovers: Takeovers,
+    /// The facts that the members record about themselves, as the last renewal has read them.
+    facts: BTreeMap<Incarnation, MemberFacts>,
     status: Arc<ArcSwap<FleetStatus>>,
     left: watch::Sender<bool>,
 }
@@ -251,7 +255,10 @@ impl MembershipTask {
                 }
             }
             FinishedJob::Connected(Err(error)) => self.disconnected(error.to_string()),
-            FinishedJob::Answered(session, Ok((answer, takeover))) => {
+            FinishedJob::Answered(mut session, Ok((answer, takeover))) => {
+                if let Some(facts) = session.take_member_facts() {
+                    self.facts = facts;
+                }
                 self.session = Some(session);
                 self.error = None;
                 // Before the view names this node as the owner.
@@ -421,7 +428,7 @@ impl MembershipTask {
 
     /// Updates metrics and status.
     fn report(&mut self, now: BootTime) {
-        let status = FleetStatus::new(&self.ownership, self.error.clone(), now);
+        let status = FleetStatus::new(&self.ownership, &self.facts, self.error.clone(), now);
         self.metrics.set_fleet(&status.counts());
         let total = self.ownership.takeovers();
         for (why, total, counted) in [

@@ -76,6 +76,15 @@ impl HostOwners {
             .is_owner(partition, epoch, self.clock.boot_time())
     }
 
+    /// Returns the owners of all partitions, in order.
+    pub fn all(&self) -> Vec<Owner> {
+        let (view, now) = (self.view.load(), self.clock.boot_time());
+        let partitions = view.partitioner().all();
+        partitions
+            .map(|partition| view.owner_of(partition, now))
+            .collect()
+    }
+
     /// Returns the current view as a whole.
     pub fn view(&self) -> Arc<OwnershipView> {
         self.view.load_full()

@@ -22,7 +22,7 @@ use crawlgate_fleet::partition::Partitioner;
 pub use error::StoreError;
 pub use schema::{FoundOutcome, Founding, found, migrate};
 pub(in crate::fleet) use session::random_number;
-pub use session::{ForgetOutcome, MemberReport, NodeFacts, StoreSession};
+pub use session::{ForgetOutcome, MemberFacts, MemberReport, NodeFacts, StoreSession};
 pub use shared_state::StopsVersion;
 pub use url::StoreUrl;
 

@@ -40,7 +40,8 @@ impl Drop for RequestRecord {
             CountMode::Discarded => return,
             CountMode::Forwarded => {
                 let metrics = &self.recorder.metrics;
-                return metrics.update(|families| families.inflight.dec());
+                metrics.update(|families| families.inflight.dec());
+                return self.export_forwarded();
             }
             CountMode::Counted | CountMode::Tunnel => {}
         }

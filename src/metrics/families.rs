@@ -280,6 +280,10 @@ metric_families! {
         "Members of the fleet as this node sees them; silent: it has not renewed its lease for the length of a lease.";
     fleet_partitions: Gauges<PartitionStateLabel>, "crawlgate_fleet_partitions", ["state"],
         "Partitions of hosts as this node sees them: its own, those of other members, and those without an owner.";
+    fleet_link_failing: IntGaugeVec, "crawlgate_fleet_link_failing", ["node"],
+        "1 for each node of the fleet that could not be reached at the last attempt; no series for the others.";
+    fleet_policy_revisions: IntGauge, "crawlgate_fleet_policy_revisions", [],
+        "Different policies among the members that renew their lease, as this node sees them; 0 outside of a fleet.";
     fleet_lease_left: Gauge, "crawlgate_fleet_lease_left_seconds", [],
         "Time left of this node's lease, updated every second; 0: it owns nothing.";
     fleet_takeovers: Counters<TakeoverReason>, "crawlgate_fleet_takeovers_total", ["why"],

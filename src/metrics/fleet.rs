@@ -36,6 +36,19 @@ impl Metrics {
             }
         });
     }
+
+    /// Records if a node could not be reached at the last attempt. Only those that could not have a series.
+    pub fn set_link_failing(&self, node: &str, is_failing: bool) {
+        self.update(|families| {
+            let failing = &families.fleet_link_failing;
+            if is_failing {
+                failing.with_label_values(&[node]).set(1);
+            } else {
+                // An error means that there is no such series.
+                let _ = failing.remove_label_values(&[node]);
+            }
+        });
+    }
 }
 
 /// The fleet in numbers, as one node sees it.
@@ -55,6 +68,8 @@ pub struct FleetCounts {
     pub unowned: usize,
     /// The time left of this node's lease.
     pub lease_left: Duration,
+    /// Different policies among the members that renew their lease.
+    pub policy_revisions: usize,
 }
 
 impl Metrics {
@@ -79,6 +94,9 @@ impl Metrics {
                     gauge.set(gauge_value(count));
                 }
             }
+            families
+                .fleet_policy_revisions
+                .set(gauge_value(counts.policy_revisions));
             families
                 .fleet_lease_left
                 .set(counts.lease_left.as_secs_f64());

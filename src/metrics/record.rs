@@ -330,9 +330,12 @@ impl RequestRecord {
         metrics.update(|families| families.inflight.dec());
     }
 
-    /// Discards the record of an intercepted tunnel: its requests have their own records, so this one is neither counted
-    /// nor logged.
+    /// Discards the record of an intercepted tunnel, whose requests have their own records, or of a request that another
+    /// node has answered: it is neither counted nor logged.
     pub fn discard(mut self) {
+        if self.count_mode == CountMode::Forwarded {
+            self.export_forwarded();
+        }
         self.mark_tunnel_open();
         self.count_mode = CountMode::Discarded;
     }

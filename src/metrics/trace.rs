@@ -39,6 +39,8 @@ words! {
         Tls = "tls",
         /// From sending the request to the origin to the head of the response.
         FirstByte = "first_byte",
+        /// From forwarding the request to the owner of its host to the head of the owner's answer.
+        Forward = "forward",
     }
 }
 
@@ -176,6 +178,16 @@ impl RequestRecord {
     /// Returns the trace that the request belongs to, if any.
     pub fn trace_id(&self) -> Option<TraceId> {
         self.trace.as_ref().map(|trace| trace.id)
+    }
+
+    /// Returns the span of the request if it is exported, for a node that the request is forwarded to.
+    pub fn exported_span(&self) -> Option<Traceparent> {
+        let trace = self.trace.as_ref().filter(|trace| trace.is_exported())?;
+        Some(Traceparent {
+            trace: trace.id,
+            parent: trace.span,
+            sampled: SamplingFlag::Set,
+        })
     }
 
     /// Records the time of the verdict, or of the first wait before it, which ends the first part.

@@ -40,6 +40,7 @@ use crate::pipeline::tunnel::{
 };
 use crate::pipeline::tunnel_tls::TlsHandling;
 use crate::tls::issuer::is_certifiable;
+use crate::trace_context::SamplingFlag;
 use crate::urls::target::HostTarget;
 
 use super::body::{ClientBody, RequestUpload};
@@ -87,6 +88,18 @@ pub struct RequestEntry {
     pub node: Arc<str>,
     /// The time for which the request may still be held, if it has waited there.
     pub deadline: Option<Duration>,
+    /// `true` if it exports its span of the request.
+    pub is_traced: bool,
+}
+
+impl RequestEntry {
+    /// Records where the request comes from. The record knows the client's trace.
+    pub fn record_in(&self, record: &mut RequestRecord) {
+        record.set_entry(Arc::clone(&self.node));
+        if self.is_traced {
+            record.set_sampled(SamplingFlag::Set);
+        }
+    }
 }
 
 /// A CONNECT that was answered with 200.
@@ -217,12 +230,12 @@ impl ProxyService {
             .recorder
             .begin(self.recorder.clock().now(), request.method());
         record.set_client(context.caller.address());
-        if let Some(entry) = context.entry() {
-            record.set_entry(Arc::clone(&entry.node));
-        }
         let mut snapshot = self.active_policy.load();
         let mut preferences = ReplyPreferences::from_headers(request.headers());
         preferences.record_parent_span(&mut record);
+        if let Some(entry) = context.entry() {
+            entry.record_in(&mut record);
+        }
         let method = request.method().clone();
         let outcome = {
             let evaluation = self.evaluate_connect(

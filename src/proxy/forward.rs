@@ -12,7 +12,7 @@ use http::header::{CONNECTION, EXPECT, HOST, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::ext::on_informational;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, TimeSpan};
 use crate::fleet::FleetNode;
 use crate::fleet::forward_header::{
     CRAWL_FLEET, CRAWL_FLEET_OWNER, ForwardHeader, NamedOwner, is_hang_up,
@@ -22,6 +22,7 @@ use crate::fleet::owners::HostOwnership;
 use crate::metrics::Metrics;
 use crate::metrics::labels::ForwardResult;
 use crate::metrics::record::{RequestRecord, UrlRetention};
+use crate::metrics::trace::TracePart;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::refusal::Refusal;
@@ -35,6 +36,8 @@ pub(super) use upload::ForwardedUpload;
 /// The first pause before another attempt. It doubles with each one; a new view of the owners ends it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Fields that belong to a connection, of which a link is another.
 const CONNECTION_FIELDS: [HeaderName; 9] = [
@@ -57,7 +60,7 @@ pub(super) struct ForwardCall<'a> {
     /// The target: a whole URL, or the host and port of a CONNECT.
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
-    /// The header for the owner; `deadline` is set if the request has waited.
+    /// The header for the owner; `deadline` is set if the request has waited, and `is_traced` when it is sent.
     pub(super) header: ForwardHeader<'a>,
     /// The body, unless it is empty.
     pub(super) upload: Option<ForwardedUpload>,
@@ -121,6 +124,13 @@ impl ForwardCall<'_> {
         clock: &Clock,
         metrics: &Metrics,
     ) -> Result<ForwardOutcome, BoxedRefusal> {
+        // The span of the owner becomes a child of this node's, if this one is exported, and of the crawler's otherwise.
+        if let Some(span) = self.record.exported_span()
+            && let Ok(value) = HeaderValue::try_from(span.to_string())
+        {
+            self.headers.insert(TRACEPARENT, value);
+            self.header.is_traced = true;
+        }
         let mut changes = fleet.owners.subscribe();
         let mut pause = FIRST_PAUSE;
         let mut repetition = LostRepeat::Allowed;
@@ -137,9 +147,10 @@ impl ForwardCall<'_> {
                 let sent_at = clock.now();
                 match self.attempt(fleet, &peer, metrics, &mut repetition).await {
                     Attempt::Answered(response) => {
-                        let time = clock.now().saturating_duration_since(sent_at);
+                        let time = TimeSpan::between(sent_at, clock.now());
                         metrics.record_forward(ForwardResult::Answered);
-                        metrics.record_forward_time(time);
+                        metrics.record_forward_time(time.duration);
+                        self.record.add_trace_part(TracePart::Forward, time);
                         return Ok(finish_answer(response));
                     }
                     Attempt::Again => {}

@@ -337,7 +337,7 @@ impl<'a> Exchange<'a> {
         );
         let upload_watch = upload.watch();
         if let Some(entry) = context.entry() {
-            record.set_entry(Arc::clone(&entry.node));
+            entry.record_in(&mut record);
         }
         Self {
             service,

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::admin::decisions::DecisionsApi;
+use crate::admin::fleet::FleetApi;
 use crate::admin::guard::{AdminGuard, AdminToken};
 use crate::admin::health::{CheckState, HealthCheck, Readiness};
 use crate::admin::hosts::HostsApi;
@@ -115,7 +116,10 @@ impl AdminParts {
                     joined: self.fleet.clone(),
                 },
             ),
-            membership: self.fleet.map(|joined| joined.membership),
+            fleet: self.exchange.fleet.clone().map(|node| FleetApi {
+                membership: self.fleet.map(|joined| joined.membership),
+                node,
+            }),
             rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,

@@ -45,7 +45,10 @@ pub(super) fn prepare(
     let owners = owners
         .ok_or_else(|| StartError::Other("fleet: nothing says who owns a host".to_owned()))?;
     let tls = match &config.tls {
-        Some(files) => Some(NodeTls::load(files, config.node.as_str()).map_err(Box::new)?),
+        Some(files) => {
+            let loaded = NodeTls::load(files, config.node.as_str(), clock.wall_time());
+            Some(loaded.map_err(Box::new)?)
+        }
         None => None,
     };
     let (server, client) = tls.map(|tls| (tls.server, tls.client)).unzip();
@@ -137,6 +140,11 @@ pub(super) fn membership_check(membership: &MembershipHandle) -> HealthCheck {
         CheckState::Fail(format!("no lease{because}"))
     } else if let Some(error) = &status.error {
         CheckState::Warn(error.clone())
+    } else if let Some(other) = status.address_conflict() {
+        CheckState::Warn(format!(
+            "{} has the address of this node, {}: set fleet.listen or fleet.advertise of each to its own",
+            other.node, other.address
+        ))
     } else {
         CheckState::Ok(format!(
             "{} partitions, {} members",

@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_parser::certificate::X509Certificate;
@@ -63,6 +63,17 @@ pub enum NodeTlsError {
         /// The names in the certificate.
         names: String,
     },
+    #[error(
+        "other nodes would refuse {}: {error}, by the authority in {}; `crawlgate fleet cert {node}` issues one where \
+         fleet.key of that authority is",
+        cert.display(), ca.display()
+    )]
+    NotOfFleet {
+        cert: PathBuf,
+        ca: PathBuf,
+        node: String,
+        error: rustls::Error,
+    },
     #[error("{}: {error}", path.display())]
     Unusable { path: PathBuf, error: String },
 }
@@ -71,12 +82,15 @@ impl NodeTls {
     /// Loads the certificate of a node and the fleet's authorities.
     ///
     /// # Errors
-    /// If a file cannot be used, or the certificate is for another node.
-    pub fn load(files: &NodeTlsFiles, node: &str) -> Result<Self, NodeTlsError> {
+    /// If a file cannot be used, or the certificate is for another node, of another authority, or not valid now.
+    pub fn load(files: &NodeTlsFiles, node: &str, now: SystemTime) -> Result<Self, NodeTlsError> {
         let NodeTlsFiles { cert, key, ca } = files;
         check_key_mode(key)?;
         let chain = certificates(cert)?;
-        let names = chain.first().map(certificate_names).unwrap_or_default();
+        let (own, intermediates) = chain
+            .split_first()
+            .ok_or_else(|| NodeTlsError::NoCertificate(cert.clone()))?;
+        let names = certificate_names(own);
         if !names.iter().any(|name| name.eq_ignore_ascii_case(node)) {
             return Err(NodeTlsError::OtherNode {
                 cert: cert.clone(),
@@ -95,6 +109,15 @@ impl NodeTls {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
                 .map_err(|error| unusable(ca, error))?;
+        let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
+        verifier
+            .verify_client_cert(own, intermediates, now)
+            .map_err(|error| NodeTlsError::NotOfFleet {
+                cert: cert.clone(),
+                ca: ca.clone(),
+                node: node.to_owned(),
+                error,
+            })?;
         let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| unusable(cert, error))?

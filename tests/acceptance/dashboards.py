@@ -45,8 +45,8 @@ QUIET = {
     ("crawlgate-ledger", "Waits, losses and failed commits"): "the same",
     ("crawlgate-ledger", "Pending and held removals, by cause"): "a mistaken policy that empties an index is not traffic to make",
 }
-# Metrics with series only for parents of the configuration; `parents.py` reads them.
-OF_PARENTS = {"crawlgate_parent_failures_total", "crawlgate_parent_up"}
+# Metrics with series only for parents of the configuration, which `parents.py` reads, and for links that fail.
+WITHOUT_SERIES = {"crawlgate_parent_failures_total", "crawlgate_parent_up", "crawlgate_fleet_link_failing"}
 # Alerts without a `for` that this traffic must raise.
 RAISED = {"CrawlgateAddressAttempts", "CrawlgateBanSuspicion", "CrawlgateDecisionLogDrops"}
 # The values of Grafana's variables: scrapes a second apart, half a minute of traffic.
@@ -75,6 +75,10 @@ class Boards:
     def of_metrics(self) -> list[tuple[str, dict]]:
         """Those whose queries go to Prometheus."""
         return [(uid, panel) for uid, panel in self.panels() if not panels.asks_log(panel)]
+
+    def outside_of_fleets(self) -> list[tuple[str, dict]]:
+        """Those of them that have data without a fleet; `fleet_dashboards.py` asks the others."""
+        return [(uid, panel) for uid, panel in self.of_metrics() if not panels.is_of_fleet(panel)]
 
     def log_queries(self) -> list[str]:
         """The queries to Loki."""
@@ -196,16 +200,16 @@ class Live:
         self._report.check("promtool check metrics has nothing to say", said)
         used = {name for expression in self._boards.expressions() for name in NAMES.findall(expression)}
         used |= set(NAMES.findall(RULES.read_text(encoding="utf-8")))
-        absent = sorted(used - self._exported - OF_PARENTS)
+        absent = sorted(used - self._exported - WITHOUT_SERIES)
         self._report.check("each metric that dashboards and rules name is exported", absent, len(used))
 
     def _panels(self) -> None:
         wrong, asked, empty = [], 0, set()
-        found = self._boards.of_metrics()
+        found = self._boards.outside_of_fleets()
         for uid, panel in found:
             for target in panel["targets"]:
                 asked += 1
-                problem, excusable = self._asked(target)
+                problem, excusable = ask(self._prometheus, target, self._begin)
                 if excusable:
                     empty.add((uid, panel["title"]))
                 if problem and not (excusable and (uid, panel["title"]) in QUIET):
@@ -215,24 +219,8 @@ class Live:
             print(f"      excepted: {', '.join(place)}: {QUIET[place]}")
         self._report.check("each exception is needed", [", ".join(place) for place in QUIET.keys() - empty], len(QUIET))
         marks = [mark for board in self._boards.all for mark in board["annotations"]["list"] if "expr" in mark]
-        unmarked = [problem for mark in marks if (problem := self._asked({"expr": mark["expr"], "instant": False})[0])]
+        unmarked = [problem for mark in marks if (problem := ask(self._prometheus, mark | {"instant": False}, self._begin)[0])]
         self._report.check("the marks of reloads are there", unmarked, len(marks))
-
-    def _asked(self, target: dict) -> tuple[str, bool]:
-        """The problem with the result of a query, and whether a documented reason may excuse it."""
-        query = filled(target["expr"])
-        if target["instant"]:
-            answer = self._prometheus.ask("query", query=query)
-        else:
-            answer = self._prometheus.ask("query_range", query=query, start=self._begin, end=time.time(), step=1)
-        if answer["status"] != "success":
-            return answer["error"], False
-        values = [float(text) for item in answer["data"]["result"] for _, text in item.get("values") or [item["value"]]]
-        values = [value for value in values if math.isfinite(value)]
-        if not values:
-            return "no data", True
-        # A query for zeros is satisfied by their presence.
-        return ("", False) if any(values) or query.endswith("== 0") else ("nothing but zeros", True)
 
     def _choices(self) -> None:
         empty = []
@@ -259,6 +247,23 @@ class Live:
         texts = [text for alert in alerts for text in alert["annotations"].values()]
         broken = [text for text in texts if "<error" in text or "<no value>" in text or "{{" in text]
         self._report.check("and what alerts say can be read", broken, len(texts))
+
+
+def ask(prometheus: Prometheus, target: dict, begin: float) -> tuple[str, bool]:
+    """The problem with the result of a query since a time, and whether a documented reason may excuse it."""
+    query = filled(target["expr"])
+    if target["instant"]:
+        answer = prometheus.ask("query", query=query)
+    else:
+        answer = prometheus.ask("query_range", query=query, start=begin, end=time.time(), step=1)
+    if answer["status"] != "success":
+        return answer["error"], False
+    values = [float(text) for item in answer["data"]["result"] for _, text in item.get("values") or [item["value"]]]
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return "no data", True
+    # A query for zeros is satisfied by their presence.
+    return ("", False) if any(values) or query.endswith("== 0") else ("nothing but zeros", True)
 
 
 def families(gate: Gate) -> set[str]:

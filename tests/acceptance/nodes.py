@@ -208,7 +208,10 @@ class MovingCrawler(Crawler):
                 time.sleep(0.01)
 
 
-def start_node(arguments: argparse.Namespace, folder: pathlib.Path, name: str, database: str, delay: float) -> Gate:
+def start_node(
+    arguments: argparse.Namespace, folder: pathlib.Path, name: str, database: str, delay: float, more: dict | None = None
+) -> Gate:
+    """`more`: settings that replace others."""
     home = folder / name
     home.mkdir(exist_ok=True)
     (home / "policy.yaml").write_text(policy(delay), encoding="utf-8")
@@ -231,7 +234,7 @@ def start_node(arguments: argparse.Namespace, folder: pathlib.Path, name: str, d
     if not config.exists():
         config.write_text(json.dumps(settings | {"policy": {"path": "policy.yaml"}}), encoding="utf-8")
         run(arguments.binary, "fleet", "found", "--config", config)
-    return Gate(arguments.binary, home / "policy.yaml", home, settings)
+    return Gate(arguments.binary, home / "policy.yaml", home, settings | (more or {}))
 
 
 def run(*command: object) -> str:

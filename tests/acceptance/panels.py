@@ -55,6 +55,12 @@ def asks_log(panel: dict) -> bool:
     return panel["datasource"] == LOKI
 
 
+def is_of_fleet(panel: dict) -> bool:
+    """Whether a panel has data only for nodes of a fleet."""
+    texts = " ".join(target["expr"] for target in panel["targets"])
+    return bool(re.search(r'crawlgate_(fleet|store)_|reason="owner_unavailable"', texts))
+
+
 def problems(board: dict) -> list[str]:
     """Everything that is wrong with a dashboard's JSON."""
     found = list(_board(board))

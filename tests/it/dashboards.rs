@@ -79,6 +79,7 @@ fn labels_that_dashboards_and_alerts_name_are_those_of_the_metrics() {
         include_str!("../../dashboards/fleet.json"),
         include_str!("../../dashboards/prometheus/crawlgate.rules.yml"),
         include_str!("../../dashboards/prometheus/policy.test.yml"),
+        include_str!("../../dashboards/prometheus/fleet.test.yml"),
     ];
     let mut seen = 0;
     for family in ALL {

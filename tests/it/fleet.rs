@@ -7,4 +7,5 @@ mod lapses;
 mod links;
 mod owners;
 mod pace;
+mod traces;
 mod tunnels;

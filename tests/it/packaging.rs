@@ -158,21 +158,49 @@ fn check(config: &str, policy: &str) {
     }
     folder.write("policy.yaml", policy);
     let state = folder.path().join("state");
-    fs::create_dir(&state).unwrap();
+    for directory in ["", "fleet", "certs"] {
+        fs::create_dir(state.join(directory)).unwrap();
+    }
     folder.write("state/admin.token", "a-token-of-sixteen-characters\n");
     let config = config.replace(
         "/run/crawlgate/admin/token",
         "/var/lib/crawlgate/admin.token",
     );
-    let config = ["/var/lib/crawlgate", "/var/log/crawlgate", "/run/crawlgate"]
-        .iter()
-        .fold(config.replace("/etc/crawlgate/", &here), |text, path| {
-            text.replace(path, &state.display().to_string())
-        });
+    // The environment of a node of a fleet.
+    let config = [
+        ("${HOSTNAME}", "node"),
+        ("${NODE}", "node"),
+        ("${POD_IP}", "10.0.0.5"),
+        ("${ADDRESS}", "10.0.0.5"),
+        ("${PGPASSWORD}", "secret"),
+        (
+            "${DATABASE_URL}",
+            "postgresql://crawlgate:secret@db.internal/crawlgate",
+        ),
+    ]
+    .iter()
+    .fold(config, |text, (variable, value)| {
+        text.replace(variable, value)
+    });
+    let config = [
+        "/var/lib/crawlgate",
+        "/var/log/crawlgate",
+        "/run/crawlgate",
+        "/shared",
+    ]
+    .iter()
+    .fold(config.replace("/etc/crawlgate/", &here), |text, path| {
+        text.replace(path, &state.display().to_string())
+    });
     folder.write("crawlgate.yaml", &config);
     // A secret of the cluster holds the authority that the chart uses.
     let created = crawlgate(folder.path(), "ca init --config crawlgate.yaml", "");
     assert_eq!(created.code, 0, "{created:?}");
+    for directory in ["state/fleet", "state/certs"] {
+        let issued = format!("fleet cert node --directory {directory}");
+        let issued = crawlgate(folder.path(), issued.as_str(), "");
+        assert_eq!(issued.code, 0, "{issued:?}");
+    }
     let output = crawlgate(folder.path(), "check crawlgate.yaml", "");
     assert_eq!(output.code, 0, "{config}\n{output:?}");
     assert!(
@@ -192,12 +220,18 @@ fn shipped_configurations_have_no_mistake() {
     );
     check(&composed.replace("../config/", ""), &policy);
 
+    let fleet = read("docs/packaging/fleet/crawlgate.yaml");
+    let path = "path: ../../../config/policy.yaml";
+    assert!(fleet.contains(path), "{fleet}");
+    check(&fleet.replace(path, "path: policy.yaml"), &policy);
+
     let helpers = read("docs/packaging/helm/templates/_helpers.tpl");
-    let (_, chart) = helpers
-        .split_once("define \"crawlgate.config\" -}}\n")
-        .unwrap();
-    let (chart, _) = chart.split_once("{{- end }}").unwrap();
-    let chart = chart
+    let template = |name: &str| {
+        let begin = format!("define \"crawlgate.{name}\" -}}}}\n");
+        let (_, text) = helpers.split_once(&begin).unwrap();
+        text.split_once("{{- end }}").unwrap().0
+    };
+    let chart = template("config")
         .replace("{{ include \"crawlgate.name\" . }}", "gate")
         .replace("{{ .Release.Namespace }}", "crawl")
         .replace("/etc/crawlgate/policy/", "/etc/crawlgate/");
@@ -209,6 +243,35 @@ fn shipped_configurations_have_no_mistake() {
         .flat_map(|line| [line, "\n"])
         .collect();
     check(&chart, &policy);
+    let store = "store: { path: /var/lib/crawlgate";
+    let node = template("fleet").replace("store: {", &format!("{store},"));
+    let node = node.replace("{{ .Values.fleet.lease }}", "15s");
+    let of_fleet = chart.replace(&format!("{store} }}\n"), &node);
+    assert!(of_fleet.contains("kind: postgres"), "{of_fleet}");
+    check(&of_fleet, &policy);
+}
+
+#[test]
+fn the_nodes_of_the_fleet_to_try_agree() {
+    let compose = read("docs/packaging/fleet/compose.yaml");
+    let settings = read("docs/packaging/fleet/crawlgate.yaml");
+    let balancer = read("docs/packaging/fleet/haproxy/haproxy.cfg");
+    for number in 1..=3 {
+        let address = format!("172.31.32.1{number}");
+        let node = format!("NODE: proxy-{number}, ADDRESS: {address} }}");
+        assert!(compose.contains(&node), "{node}");
+        let fixed = format!("ipv4_address: {address} }}");
+        assert!(compose.contains(&fixed), "{fixed}");
+        let server = format!("server proxy-{number} {address}:3128 check port 3129\n");
+        assert!(balancer.contains(&server), "{server}");
+        assert!(balancer.contains(&format!("server any-{number} {address}:3128 backup\n")));
+        assert!(balancer.contains(&format!("http://{address}:3129")));
+    }
+    // HAProxy, whose word for the addresses of clients counts, and the database.
+    assert!(settings.contains("trusted: [172.31.32.10]"));
+    assert!(compose.contains("ipv4_address: 172.31.32.10 }"));
+    assert!(settings.contains("@172.31.32.2/"));
+    assert!(compose.contains("ipv4_address: 172.31.32.2 }"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Traces: which parts of a client's trace context are used, what the client receives, and that origins receive none of it.
 
-mod collector;
+pub(crate) mod collector;
 mod exported;
 
 use crate::effects::Site;

@@ -12,10 +12,12 @@
 )]
 
 mod budgets;
+mod disturbances;
 mod errors;
 mod fleet;
 mod handover;
 mod lapse;
 mod node;
+mod pooler;
 mod server;
 mod stops;

@@ -91,8 +91,14 @@ pub(crate) struct NodeProcess {
 impl NodeProcess {
     /// Starts the node, and waits until it listens.
     pub(crate) fn start(directory: &NodeConfig) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    /// Starts the node with these variables in its environment.
+    pub(crate) fn start_with(directory: &NodeConfig, variables: &[(&str, &str)]) -> Self {
         let mut process = directory
             .command("run")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -171,12 +171,27 @@ impl Postgres {
     }
 
     fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.binaries.join(name));
+        self.unprivileged(&self.binaries.join(name))
+    }
+
+    /// A command of the user as whom the server runs.
+    pub(crate) fn unprivileged(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command.current_dir("/").env("LC_ALL", "C");
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }
         command
+    }
+
+    /// Writes a file that the server's user can read.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        if let Some((uid, gid)) = self.user {
+            chown(&path, Some(uid), Some(gid)).unwrap();
+        }
+        path
     }
 }
 
@@ -235,7 +250,7 @@ fn unprivileged_user() -> Option<(u32, u32)> {
     })
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }

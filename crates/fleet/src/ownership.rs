@@ -223,6 +223,11 @@ impl Ownership {
         incarnation == self.this.incarnation || !self.is_silent(incarnation, now)
     }
 
+    /// Returns the time since which a member has not renewed its lease, as far as this node has seen.
+    pub fn unchanged_since(&self, incarnation: Incarnation) -> Option<BootTime> {
+        self.watch.unchanged_since(incarnation)
+    }
+
     /// Takes an event, and returns what is to be done.
     pub fn handle(&mut self, event: Event, now: BootTime) -> Vec<Output> {
         let mut outputs = vec![];

@@ -52,6 +52,11 @@ impl Partitioner {
         Self { key, count }
     }
 
+    /// The key of the fleet.
+    pub fn key(&self) -> &FleetKey {
+        &self.key
+    }
+
     /// The number of partitions.
     pub fn count(&self) -> u16 {
         self.count.get()

@@ -85,6 +85,11 @@ impl OwnershipView {
         self.silent.contains(node)
     }
 
+    /// The partitioner of the fleet.
+    pub fn partitioner(&self) -> &Partitioner {
+        &self.partitioner
+    }
+
     /// Returns the partition of a host.
     pub fn partition(&self, host: &str) -> Partition {
         self.partitioner.partition(host)

@@ -89,6 +89,7 @@ export const api = {
   messages: (query) => request("GET", "/messages", { query }),
   config: () => request("GET", "/config"),
   crawlers: () => request("GET", "/crawlers"),
+  fleet: () => request("GET", "/fleet"),
   policy: () => request("GET", "/policy"),
   policyRules: (query) => request("GET", "/policy/rules", { query }),
   policyDiff: () => request("GET", "/policy/diff"),

@@ -6,6 +6,7 @@ import { clock, dateTime, plural, visible } from "./format.js";
 import { configuration } from "./views/configuration.js";
 import { crawlers } from "./views/crawlers.js";
 import { events } from "./views/events.js";
+import { fleet } from "./views/fleet.js";
 import { hosts } from "./views/hosts.js";
 import { now } from "./views/now.js";
 import { policy } from "./views/policy.js";
@@ -28,8 +29,11 @@ const VIEWS = [
   { name: "events", title: "Events", view: events },
   { name: "configuration", title: "Configuration", view: configuration },
 ];
+// Only for a node of a fleet.
+const FLEET = { name: "fleet", title: "Fleet", view: fleet };
 // The key of each view: 1 to 9, and 0 for the tenth.
 const keyOf = (at) => String((at + 1) % 10);
+const FLEET_KEY = "f";
 const KEYS = [
   ...VIEWS.map((view, at) => [keyOf(at), view.title]),
   ["d", "all decisions"],
@@ -56,7 +60,8 @@ function currentView() {
 
 function route() {
   const { name: requested, query } = currentView();
-  const known = VIEWS.find((view) => view.name === (requested === "decisions" ? "now" : requested));
+  const wanted = requested === "decisions" ? "now" : requested;
+  const known = [...VIEWS, FLEET].find((view) => view.name === wanted);
   const entry = known ?? VIEWS[0];
   const name = known ? requested : entry.name;
   // One host is a separate view.
@@ -74,14 +79,19 @@ function route() {
   fill(main);
   main.dataset.view = name;
   open = { name, host, instance: entry.view(main, query, name) };
+  markCurrent(entry.name);
+  enter(title, moved);
+}
+
+/** Marks the link of the view that is shown. */
+function markCurrent(name) {
   for (const link of document.querySelectorAll("#views a")) {
-    if (link.dataset.name === entry.name) {
+    if (link.dataset.name === name) {
       link.setAttribute("aria-current", "page");
       // In a narrow window the bar scrolls.
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  enter(title, moved);
 }
 
 /** Sets the title of a new view, and moves the focus and the scroll position to its beginning. */
@@ -92,10 +102,21 @@ function enter(title, moved) {
 }
 
 function navigation() {
-  const links = VIEWS.map((view, at) =>
-    h("a", { href: `#/${view.name}`, data: { name: view.name }, "aria-keyshortcuts": keyOf(at) }, view.title),
-  );
+  const links = VIEWS.map((view, at) => viewLink(view, keyOf(at)));
   fill(document.getElementById("views"), links);
+}
+
+function viewLink(view, key) {
+  return h("a", { href: `#/${view.name}`, data: { name: view.name }, "aria-keyshortcuts": key }, view.title);
+}
+
+/** Adds the view of the fleet once the status says that this proxy is a node of one. */
+function offerFleet() {
+  if (!feed.status?.node || actions[FLEET_KEY]) return;
+  document.getElementById("views").append(viewLink(FLEET, FLEET_KEY));
+  actions[FLEET_KEY] = () => (location.hash = `#/${FLEET.name}`);
+  KEYS.splice(VIEWS.length, 0, [FLEET_KEY, FLEET.title]);
+  if (open?.name === FLEET.name) markCurrent(FLEET.name);
 }
 
 function state() {
@@ -106,7 +127,8 @@ function state() {
   if (failure) write(line, failure.status ? `error ${failure.status}` : "no answer");
   else if (status) write(line, status.ready === false ? "not ready" : "connected");
   if (status?.policy) write(document.getElementById("policy"), `${status.policy.name}@${status.policy.revision}`);
-  if (status?.version) write(document.getElementById("version"), `crawlgate ${status.version}`);
+  const node = status?.node ? `, node ${visible(status.node)}` : "";
+  if (status?.version) write(document.getElementById("version"), `crawlgate ${status.version}${node}`);
 }
 
 /** One block for each problem or warning. The blocks are rebuilt only if their texts change. */
@@ -236,6 +258,7 @@ addEventListener("hashchange", route);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));
 setInterval(() => document.hidden || tick(), TICK_MS);
 feed.on(state);
+feed.on(offerFleet);
 feed.on(banner);
 feed.start();
 route();

@@ -1,6 +1,6 @@
 //! The state of the fleet as one node sees it, for metrics, `/readyz` and the API.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crawlgate_fleet::ownership::Ownership;
 use crawlgate_fleet::ownership::table::MemberState;
 use crawlgate_fleet::view::Holder;
 
+use crate::fleet::store::MemberFacts;
 use crate::metrics::FleetCounts;
 
 /// The state of the fleet.
@@ -41,10 +42,21 @@ pub struct MemberStatus {
     pub state: &'static str,
     /// Its partitions.
     pub partitions: usize,
+    /// The release that it runs.
+    pub version: String,
+    /// The revision of its policy.
+    pub policy: String,
+    /// The time since this node has seen it renew its lease.
+    pub renewed: Option<Duration>,
 }
 
 impl FleetStatus {
-    pub(super) fn new(ownership: &Ownership, error: Option<String>, now: BootTime) -> Self {
+    pub(super) fn new(
+        ownership: &Ownership,
+        facts: &BTreeMap<Incarnation, MemberFacts>,
+        error: Option<String>,
+        now: BootTime,
+    ) -> Self {
         let view = ownership.view();
         let mut status = Self {
             node: Some(ownership.this().node.clone()),
@@ -79,15 +91,40 @@ impl FleetStatus {
                 MemberState::Active => "active",
                 MemberState::Draining => "draining",
             };
+            let MemberFacts { version, policy } =
+                facts.get(&incarnation).cloned().unwrap_or_default();
             status.members.push(MemberStatus {
                 node: row.member.node.clone(),
                 address: row.member.address,
                 state,
                 partitions: partitions.get(&incarnation).copied().unwrap_or_default(),
+                version,
+                policy,
+                renewed: ownership
+                    .unchanged_since(incarnation)
+                    .map(|since| now.since(since)),
             });
         }
         status.members.sort_by(|a, b| a.node.cmp(&b.node));
         status
+    }
+
+    /// Returns another member with the address of this node: requests for its hosts would come here.
+    pub fn address_conflict(&self) -> Option<&MemberStatus> {
+        let is_this = |member: &&MemberStatus| Some(&member.node) == self.node.as_ref();
+        let own = self.members.iter().find(is_this)?;
+        let mut others = self.members.iter().filter(|member| !is_this(member));
+        others.find(|other| other.state != "silent" && other.address == own.address)
+    }
+
+    /// Returns the number of different policies among the members that renew their lease.
+    pub fn policy_revisions(&self) -> usize {
+        let living = self
+            .members
+            .iter()
+            .filter(|member| member.state != "silent");
+        let revisions: BTreeSet<&str> = living.map(|member| member.policy.as_str()).collect();
+        revisions.len()
     }
 
     pub(super) fn counts(&self) -> FleetCounts {
@@ -100,6 +137,7 @@ impl FleetStatus {
             of_others: self.of_others,
             unowned: self.unowned,
             lease_left: self.lease_left,
+            policy_revisions: self.policy_revisions(),
         }
     }
 }

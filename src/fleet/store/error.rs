@@ -40,6 +40,14 @@ pub enum StoreError {
          ON SCHEMA public TO {user}"
     )]
     MissingRights { user: String, message: String },
+    #[error(
+        "the store is behind a pooler that gives each transaction another connection (PgBouncer: pool_mode = transaction), \
+         so that this node would not notice if its connection to the server ends: name the server itself in store.url, or \
+         use pool_mode = session"
+    )]
+    PooledTransactions,
+    #[error("the disk of the store is full: {0}")]
+    DiskFull(String),
     #[error("there is no fleet in this database yet: run `crawlgate fleet found` once")]
     NotFounded,
     #[error(
@@ -81,8 +89,13 @@ impl StoreError {
     /// Returns `true` if trying again later may help without a change of the settings.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Timeout(_) | Self::ReadOnly | Self::Failed(_) => true,
+            Self::Unreachable(_)
+            | Self::Timeout(_)
+            | Self::ReadOnly
+            | Self::DiskFull(_)
+            | Self::Failed(_) => true,
             Self::Authentication(_)
+            | Self::PooledTransactions
             | Self::TlsRequired
             | Self::TlsRefused
             | Self::Tls(_)
@@ -121,6 +134,8 @@ impl StoreError {
             Self::NotFounded
         } else if *state == SqlState::READ_ONLY_SQL_TRANSACTION {
             Self::ReadOnly
+        } else if *state == SqlState::DISK_FULL {
+            Self::DiskFull(text)
         } else {
             Self::Failed(text)
         }

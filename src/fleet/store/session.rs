@@ -32,6 +32,15 @@ pub struct NodeFacts {
     pub policy: String,
 }
 
+/// The facts that a member has recorded about itself, which do not matter for the ownership of hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberFacts {
+    /// The release that it runs.
+    pub version: String,
+    /// The revision of its policy.
+    pub policy: String,
+}
+
 /// A member, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
@@ -63,6 +72,10 @@ pub struct StoreSession {
     task: AbortHandle,
     timeout: Duration,
     user: String,
+    /// The process of the server that serves this connection.
+    backend: i32,
+    /// Those that the last renewal has read, until they are taken.
+    member_facts: Option<BTreeMap<Incarnation, MemberFacts>>,
 }
 
 impl Drop for StoreSession {
@@ -99,15 +112,46 @@ impl StoreSession {
             // The error of a closed connection is that of the statement that finds it closed.
             let _ = connection.await;
         });
-        let session = Self {
+        let mut session = Self {
             client,
             task: task.abort_handle(),
             timeout: config.timeout,
             user,
+            backend: 0,
+            member_facts: None,
         };
         let limit = format!("set statement_timeout = {}", config.timeout.as_millis());
         session.within(session.client.batch_execute(&limit)).await?;
+        session.backend = session.read_backend().await?;
         Ok(session)
+    }
+
+    async fn read_backend(&self) -> Result<i32, StoreError> {
+        let rows = self.query("select pg_backend_pid()", &[]).await?;
+        first(&rows).and_then(|row| get(row, 0))
+    }
+
+    /// Checks that a statement was carried out by the process that serves this connection. A pooler may give each
+    /// transaction another one, which hides that a server has failed and another has taken over: what this node has seen
+    /// over one connection would then be what two servers say.
+    pub(super) fn check_backend(&self, found: i32) -> Result<(), StoreError> {
+        match found == self.backend {
+            true => Ok(()),
+            false => Err(StoreError::PooledTransactions),
+        }
+    }
+
+    /// Checks that another connection has a process of its own.
+    ///
+    /// # Errors
+    /// If a pooler shares one between the two, or the store fails.
+    pub async fn check_pooling(&self, config: &PostgresConfig) -> Result<(), StoreError> {
+        let other = Self::connect(config).await?;
+        // Servers that have no such processes report a number that is not positive.
+        if other.backend == self.backend && self.backend > 0 {
+            return Err(StoreError::PooledTransactions);
+        }
+        Ok(())
     }
 
     /// Connects, and reads the row of the fleet, whose tables must have the version of this release.
@@ -281,7 +325,7 @@ impl StoreSession {
 
     /// Raises the counter, and then reads the tables: in this order, so that a take that was possible before is seen.
     async fn renew(
-        &self,
+        &mut self,
         incarnation: Incarnation,
         generation: Generation,
         facts: &NodeFacts,
@@ -293,7 +337,7 @@ impl StoreSession {
                 "update crawlgate_member m set counter = m.counter + 1, state = $3, policy = $4
                  where m.incarnation = $1 and m.state in ('active', 'draining')
                  and exists (select 1 from crawlgate_fleet f where f.generation = $2)
-                 returning m.counter",
+                 returning m.counter, pg_backend_pid()",
                 &[
                     (&number(incarnation), Type::INT8),
                     (&generation.0.cast_signed(), Type::INT8),
@@ -305,10 +349,11 @@ impl StoreSession {
         let Some(counter) = raised.first() else {
             return self.refusal(incarnation, generation).await;
         };
+        self.check_backend(get(counter, 1)?)?;
         let counter: i64 = get(counter, 0)?;
         let members = self
             .query(
-                "select incarnation, node, counter, state, address from crawlgate_member",
+                "select incarnation, node, counter, state, address, version, policy from crawlgate_member",
                 &[],
             )
             .await?;
@@ -318,6 +363,8 @@ impl StoreSession {
                 &[],
             )
             .await?;
+        let facts = members.iter().map(member_facts);
+        self.member_facts = Some(facts.collect::<Result<_, _>>()?);
         Ok(StoreAnswer::Renewed(Table {
             generation,
             counter: counter.cast_unsigned(),
@@ -327,6 +374,11 @@ impl StoreSession {
                 .map(partition_row)
                 .collect::<Result<_, _>>()?,
         }))
+    }
+
+    /// Takes the facts about the members that a renewal has read since the last call.
+    pub fn take_member_facts(&mut self) -> Option<BTreeMap<Incarnation, MemberFacts>> {
+        self.member_facts.take()
     }
 
     /// Returns the reason why a statement of a member changed nothing.
@@ -622,6 +674,14 @@ fn member_row(row: &Row) -> Result<MemberRow, StoreError> {
             _ => MemberState::Ended,
         },
     })
+}
+
+fn member_facts(row: &Row) -> Result<(Incarnation, MemberFacts), StoreError> {
+    let facts = MemberFacts {
+        version: get(row, 5)?,
+        policy: get(row, 6)?,
+    };
+    Ok((incarnation(get(row, 0)?), facts))
 }
 
 fn partition_row(row: &Row) -> Result<PartitionRow, StoreError> {

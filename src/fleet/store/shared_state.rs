@@ -36,11 +36,13 @@ impl StoreSession {
     pub async fn stops_version(&self) -> Result<StopsVersion, StoreError> {
         let rows = self
             .query(
-                "select f.generation, v.version from crawlgate_fleet f cross join crawlgate_stop_version v",
+                "select f.generation, v.version, pg_backend_pid()
+                 from crawlgate_fleet f cross join crawlgate_stop_version v",
                 &[],
             )
             .await?;
         let row = rows.first().ok_or(StoreError::NotFounded)?;
+        self.check_backend(get(row, 2)?)?;
         Ok(StopsVersion {
             generation: Generation(get::<i64>(row, 0)?.cast_unsigned()),
             version: get::<i64>(row, 1)?.cast_unsigned(),

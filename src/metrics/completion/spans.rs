@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::clock::TimeSpan;
 use crate::metrics::labels::reason_label;
 use crate::metrics::policy::PolicyMetrics;
-use crate::metrics::record::{RecordSubject, RequestRecord};
+use crate::metrics::record::{CountMode, RecordSubject, RequestRecord};
 use crate::metrics::trace::{FinishedTrace, RequestTrace};
 
 use super::FinalResult;
@@ -17,6 +17,14 @@ impl RequestRecord {
             && trace.is_exported()
         {
             tracing.send(Box::new(self.to_finished_trace(trace, result, ended)));
+        }
+    }
+
+    /// Exports the spans of a request that another node has served. Its outcome is in the spans of that node.
+    pub(in crate::metrics) fn export_forwarded(&self) {
+        if self.exported_span().is_some() {
+            let ended = self.ended.unwrap_or_else(|| self.recorder.clock.now());
+            self.export(&FinalResult::from_record(self, ended), ended);
         }
     }
 
@@ -48,7 +56,12 @@ impl RequestRecord {
             url: url.map(|url| self.recorder.log.redact_url(url)),
             server: host.map(|host| (host.into(), port)),
             crawler: self.crawler_name().unwrap_or_default().into(),
-            verdict: result.verdict.as_str(),
+            verdict: match self.count_mode {
+                CountMode::Forwarded => "forwarded",
+                CountMode::Counted | CountMode::Tunnel | CountMode::Discarded => {
+                    result.verdict.as_str()
+                }
+            },
             reason: reason_label(result.reason),
             rule: rule.map(Into::into),
             stage: result.stage.as_str(),

@@ -33,7 +33,7 @@ pub struct FinishedTrace {
     pub server: Option<(Box<str>, u16)>,
     /// The crawler's name.
     pub crawler: Box<str>,
-    /// `allow`, `reject` or `shadow_reject`.
+    /// `allow`, `reject` or `shadow_reject`; `forwarded` if another node of the fleet has decided.
     pub verdict: &'static str,
     /// The reason, or `none`.
     pub reason: &'static str,

@@ -76,6 +76,7 @@ impl LinkListener {
         let entry = RequestEntry {
             node: entry.into(),
             deadline: header.deadline,
+            is_traced: header.is_traced,
         };
         let (version, form) = (header.version, header.form);
         request.headers_mut().remove(CRAWL_FLEET);

@@ -83,6 +83,7 @@ impl ProxyService {
                 version: parts.version,
                 form: TargetForm::Resource,
                 deadline: None,
+                is_traced: false,
             },
             upload: None,
             max_hold: profile.max_hold().min(limit),

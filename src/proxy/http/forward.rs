@@ -229,6 +229,7 @@ impl Exchange<'_> {
                     ForwardMode::ToOrigin | ForwardMode::AnswerLocally => TargetForm::Resource,
                 },
                 deadline: request.deadline,
+                is_traced: false,
             },
             upload: upload.clone(),
             max_hold,

@@ -137,9 +137,9 @@ async fn without_metrics_the_counts_are_null() {
     let keys = output.as_object().unwrap();
     let unknown: BTreeSet<&str> = keys
         .iter()
-        // There is no shadow policy, and the built-in policy has no path, with metrics or without.
+        // There is no shadow policy and no fleet, and the built-in policy has no path, with metrics or without.
         .filter(|(key, value)| {
-            value.is_null() && !["policy_path", "shadow_policy"].contains(&key.as_str())
+            value.is_null() && !["policy_path", "shadow_policy", "node"].contains(&key.as_str())
         })
         .map(|(key, _)| key.as_str())
         .collect();

@@ -62,6 +62,8 @@ pub(super) struct BenchSettings<'a> {
     pub(super) config: &'a str,
     /// Lines of the configuration of the node with this index only.
     pub(super) only: Option<(usize, &'a str)>,
+    /// Lines of the configurations of the nodes with these indexes.
+    pub(super) each: &'a [(usize, &'a str)],
     pub(super) without_tls: bool,
 }
 
@@ -73,8 +75,9 @@ impl FleetBench {
 
     pub(super) fn start_with(count: usize, policy: &str, more: &BenchSettings<'_>) -> Self {
         Self::start_nodes(count, policy, !more.without_tls, |index, name| {
-            let own = more.only.filter(|(only, _)| *only == index);
-            let own = own.map_or("", |(_, lines)| lines);
+            let mut own = more.only.iter().chain(more.each);
+            let own = own.find(|(only, _)| *only == index);
+            let own = own.map_or("", |(_, lines)| *lines);
             node_config(name, &format!("{}{own}", more.config), !more.without_tls)
         })
     }

@@ -3,7 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crawlgate::clock::Clock;
 use crawlgate::tls::fleet::{NodeTls, NodeTlsError, NodeTlsFiles};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -21,11 +23,15 @@ fn files(folder: &TempDir) -> NodeTlsFiles {
     }
 }
 
+fn load(folder: &TempDir, node: &str) -> Result<NodeTls, NodeTlsError> {
+    NodeTls::load(&files(folder), node, Clock::system().wall_time())
+}
+
 /// The TLS configuration of a node with a certificate of this authority.
 fn node_tls(authority: &TempDir, node: &str) -> Arc<ClientConfig> {
     let folder = TempDir::new();
     issue(authority, node, &folder);
-    NodeTls::load(&files(&folder), node).unwrap().client
+    load(&folder, node).unwrap().client
 }
 
 /// Sends a forwarded request in the name of a node; returns the answer, or an error of TLS.
@@ -69,12 +75,10 @@ fn a_node_must_have_a_certificate_of_the_fleet_for_its_own_name() {
     new_authority(&strangers);
     let stranger = TempDir::new();
     issue(&strangers, "b", &stranger);
-    std::fs::copy(
-        fleet.authority.path().join("fleet.pem"),
-        stranger.path().join("fleet.pem"),
-    )
-    .unwrap();
-    let stranger = NodeTls::load(&files(&stranger), "b").unwrap().client;
+    let both = [&stranger, &fleet.authority]
+        .map(|folder| std::fs::read_to_string(folder.path().join("fleet.pem")).unwrap());
+    stranger.write("fleet.pem", both.concat());
+    let stranger = load(&stranger, "b").unwrap().client;
     assert!(send_as(&fleet, &stranger, "b", &url).is_err());
     assert_eq!(origin.heads().len(), 1);
 }
@@ -107,14 +111,39 @@ fn a_certificate_for_another_node_is_an_error_at_the_start() {
     new_authority(&authority);
     let folder = TempDir::new();
     issue(&authority, "other", &folder);
-    let error = NodeTls::load(&files(&folder), "a").unwrap_err();
+    let error = load(&folder, "a").unwrap_err();
     assert!(matches!(error, NodeTlsError::OtherNode { .. }), "{error}");
     assert!(error.to_string().contains("other"), "{error}");
     let missing = NodeTlsFiles {
         cert: folder.path().join("nothing.pem"),
         ..files(&folder)
     };
-    assert!(NodeTls::load(&missing, "other").is_err());
+    let now = Clock::system().wall_time();
+    assert!(NodeTls::load(&missing, "other", now).is_err());
+}
+
+#[test]
+fn a_certificate_that_other_nodes_refuse_is_an_error_at_the_start() {
+    let (authority, other) = (TempDir::new(), TempDir::new());
+    new_authority(&authority);
+    new_authority(&other);
+    let folder = TempDir::new();
+    issue(&authority, "a", &folder);
+    load(&folder, "a").unwrap();
+    let in_three_years = Clock::system().wall_time() + 3 * Duration::from_secs(365 * 86_400);
+    let expired = NodeTls::load(&files(&folder), "a", in_three_years).unwrap_err();
+    assert!(expired.to_string().contains("expired"), "{expired}");
+    std::fs::copy(
+        other.path().join("fleet.pem"),
+        folder.path().join("fleet.pem"),
+    )
+    .unwrap();
+    let error = load(&folder, "a").unwrap_err();
+    assert!(matches!(error, NodeTlsError::NotOfFleet { .. }), "{error}");
+    assert!(
+        error.to_string().contains("crawlgate fleet cert a"),
+        "{error}"
+    );
 }
 
 #[test]

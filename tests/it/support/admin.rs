@@ -73,7 +73,7 @@ pub(crate) fn apis(metrics: Metrics, policy: PolicyApi, stops: StopsApi) -> Admi
         readiness: Readiness::new(Vec::new),
         process: ProcessInfo::new("it", clock.clone()),
         authorities: None,
-        membership: None,
+        fleet: None,
         decisions: DecisionsApi::new(LogTap::new(TapBounds::DEFAULT)),
         hosts: HostsApi::new(Arc::new(queue), Arc::new(NoOrigins)),
         ledger: LedgerApi::new(

@@ -9,7 +9,7 @@ use crate::support::wait::wait_until;
 
 /// The response of the collector.
 #[derive(Clone, Debug)]
-pub(super) enum Answers {
+pub(crate) enum Answers {
     Takes,
     /// With this status line, and nothing taken.
     Refuses(&'static str),
@@ -19,15 +19,15 @@ pub(super) enum Answers {
 }
 
 /// A listening collector.
-pub(super) struct TestCollector {
-    pub(super) port: u16,
+pub(crate) struct TestCollector {
+    pub(crate) port: u16,
     origin: ScriptedOrigin,
     /// `true` if exports are accepted.
     accepts: bool,
 }
 
 impl TestCollector {
-    pub(super) fn start(answers: Answers) -> Self {
+    pub(crate) fn start(answers: Answers) -> Self {
         let accepts = matches!(answers, Answers::Takes | Answers::Rejects(_));
         let origin = ScriptedOrigin::respond(move |_| respond(&answers));
         Self {
@@ -38,12 +38,12 @@ impl TestCollector {
     }
 
     /// The heads of the requests, in lower case.
-    pub(super) fn heads(&self) -> Vec<String> {
+    pub(crate) fn heads(&self) -> Vec<String> {
         let heads = self.origin.heads();
         heads.iter().map(|head| head.to_lowercase()).collect()
     }
 
-    pub(super) fn exports(&self) -> Vec<ExportTraceServiceRequest> {
+    pub(crate) fn exports(&self) -> Vec<ExportTraceServiceRequest> {
         let requests = self.origin.requests();
         let accepted = requests.iter().filter(|_| self.accepts);
         let bodies = accepted.map(|request| request.body.as_slice());
@@ -52,7 +52,7 @@ impl TestCollector {
             .collect()
     }
 
-    pub(super) fn spans(&self) -> Vec<OtlpSpan> {
+    pub(crate) fn spans(&self) -> Vec<OtlpSpan> {
         let exports = self.exports();
         let scopes = exports
             .iter()
@@ -63,7 +63,7 @@ impl TestCollector {
 
     /// Returns the spans of complete requests, once there are this many.
     #[track_caller]
-    pub(super) fn requests(&self, count: usize) -> Vec<OtlpSpan> {
+    pub(crate) fn requests(&self, count: usize) -> Vec<OtlpSpan> {
         let mut found = Vec::new();
         wait_until("the spans arrive", || {
             found = self.spans();
@@ -75,7 +75,7 @@ impl TestCollector {
     }
 
     /// The parts of a request, in the order in which they began.
-    pub(super) fn parts(&self, request: &OtlpSpan) -> Vec<OtlpSpan> {
+    pub(crate) fn parts(&self, request: &OtlpSpan) -> Vec<OtlpSpan> {
         let mut parts: Vec<OtlpSpan> = self
             .spans()
             .into_iter()
@@ -87,7 +87,7 @@ impl TestCollector {
 }
 
 /// An attribute as text; empty if it is not there.
-pub(super) fn value(span: &OtlpSpan, key: &str) -> String {
+pub(crate) fn value(span: &OtlpSpan, key: &str) -> String {
     let found = span
         .attributes
         .iter()
@@ -99,7 +99,7 @@ pub(super) fn value(span: &OtlpSpan, key: &str) -> String {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

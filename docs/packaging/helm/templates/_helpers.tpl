@@ -39,6 +39,28 @@ timeouts: { drain_delay: 10s, drain: 30s }
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- /* Merged over it in a fleet. */}}
+{{- define "crawlgate.fleet" -}}
+store: { kind: postgres, url: "${DATABASE_URL}" }
+fleet:
+  node: "${HOSTNAME}"
+  listen: 0.0.0.0:3130
+  advertise: "${POD_IP}:3130"
+  tls: { cert: /run/crawlgate/fleet/node.pem, key: /run/crawlgate/fleet/node.key, ca: /run/crawlgate/fleet/fleet.pem }
+  lease: {{ .Values.fleet.lease }}
+{{- end }}
+
+{{- /* The environment of a node, which its configuration names. HOSTNAME is set by Kubernetes. */}}
+{{- define "crawlgate.environment" -}}
+- name: POD_IP
+  valueFrom: { fieldRef: { fieldPath: status.podIP } }
+- name: DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ required "fleet.database.existingSecret: a secret with the URL of PostgreSQL (docs/install.md)" .Values.fleet.database.existingSecret }}
+      key: url
+{{- end }}
+
 {{- define "crawlgate.dns" -}}
 - to:
     - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: kube-system } }
