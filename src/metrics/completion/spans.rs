@@ -8,7 +8,7 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{CountMode, RecordSubject, RequestRecord};
 use crate::metrics::trace::{FinishedTrace, RequestTrace};
 
-use super::FinalResult;
+use super::{FinalResult, LoggedTarget};
 
 impl RequestRecord {
     /// Queues the request for export, if it is sampled. Never waits.
@@ -24,7 +24,12 @@ impl RequestRecord {
     pub(in crate::metrics) fn export_forwarded(&self) {
         if self.exported_span().is_some() {
             let ended = self.ended.unwrap_or_else(|| self.recorder.clock.now());
-            self.export(&FinalResult::from_record(self, ended), ended);
+            let result = FinalResult {
+                // The policy, which says how much of the URL may be shown, is that of the other node.
+                target: LoggedTarget::Nothing,
+                ..FinalResult::from_record(self, ended)
+            };
+            self.export(&result, ended);
         }
     }
 
