@@ -325,6 +325,11 @@ def go_all(proxy: str, urls: list[str], trust: pathlib.Path, folder: pathlib.Pat
     return _asked("Go", [str(program), proxy, str(trust)], urls)
 
 
+def reqwest_all(proxy: str, program: pathlib.Path, urls: list[str], trust: pathlib.Path) -> list[Answer]:
+    """Rust's reqwest, which offers HTTP/2: a program of `rust_clients`. Omits URLs that it would rewrite."""
+    return _asked("reqwest", [str(program), proxy, str(trust)], urls)
+
+
 def java_all(address: tuple[str, int], store: pathlib.Path, password: str, urls: list[str]) -> list[Answer]:
     """Java's HttpClient, which trusts the key store; omits URLs that it cannot send."""
     trust = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]

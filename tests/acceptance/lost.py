@@ -241,7 +241,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
     parser.add_argument("--python", type=pathlib.Path, default=sys.executable, help="a Python that has requirements.txt")
     parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed the Node clients")
-    parser.add_argument("--spider", type=pathlib.Path, help="only this client: the program of tests/acceptance/spider_client")
+    parser.add_argument("--spider", type=pathlib.Path, help="only this client: the program of tests/acceptance/rust_clients")
     parser.add_argument("--keep", type=pathlib.Path, help="leave logs and downloads in this new or empty folder")
     arguments = parser.parse_args()
     arguments.binary = arguments.binary.resolve()

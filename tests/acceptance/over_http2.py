@@ -1,11 +1,12 @@
 """The site over HTTP/2: clients that offer it inside intercepted TLS see the same as over HTTP/1.1.
 
     python3 tests/acceptance/over_http2.py [--binary target/release/crawlgate] [--python PYTHON_WITH_HTTPX]
-                                           [--node-modules FOLDER] [--keep FOLDER]
+                                           [--node-modules FOLDER] [--reqwest PROGRAM] [--keep FOLDER]
 
 curl over both versions crawls a site that speaks HTTP/1.1; then curl, Node's http2, httpx, Crawlee, Go and Chromium crawl the
-same site over HTTP/2. Answers, the site's log, metrics and the decision log must all be those of `expected.tsv`. Exit code 1 if
-a check failed. A client that is not installed is skipped loudly; with CI set in the environment it is a failure.
+same site over HTTP/2. Answers, the site's log, metrics and the decision log must all be those of `expected.tsv`. With
+`--reqwest`, Rust's reqwest alone crawls the site over HTTP/2. Exit code 1 if a check failed. A client that is not installed is
+skipped loudly; with CI set in the environment it is a failure.
 """
 
 from __future__ import annotations
@@ -61,6 +62,12 @@ class OverHttp2:
         self._go()
         self._crawl.totals()
         self._chromium(modules)
+        self._origin_versions({"2"})
+
+    def run_reqwest(self, program: pathlib.Path) -> None:
+        proxy = crawlers.proxy(self._gate, "undici")
+        self._asked("reqwest", "undici", lambda urls: clients.reqwest_all(proxy, program, urls, self._gate.ca))
+        self._crawl.totals()
         self._origin_versions({"2"})
 
     def _origin_versions(self, wanted: set[str]) -> None:
@@ -205,6 +212,7 @@ def main() -> int:
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
     parser.add_argument("--python", default=sys.executable, help="a Python that has httpx with HTTP/2, and Crawlee")
     parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed playwright-core")
+    parser.add_argument("--reqwest", type=pathlib.Path, help="only this client: the program of tests/acceptance/rust_clients")
     parser.add_argument("--keep", type=pathlib.Path, help="leave logs in this new or empty folder")
     arguments = parser.parse_args()
     binary, report = arguments.binary.resolve(), Report()
@@ -212,7 +220,7 @@ def main() -> int:
         folder = arguments.keep or pathlib.Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         hashes, authority = crawlers.hashes(binary), Authority(folder / "site")
-        for version in ("http/1.1", "h2"):
+        for version in ("h2",) if arguments.reqwest else ("http/1.1", "h2"):
             report.section(f"A site over {version}")
             context = authority.context(HOSTS)
             context.set_alpn_protocols([version])
@@ -224,7 +232,9 @@ def main() -> int:
             try:
                 table = secure_table(tables.load(HERE / "expected.tsv"))
                 crawls = OverHttp2(report, origin, gate, table, place)
-                if version == "h2":
+                if arguments.reqwest:
+                    crawls.run_reqwest(arguments.reqwest.resolve())
+                elif version == "h2":
                     crawls.run_all(arguments.python, arguments.node_modules)
                 else:
                     crawls.run_curl()
@@ -233,7 +243,10 @@ def main() -> int:
                 origin.stop()
             report.equal("SIGTERM ends it, with exit code 0", code, 0)
             report.check("its standard error has no panic", [line for line in gate.lines if "panicked" in line])
-        http2_servers.run(report, binary, folder / "servers")
+        if not arguments.reqwest:
+            # reqwest has no package for pip, npm or apt, and is compiled first.
+            print("      not run: reqwest; .ci/full runs it", flush=True)
+            http2_servers.run(report, binary, folder / "servers")
     return report.close()
 
 
