@@ -4,6 +4,7 @@
 //! little, closes connections that exceed a limit, and turns each stream into a request like those
 //! of HTTP/1: the stages after it do not distinguish the versions.
 
+mod batched_stream;
 mod client_connection;
 mod client_frames;
 pub mod frame;

@@ -2,7 +2,9 @@
 //! of its own, and closes the connection when a limit is exceeded, when it is idle, or when the
 //! proxy shuts down.
 
+use std::error::Error;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,6 +23,7 @@ use crate::proxy::head::timer::LazyTimer;
 use crate::proxy::head::{ClientIo, ClientSocket};
 use crate::proxy::tunnel::wait_cut_off;
 
+use super::batched_stream::{BatchFlusher, BatchedStream};
 use super::client_frames::{ClientFrames, FrameAlarm};
 use super::observed_stream::ObservedStream;
 use super::stream::{AcceptedStream, is_connect};
@@ -49,8 +52,15 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
         Arc::clone(&alarm),
     );
     let io = ClientIo::new(client, settings.reader.write_stall);
-    let stream = ObservedStream::with_client(io, frames);
-    let handshake = builder(settings).handshake::<_, Bytes>(stream);
+    let (stream, flusher) = BatchedStream::new(io);
+    let stream = ObservedStream::with_client(stream, frames);
+    let mut handshake = pin!(builder(settings).handshake::<_, Bytes>(stream));
+    let handshake = poll_fn(|cx| {
+        let handshake = handshake.as_mut().poll(cx);
+        // If it fails, the next read of the handshake does so, too, or its time ends.
+        let _ = flusher.poll_flush(cx);
+        handshake
+    });
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(settings.reader.head, handshake) => handshake,
         () = wait_cut_off(drain) => return,
@@ -65,6 +75,7 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
     };
     let mut driver = ConnectionDriver {
         h2,
+        flusher,
         alarm,
         streams: JoinSet::new(),
         connection: Arc::new(connection),
@@ -95,7 +106,9 @@ fn builder(settings: ConnectionSettings) -> Builder {
 
 /// A connection and its streams.
 struct ConnectionDriver<O: ConnectionHandler> {
-    h2: Connection<ObservedStream<ClientIo, ClientFrames<O>>, Bytes>,
+    h2: Connection<ObservedStream<BatchedStream<ClientIo>, ClientFrames<O>>, Bytes>,
+    /// Sends what `h2` has written.
+    flusher: BatchFlusher<ClientIo>,
     alarm: Arc<FrameAlarm>,
     /// The tasks of the streams. They are aborted when the connection ends.
     streams: JoinSet<()>,
@@ -129,7 +142,20 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         if is_over || self.poll_timers(cx).is_ready() {
             return Poll::Ready(());
         }
+        self.poll_flush(cx)
+    }
+
+    /// Sends the frames of this poll. Ready if the connection has broken.
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Poll::Ready(Err(error)) = self.flusher.poll_flush(cx) {
+            self.log_end(&error);
+            return Poll::Ready(());
+        }
         Poll::Pending
+    }
+
+    fn log_end(&self, error: &dyn Error) {
+        tracing::debug!(%error, peer = %self.connection.peer, "connection ended");
     }
 
     /// Accepts streams and drives all of them. Returns `true` if the connection has ended.
@@ -140,7 +166,7 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
                 Poll::Pending => return false,
                 Poll::Ready(None) => return true,
                 Poll::Ready(Some(Err(error))) => {
-                    tracing::debug!(%error, peer = %self.connection.peer, "connection ended");
+                    self.log_end(&error);
                     return true;
                 }
                 Poll::Ready(Some(Ok((request, respond)))) => {
@@ -156,10 +182,13 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
                         connection: Arc::clone(&self.connection),
                         context: Arc::clone(&self.context),
                     };
+                    // Boxed because a task is moved several times before it reaches its place on
+                    // the heap.
                     if is_tunnel {
-                        self.streams.spawn(stream.serve_connect(drain.clone()));
+                        let tunnel = stream.serve_connect(drain.clone());
+                        self.streams.spawn(Box::pin(tunnel));
                     } else {
-                        self.streams.spawn(stream.serve());
+                        self.streams.spawn(Box::pin(stream.serve()));
                     }
                 }
             }

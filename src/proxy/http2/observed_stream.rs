@@ -12,7 +12,7 @@ use super::frame::{FrameEvent, FrameParser};
 pub trait FrameObserver {
     /// Called for the frames that the peer sends, before `h2` sees them.
     fn on_received(&mut self, event: FrameEvent) -> ObserverVerdict;
-    /// Called for the frames that were written to the socket.
+    /// Called for the frames that were written to the stream below.
     fn on_sent(&mut self, event: FrameEvent) -> ObserverVerdict;
 }
 

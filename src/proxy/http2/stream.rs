@@ -59,18 +59,19 @@ impl<O: ConnectionHandler> AcceptedStream<O> {
         if let Err(error) = request_head::normalize(&mut parts, limits) {
             return reply.refuse(StreamRefusal::Head(error), &connection).await;
         }
-        let demand = BodyDemand::default();
-        let awaits_consent = parts.headers.contains_key(EXPECT);
-        let body = if stream.is_end_stream() {
-            ClientBody::Empty
+        let (body, demand) = if stream.is_end_stream() {
+            (ClientBody::Empty, None)
         } else {
+            let demand = BodyDemand::default();
             let length = request_head::content_length(&parts.headers);
-            ClientBody::Http2(Box::new(StreamBody::new(stream, length, demand.clone())))
+            let body = StreamBody::new(stream, length, demand.clone());
+            let awaits_consent = parts.headers.contains_key(EXPECT);
+            let demand = awaits_consent.then_some(demand);
+            (ClientBody::Http2(Box::new(body)), demand)
         };
         let guard = ServiceGuard::for_stream(Arc::new(slot));
         let request = Request::from_parts(parts, body);
         let answer = context.handler.handle_request(request, guard, &connection);
-        let demand = awaits_consent.then_some(demand);
         let Some(answer) = reply.wait_answer(pin!(answer), demand).await else {
             return;
         };

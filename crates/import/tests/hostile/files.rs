@@ -88,7 +88,9 @@ hostile! {
     "millions of lines" Nutch "more than"
         ["source-regex-urlfilter.txt": "-a\n".repeat(4_000_000)]
     "thousands of expressions" Nutch ""
-        ["source-regex-urlfilter.txt": numbered(1_000)]
+        ["source-regex-urlfilter.txt": numbered(5_000)]
+    "a thousand expressions of classes" Nutch ""
+        ["source-regex-urlfilter.txt": classes(1_000)]
     "expressions that take long" Nutch ""
         ["source-regex-urlfilter.txt": "-((a{900}){900}){900}\n-(a+)+(b+)+$\n-(x*)*(?!(a|b)*)\\1{50}\n-(a?){1000}a{1000}\n"]
     "beans that contain each other" Heritrix ""
@@ -109,6 +111,19 @@ fn attributes(count: usize) -> String {
 fn numbered(count: usize) -> String {
     let lines: String = (0..count)
         .map(|at| format!("-/page{at}[a-z]*/\n"))
+        .collect();
+    lines + "+.\n"
+}
+
+fn classes(count: usize) -> String {
+    let lines: String = (0..count)
+        .map(|at| {
+            format!(
+                "-/[a-m]{{{}}}[0-9]+[n-z]{{{}}}/\n",
+                1 + at / 40,
+                1 + at % 40
+            )
+        })
         .collect();
     lines + "+.\n"
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
-use std::time::Instant;
+use std::time::Duration;
 
 use crawlgate_import::{FileSystem, Import, ImportError, Report, ReportList, System, import};
 use crawlgate_policy::FileError;
@@ -22,7 +22,7 @@ use crawlgate_policy::internal::policy::cases::{Case, CaseRefusal};
 use crawlgate_policy::internal::policy::compile::CompiledPolicy;
 use serde_json::{Value as Json, json};
 
-use super::support::{Directory, compile_import, read_command, sources};
+use super::support::{Directory, compile_import, processor_time, read_command, sources};
 
 /// The rules of a source that are taken away, and the patterns that are changed, unless all are.
 const SAMPLE: usize = 2;
@@ -71,7 +71,7 @@ struct MutatedSource {
     system: System,
     directory: Directory,
     words: String,
-    original: Import,
+    report: Report,
     compiled: CompiledPolicy,
     /// The meaning of the policy: without cases, descriptions and comments.
     meaning: Json,
@@ -104,7 +104,7 @@ impl MutatedSource {
             compiled: compile_import(&original),
             meaning: meaning_of(&original),
             texts: texts.collect(),
-            original,
+            report: original.report,
             directory,
         }
     }
@@ -238,47 +238,167 @@ fn innermost<'f>(rules: &[(&'f str, Range<usize>)]) -> Vec<(&'f str, Range<usize
     rules.iter().filter(has_none).cloned().collect()
 }
 
-/// The numbers of changes to the sources of a system, by what notices them.
-#[derive(Debug, Default)]
-struct NoticedChanges {
-    rules_taken_away: usize,
-    patterns_by_a_case: usize,
-    patterns_by_the_report: usize,
-    /// An item of a list, or one of several values of a test, of which cases show a few.
-    patterns_among_others: usize,
+/// A way to change a rule of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeKind {
+    TakenAway,
+    OtherWords,
 }
 
-impl NoticedChanges {
-    fn add(&mut self, other: &Self) {
-        self.rules_taken_away += other.rules_taken_away;
-        self.patterns_by_a_case += other.patterns_by_a_case;
-        self.patterns_by_the_report += other.patterns_by_the_report;
-        self.patterns_among_others += other.patterns_among_others;
+/// A change of one rule.
+struct SourceChange<'s> {
+    source: &'s MutatedSource,
+    kind: ChangeKind,
+    file: &'s str,
+    place: Range<usize>,
+}
+
+/// The consequence of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeResult {
+    /// The changed source cannot be imported, or means the same.
+    NoChange,
+    Noticed(NoticedBy),
+    Unnoticed,
+}
+
+/// The check that notices a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum NoticedBy {
+    /// The policy or the report, for a rule that is taken away.
+    RuleTakenAway,
+    Case,
+    Report,
+    /// Nothing needs to: an item of a list, or one of several values of a test, of which cases show a few.
+    OneOfSeveral,
+}
+
+impl MutatedSource {
+    /// Returns the changes to be made.
+    fn changes(&self) -> Vec<SourceChange<'_>> {
+        let rules = self.rules();
+        let changes_of = |kind, rules| {
+            let rules: Vec<(&str, Range<usize>)> = sample(rules);
+            rules.into_iter().map(move |(file, place)| SourceChange {
+                source: self,
+                kind,
+                file,
+                place,
+            })
+        };
+        let other_words = changes_of(ChangeKind::OtherWords, innermost(&rules));
+        changes_of(ChangeKind::TakenAway, rules)
+            .chain(other_words)
+            .collect()
     }
 }
 
-#[test]
-fn what_is_changed_in_a_source_is_noticed() {
-    let results = Mutex::new((BTreeMap::new(), Vec::new()));
-    let sources = sources();
+impl SourceChange<'_> {
+    fn describe(&self) -> String {
+        let what = match self.kind {
+            ChangeKind::TakenAway => "without",
+            ChangeKind::OtherWords => "changed",
+        };
+        self.source.describe(what, self.file, &self.place)
+    }
+
+    fn make(&self) -> ChangeResult {
+        match self.kind {
+            ChangeKind::TakenAway => self.take_away(),
+            ChangeKind::OtherWords => self.change_words(),
+        }
+    }
+
+    /// Takes the rule away: that changes the policy or the report.
+    fn take_away(&self) -> ChangeResult {
+        let source = self.source;
+        let text = without(&source.texts[self.file], &self.place);
+        let is_unnoticed = source
+            .import_changed(self.file, &text)
+            .is_ok_and(|changed| {
+                meaning_of(&changed) == source.meaning
+                    && parts(&changed.report) == parts(&source.report)
+            });
+        if is_unnoticed {
+            ChangeResult::Unnoticed
+        } else {
+            ChangeResult::Noticed(NoticedBy::RuleTakenAway)
+        }
+    }
+
+    /// Changes the pattern of the rule: a case of the original policy fails, or the report differs.
+    fn change_words(&self) -> ChangeResult {
+        let source = self.source;
+        let words = source.meaning["policy"].to_string();
+        let text = with_changed_words(&source.texts[self.file], &self.place, &words);
+        let Some(Ok(changed)) = text.map(|text| source.import_changed(self.file, &text)) else {
+            return ChangeResult::NoChange;
+        };
+        let (before, after) = (
+            patterns_of(&source.meaning),
+            patterns_of(&meaning_of(&changed)),
+        );
+        if before == after {
+            return ChangeResult::NoChange;
+        }
+        if !all_cases_pass(&source.compiled.cases, &compile_import(&changed)) {
+            ChangeResult::Noticed(NoticedBy::Case)
+        } else if outcomes(&changed.report) != outcomes(&source.report) {
+            ChangeResult::Noticed(NoticedBy::Report)
+        } else if differ_among_others(&before, &after) {
+            ChangeResult::Noticed(NoticedBy::OneOfSeveral)
+        } else {
+            ChangeResult::Unnoticed
+        }
+    }
+}
+
+/// Calls a function with each item, on all processors, and returns the results in the order of the items.
+fn in_parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let results = Mutex::new(BTreeMap::new());
     let next = AtomicUsize::new(0);
     let threads = available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((system, path)) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (noticed, unnoticed) = mutate(*system, path);
-                    let mut results = results.lock().unwrap();
-                    let counts: &mut NoticedChanges = results.0.entry(system.name()).or_default();
-                    counts.add(&noticed);
-                    results.1.extend(unnoticed);
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(at) else { break };
+                    let result = run(item);
+                    results.lock().unwrap().insert(at, result);
                 }
             });
         }
     });
-    let (counts, unnoticed): (BTreeMap<&str, NoticedChanges>, Vec<String>) =
-        results.into_inner().unwrap();
-    println!("{counts:#?}");
+    results.into_inner().unwrap().into_values().collect()
+}
+
+#[test]
+fn what_is_changed_in_a_source_is_noticed() {
+    let sources = in_parallel(&sources(), |(system, path)| {
+        MutatedSource::read(*system, path)
+    });
+    let changes: Vec<SourceChange<'_>> = sources.iter().flat_map(MutatedSource::changes).collect();
+    let results = in_parallel(&changes, |change| {
+        let begin = processor_time();
+        let result = change.make();
+        (result, processor_time() - begin)
+    });
+    let mut counts: BTreeMap<&str, BTreeMap<NoticedBy, usize>> = BTreeMap::new();
+    let mut times: BTreeMap<&str, Duration> = BTreeMap::new();
+    let mut unnoticed = Vec::new();
+    for (change, (result, time)) in changes.iter().zip(&results) {
+        *times.entry(&change.source.name).or_default() += *time;
+        match result {
+            ChangeResult::NoChange => {}
+            ChangeResult::Noticed(by) => {
+                let counts = counts.entry(change.source.system.name()).or_default();
+                *counts.entry(*by).or_default() += 1;
+            }
+            ChangeResult::Unnoticed => unnoticed.push(change.describe()),
+        }
+    }
+    println!("{} changes: {counts:#?}\n{times:.1?}", changes.len());
     assert!(
         unnoticed.is_empty(),
         "{} not noticed:\n{}",
@@ -286,79 +406,9 @@ fn what_is_changed_in_a_source_is_noticed() {
         unnoticed.join("\n")
     );
     for system in System::all() {
-        let noticed = counts.get(system.name());
-        assert!(
-            noticed.is_some_and(|it| it.rules_taken_away > 0),
-            "{}",
-            system.name()
-        );
-    }
-}
-
-/// Changes a source in each way. Returns how many changes were noticed, and those that were not.
-fn mutate(system: System, path: &Path) -> (NoticedChanges, Vec<String>) {
-    let begin = Instant::now();
-    let source = MutatedSource::read(system, path);
-    let mut noticed = NoticedChanges::default();
-    let mut unnoticed = Vec::new();
-    take_rules_away(&source, &mut noticed, &mut unnoticed);
-    change_patterns(&source, &mut noticed, &mut unnoticed);
-    println!("{}: {:.1?} {noticed:?}", source.name, begin.elapsed());
-    (noticed, unnoticed)
-}
-
-/// Takes rules away: that changes the policy or the report.
-fn take_rules_away(
-    source: &MutatedSource,
-    noticed: &mut NoticedChanges,
-    unnoticed: &mut Vec<String>,
-) {
-    let known = parts(&source.original.report);
-    for (file, place) in sample(source.rules()) {
-        let text = &source.texts[file];
-        let changed = source.import_changed(file, &without(text, &place));
-        let is_unnoticed = changed.is_ok_and(|changed| {
-            meaning_of(&changed) == source.meaning && parts(&changed.report) == known
-        });
-        if is_unnoticed {
-            unnoticed.push(source.describe("without", file, &place));
-        } else {
-            noticed.rules_taken_away += 1;
-        }
-    }
-}
-
-/// Changes the patterns of rules: a case of the original policy fails, or the report differs.
-fn change_patterns(
-    source: &MutatedSource,
-    noticed: &mut NoticedChanges,
-    unnoticed: &mut Vec<String>,
-) {
-    let words = source.meaning["policy"].to_string();
-    let known = outcomes(&source.original.report);
-    for (file, place) in sample(innermost(&source.rules())) {
-        let Some(text) = with_changed_words(&source.texts[file], &place, &words) else {
-            continue;
-        };
-        let Ok(changed) = source.import_changed(file, &text) else {
-            continue;
-        };
-        let (before, after) = (
-            patterns_of(&source.meaning),
-            patterns_of(&meaning_of(&changed)),
-        );
-        if before == after {
-            continue;
-        }
-        if !all_cases_pass(&source.compiled.cases, &compile_import(&changed)) {
-            noticed.patterns_by_a_case += 1;
-        } else if outcomes(&changed.report) != known {
-            noticed.patterns_by_the_report += 1;
-        } else if differ_among_others(&before, &after) {
-            noticed.patterns_among_others += 1;
-        } else {
-            unnoticed.push(source.describe("changed", file, &place));
-        }
+        let counts = counts.get(system.name());
+        let has_rules = counts.is_some_and(|it| it.contains_key(&NoticedBy::RuleTakenAway));
+        assert!(has_rules, "{}", system.name());
     }
 }
 

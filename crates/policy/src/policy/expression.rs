@@ -75,7 +75,21 @@ impl Expression {
 
     /// Returns `true` if the expression matches any part of the text.
     pub fn is_match(&self, text: &str) -> bool {
+        if !self.is_compiled() && self.lacks_literals(text) {
+            return false;
+        }
         self.regex().is_some_and(|regex| regex.is_match(text))
+    }
+
+    /// Returns `true` if the text has none of the literals, so that the expression need not be
+    /// compiled for it. An evaluation of every rule of a policy, as for its cases, would compile all.
+    fn lacks_literals(&self, text: &str) -> bool {
+        let has = |literal: &str| {
+            let mut parts = text.as_bytes().windows(literal.len());
+            parts.any(|part| part.eq_ignore_ascii_case(literal.as_bytes()))
+        };
+        let literals = self.required_literals();
+        text.is_ascii() && literals.is_some_and(|literals| !literals.iter().any(has))
     }
 
     /// The expression as text. It does not include the case sensitivity.
@@ -196,6 +210,17 @@ mod tests {
         assert!(!short.is_compiled());
         assert!(clone.is_match("/AA") && !clone.is_match("/b"));
         assert!(short.is_compiled() && short.shares_automaton_with(&clone));
+    }
+
+    #[test]
+    fn a_text_without_the_literals_needs_no_automaton() {
+        let calendar = expression("^/calendar/[0-9]+$", CaseSensitivity::Insensitive);
+        assert!(!calendar.is_match("/other/1") && !calendar.is_match(""));
+        assert!(!calendar.is_compiled());
+        assert!(calendar.is_match("/CALENDAR/1") && calendar.is_compiled());
+        // Beyond ASCII a text may match without them.
+        let kelvin = expression("^kelvin$", CaseSensitivity::Insensitive);
+        assert!(kelvin.is_match("\u{212a}elvin"));
     }
 
     #[test]
