@@ -1,5 +1,6 @@
 //! Requests on streams, which are like requests on HTTP/1 connections.
 
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use h2::Reason;
@@ -191,6 +192,55 @@ async fn a_reset_stream_leaves_the_queue_at_once() {
     drop((waiting, client));
     wait_until_async("none waits after the connection has closed", is_held(0)).await;
     assert_eq!(origin.paths(), ["/0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_hundred_held_streams_the_fifty_that_are_reset_are_not_fetched() {
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let origin = ScriptedOrigin::respond(move |request| {
+        if request.path() == "/0" {
+            // Fails when the sender is dropped.
+            let _ = released.lock().unwrap().recv();
+        }
+        response(200, "", "ok")
+    });
+    let policy = POLICY.replace("concurrency: 100", "concurrency: 1");
+    let gate = Arc::new(TestProxy::start(&config("", ""), &policy));
+    let are_held = |count: f64| {
+        let gate = Arc::clone(&gate);
+        move || gate.metric("crawlgate_held_requests") == count
+    };
+    let blocking = Http2Client::connect(gate.proxy).await;
+    let url = origin.url("a.test", "/0");
+    let first = tokio::spawn(async move { blocking.get(&url, &[]).await.status });
+    let blocked = origin.clone();
+    wait_until_async("the host is busy", move || blocked.paths() == ["/0"]).await;
+
+    let client = Http2Client::connect(gate.proxy).await;
+    let mut streams = Vec::new();
+    for number in 1..=100 {
+        let url = origin.url("a.test", &format!("/{number}"));
+        let request = Request::get(url).body(()).unwrap();
+        streams.push(client.0.clone().send_request(request, true).unwrap());
+    }
+    wait_until_async("100 requests wait", are_held(100.0)).await;
+    for (_, stream) in streams.iter_mut().step_by(2) {
+        stream.send_reset(Reason::CANCEL);
+    }
+    wait_until_async("50 requests wait", are_held(50.0)).await;
+
+    drop(release);
+    assert_eq!(first.await.unwrap(), 200);
+    let others = streams.into_iter().skip(1).step_by(2);
+    for (answer, _stream) in others {
+        assert_eq!(answer.await.unwrap().status(), 200);
+    }
+    let mut paths = origin.paths();
+    let mut expected: Vec<String> = (0..=100).step_by(2).map(|n| format!("/{n}")).collect();
+    paths.sort();
+    expected.sort();
+    assert_eq!(paths, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
