@@ -240,7 +240,6 @@ paces() {
   python3 -B tests/acceptance/paces.py --seconds "${1:-60}" --binary "$binary" | tee "$scratch/acceptance-paces.log"
 }
 
-# Three processes and a PostgreSQL of the run's own.
 fleet_haproxy() {
   python3 -B tests/acceptance/fleet_haproxy.py --binary "$binary" | tee "$scratch/acceptance-fleet-haproxy.log"
 }
@@ -250,6 +249,7 @@ fleet_watched() {
     --screenshots target/screenshots | tee "$scratch/acceptance-fleet-watched.log"
 }
 
+# Three processes and a PostgreSQL of the run's own.
 fleet() {
   python3 -B tests/acceptance/fleet.py --seconds "${1:-30}" --binary "$binary" | tee "$scratch/acceptance-fleet.log"
 }

@@ -163,7 +163,7 @@ OWNERS = [
     heading("Owners of hosts (in a fleet)"),
     number(
         "Members",
-        "Nodes that renew their lease, as the node that sees most.",
+        "Nodes that renew their lease, the highest value of all nodes.",
         "short",
         'max(crawlgate_fleet_members{@,state="active"})',
         trend=False,
@@ -180,7 +180,7 @@ OWNERS = [
     ),
     number(
         "Partitions without an owner",
-        "Of 1,024, as the node that knows most. Requests for their hosts wait.",
+        "Of 1,024, the lowest value of all nodes. Requests for their hosts wait.",
         "short",
         'min(crawlgate_fleet_partitions{@,state="unowned"})',
         steps=[(1, "red")],

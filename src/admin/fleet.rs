@@ -20,7 +20,7 @@ use super::response::{self, problem};
 /// The part of the API that shows the fleet.
 #[derive(Clone, Debug)]
 pub struct FleetApi {
-    /// The membership; `None` if the caller of the server says who owns a host.
+    /// The membership; `None` if the owners are set by the caller of the server.
     pub membership: Option<MembershipHandle>,
     pub node: Arc<FleetNode>,
 }

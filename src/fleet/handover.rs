@@ -1,7 +1,7 @@
 //! The state of hosts whose owner changes: what a new owner knows of them.
 //!
-//! A node that gives partitions away writes the state of their hosts to the store, in the statement in which it releases
-//! them, with the epoch of its ownership. The node that takes one of them reads it if that was the last epoch. Of any other
+//! A node that gives partitions away writes the state of their hosts to the store, right before it releases them, with the
+//! epoch of its ownership. The node that takes one of them reads it if that was the last epoch. Of any other
 //! partition it knows only the rests, and assumes that each host was asked at the moment of the takeover. The robots.txt
 //! files that a node knows are handed over, too.
 
@@ -162,8 +162,7 @@ impl HostHandover {
         }
     }
 
-    /// Forgets the state of partitions that are given away, since the store has failed: a second attempt could delay what
-    /// follows.
+    /// Forgets the state of partitions that were to be given away: this node owns nothing any more.
     pub(super) fn drop_given(&mut self) {
         self.given.clear();
     }

@@ -266,10 +266,7 @@ impl MembershipTask {
                 self.feed(Event::Answered(answer));
             }
             // The session is dropped: nobody knows what became of the statement.
-            FinishedJob::Answered(_, Err(error)) => {
-                self.handover.drop_given();
-                self.disconnected(error.to_string());
-            }
+            FinishedJob::Answered(_, Err(error)) => self.disconnected(error.to_string()),
             FinishedJob::Quiesced(partitions, given) => {
                 self.handover.keep_given(given);
                 self.feed(Event::Quiesced(partitions));
@@ -358,6 +355,7 @@ impl MembershipTask {
             }
             Output::Lapsed { end, ownerships } => {
                 tracing::warn!("fleet: the lease has ended: hosts of this node wait for an owner");
+                self.handover.drop_given();
                 let break_off = end.after(LeaseTimes::new(self.record.lease).break_off);
                 let pause = break_off.since(self.clock.boot_time());
                 self.jobs.spawn(async move {

@@ -1,4 +1,4 @@
-//! The owners of hosts, for the path of a request: no lock, no allocation for a host of this node.
+//! The owners of hosts, for the path of a request: to find one takes no lock and no allocation.
 
 use std::fmt;
 use std::pin::Pin;
@@ -25,7 +25,8 @@ pub struct HostOwners {
     view: Arc<ArcSwap<OwnershipView>>,
     changes: watch::Sender<()>,
     refresh: Arc<Notify>,
-    /// For each partition the newest ownership whose requests must be broken off. Epochs of owners begin with 1.
+    /// For each partition the number of times that its requests were broken off. It is not an epoch, since a database that
+    /// loses a take by a fail-over may give the same epoch again.
     broken_off: Arc<[AtomicU64]>,
     break_offs: watch::Sender<()>,
     clock: Clock,
@@ -58,9 +59,15 @@ impl HostOwners {
                 owners: self.clone(),
                 partition,
                 epoch,
+                break_offs: self.count_break_offs(partition),
             }),
             owner @ (Owner::Member { .. } | Owner::Unknown) => Err(owner),
         }
+    }
+
+    fn count_break_offs(&self, partition: Partition) -> u64 {
+        let count = self.broken_off.get(usize::from(partition.0));
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Returns the partition of a host.
@@ -101,12 +108,12 @@ impl HostOwners {
     pub fn break_off(&self, ownerships: &[(Partition, Epoch)]) {
         let view = self.view.load();
         let now = self.clock.boot_time();
-        for (partition, epoch) in ownerships {
+        for (partition, _) in ownerships {
             let is_taken_again = matches!(view.owner_of(*partition, now), Owner::Here { .. });
-            if let Some(newest) = self.broken_off.get(usize::from(partition.0))
+            if let Some(count) = self.broken_off.get(usize::from(partition.0))
                 && !is_taken_again
             {
-                newest.fetch_max(epoch.0, Ordering::Relaxed);
+                count.fetch_add(1, Ordering::Relaxed);
             }
         }
         self.break_offs.send_replace(());
@@ -135,6 +142,8 @@ pub struct HostOwnership {
     owners: HostOwners,
     partition: Partition,
     epoch: Epoch,
+    /// The number of times that requests of the partition had been broken off when this began.
+    break_offs: u64,
 }
 
 impl HostOwnership {
@@ -161,8 +170,7 @@ impl HostOwnership {
 
     /// Returns `true` if what was sent under this ownership must be broken off.
     fn is_broken_off(&self) -> bool {
-        let newest = self.owners.broken_off.get(usize::from(self.partition.0));
-        newest.is_some_and(|newest| self.epoch.0 <= newest.load(Ordering::Relaxed))
+        self.break_offs < self.owners.count_break_offs(self.partition)
     }
 
     /// Waits until the ownership has ended.

@@ -195,7 +195,7 @@ impl SharingTask {
 
     /// Writes the rests that have changed.
     async fn share_rests(&mut self, session: &StoreSession) -> Result<(), StoreError> {
-        let changed = self.admission.take_changed_rests();
+        let changed = self.take_own_changed_rests();
         let now = self.clock.boot_time();
         let is_due = self.next_forget <= now;
         if changed.is_empty() && !is_due {
@@ -211,14 +211,10 @@ impl SharingTask {
         written
     }
 
-    /// Writes the rests of this node's hosts. Those of hosts without a known owner are kept, since this node may own them
-    /// again.
-    async fn write_rests(
-        &self,
-        session: &StoreSession,
-        mut changed: ChangedRestRecords,
-        forgets: bool,
-    ) -> Result<(), StoreError> {
+    /// Returns the rests of this node's hosts that have changed. Those of hosts without a known owner are kept, since this
+    /// node may own them again.
+    fn take_own_changed_rests(&self) -> ChangedRestRecords {
+        let mut changed = self.admission.take_changed_rests();
         let unowned = changed.split_off(|host| match self.owners.owner(host) {
             Owner::Unknown => true,
             Owner::Here { .. } | Owner::Member { .. } => false,
@@ -228,6 +224,15 @@ impl SharingTask {
             Owner::Member { .. } => true,
             Owner::Here { .. } | Owner::Unknown => false,
         }));
+        changed
+    }
+
+    async fn write_rests(
+        &self,
+        session: &StoreSession,
+        changed: ChangedRestRecords,
+        forgets: bool,
+    ) -> Result<(), StoreError> {
         let written = async {
             let begun: Vec<_> = changed
                 .begun

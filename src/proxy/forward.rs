@@ -85,7 +85,8 @@ pub(super) enum ForwardOutcome {
 /// The outcome of one attempt.
 enum Attempt {
     Answered(Response<LinkDownload>),
-    /// Nothing was sent to an origin, and nothing of a body to the node.
+    /// Another owner must serve the request: nothing of a body was sent. A safe request may have reached its origin, if a
+    /// lease has ended.
     Again,
     /// The node may have received the request, which is neither idempotent nor without a body.
     Failed(BoxedRefusal),

@@ -822,9 +822,16 @@ impl RequestDispatch {
     ///
     /// # Errors
     /// Returns [`UpstreamError::OwnerLost`] with the body of the request.
-    fn check_ownership(&self, request: &mut Request<RequestUpload>) -> Result<(), UpstreamError> {
+    fn check_ownership(
+        &mut self,
+        request: &mut Request<RequestUpload>,
+    ) -> Result<(), UpstreamError> {
         match &self.ownership {
             Some(ownership) if !ownership.is_valid() => {
+                if self.failed_hop.is_none() {
+                    // This was the first attempt, so that the next owner need not wait for it.
+                    self.slot.revoke();
+                }
                 let body = std::mem::take(request.body_mut());
                 Err(UpstreamError::OwnerLost(body))
             }

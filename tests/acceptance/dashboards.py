@@ -77,7 +77,7 @@ class Boards:
         return [(uid, panel) for uid, panel in self.panels() if not panels.asks_log(panel)]
 
     def outside_of_fleets(self) -> list[tuple[str, dict]]:
-        """Those of them that have data without a fleet; `fleet_dashboards.py` asks the others."""
+        """Those of them that have data without a fleet; `fleet_watched.py` asks the others."""
         return [(uid, panel) for uid, panel in self.of_metrics() if not panels.is_of_fleet(panel)]
 
     def log_queries(self) -> list[str]:

@@ -151,6 +151,13 @@ def tunnels(port: int, origin: Origin) -> list[str]:
     return wrong
 
 
+def raw_status(port: int, url: str) -> bytes:
+    """Asks for a URL in UTF-8, as some clients send it, from the address of a client; returns the status."""
+    with socket.create_connection(("127.0.0.1", port), 20, ("127.0.0.10", 0)) as connection:
+        connection.sendall(f"GET {url} HTTP/1.1\r\nHost: {url.split('/')[2]}\r\nConnection: close\r\n\r\n".encode())
+        return connection.makefile("rb").readline().split()[1]
+
+
 def restart(nodes: list[Gate], start, seconds: float) -> int | None:
     """Stops the last node, and starts it again at the same ports; returns its exit code."""
     time.sleep(seconds / 2)
@@ -180,6 +187,7 @@ def balanced(report: Report, nodes: list[Gate], start, folder: pathlib.Path, dat
         share, total = local_share(nodes, lambda: answers.update(load(balancer.port, origin, lambda: time.sleep(seconds))))
         report.equal("every answer is a page", set(answers), {"200"})
         report.check(f"over 95 % are local: {share:.2%}", [] if share > LOCAL else [f"{share:.1%}"], total)
+        report.equal("a URL with bytes beyond ASCII is fetched", raw_status(balancer.port, origin.url(1, "/caf\u00e9")), b"200")
         wrong: list[str] = []
         share, total = local_share(nodes, lambda: wrong.extend(tunnels(balancer.port, origin)))
         report.check("tunnels are answered", wrong, HOSTS)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -278,7 +279,9 @@ class Fleet:
 
     def __init__(self, binary: pathlib.Path, folder: pathlib.Path) -> None:
         self._folder = folder
-        self._database = Postgres(folder / "postgres")
+        self._scratch = tempfile.TemporaryDirectory()
+        # PostgreSQL, as its own user, must be able to enter it.
+        self._database = Postgres(pathlib.Path(self._scratch.name) / "postgres")
         self._count = 0
         for name in NODES:
             run(binary, "fleet", "cert", name, "--directory", folder)
@@ -311,6 +314,7 @@ class Fleet:
 
     def stop(self) -> None:
         self._database.stop()
+        self._scratch.cleanup()
 
     def _section(self, name: str) -> dict:
         files = {"cert": f"{name}.pem", "key": f"{name}.key", "ca": "fleet.pem"}

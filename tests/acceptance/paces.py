@@ -320,7 +320,7 @@ def _reset_half(gate: Gate, origin: Origin) -> tuple[float, dict[int, frames.Str
         held = max(held, _left(gate)[1])
         return held == STREAMS
 
-    wire.until(are_held, 10)
+    wait_for(are_held, 10, 0.005)
     cancel = frames.CODES.index("CANCEL").to_bytes(4, "big")
     for number in numbers[STREAMS // 2 :]:
         wire.send(frames.frame(frames.RST_STREAM, 0, number, cancel))

@@ -103,6 +103,12 @@ fn every_row_holds_through_another_node() {
         let left = play::nothing_is_left(named);
         left.unwrap_or_else(|why| panic!("gate {name}: {why}"));
     }
+    for (name, fleet) in &fleets {
+        for node in 0..fleet.nodes.len() {
+            let panics = fleet.metric(node, "crawlgate_panics_total");
+            assert_eq!(panics, 0, "gate {name}, node {node}");
+        }
+    }
     let answered = "crawlgate_fleet_forwarded_total{result=\"answered\"}";
     let forwarded: u64 = fleets.values().map(|fleet| fleet.metric(1, answered)).sum();
     println!(

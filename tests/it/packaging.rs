@@ -267,7 +267,7 @@ fn the_nodes_of_the_fleet_to_try_agree() {
         assert!(balancer.contains(&format!("server any-{number} {address}:3128 backup\n")));
         assert!(balancer.contains(&format!("http://{address}:3129")));
     }
-    // HAProxy, whose word for the addresses of clients counts, and the database.
+    // HAProxy, which reports the addresses of clients, and the database.
     assert!(settings.contains("trusted: [172.31.32.10]"));
     assert!(compose.contains("ipv4_address: 172.31.32.10 }"));
     assert!(settings.contains("@172.31.32.2/"));

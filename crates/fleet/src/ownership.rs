@@ -80,7 +80,7 @@ pub enum Output {
     /// This node must join as a new member: the connection is closed, and another one opened.
     Reconnect,
     /// The lease has ended, and with it the ownership of these partitions. What is under way at their origins must be
-    /// broken off [`LeaseTimes::break_off`] after the end: other nodes may take them from then on.
+    /// broken off [`LeaseTimes::break_off`] after the end, before other nodes may take them.
     Lapsed {
         /// The end of the lease.
         end: BootTime,
@@ -499,11 +499,13 @@ impl Ownership {
     fn lapse(&mut self, now: BootTime, outputs: &mut Vec<Output>) {
         if let Some(end) = self.lease_end.take() {
             let held = self.holdings.iter();
+            let held = held.map(|(partition, holding)| (*partition, holding.epoch));
+            // Their rows may still name this node: another one may take them without what this one knows.
+            let released = self.released.iter();
+            let released = released.map(|(partition, epoch)| (*partition, *epoch));
             outputs.push(Output::Lapsed {
                 end: end.min(now),
-                ownerships: held
-                    .map(|(partition, holding)| (*partition, holding.epoch))
-                    .collect(),
+                ownerships: held.chain(released).collect(),
             });
         }
         if self.rules.lapse_drops {

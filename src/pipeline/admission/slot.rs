@@ -127,6 +127,11 @@ impl HostSlot {
         self.outcome = LeaseOutcome::Abandoned;
     }
 
+    /// Marks the slot as unused again: the request was not sent after all.
+    pub fn revoke(&mut self) {
+        self.outcome = LeaseOutcome::Unused;
+    }
+
     /// Adds bytes of the response's body.
     pub fn record_received(&mut self, bytes: usize) {
         if let Some(account) = &mut self.byte_account {

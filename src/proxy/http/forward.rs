@@ -151,7 +151,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// Prepares a request for another owner that was on its way to its origin, but was not sent.
+    /// Prepares a request for another owner that was on its way to its origin: it was not sent, or may be sent again.
     fn restore(&mut self, request: &mut FleetRequest) {
         if let Some((headers, uri)) = request.head.take() {
             self.parts.headers = headers;

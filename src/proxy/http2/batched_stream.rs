@@ -16,8 +16,8 @@ const MAX_COPY: usize = 4096;
 /// The maximum size of a batch: that of a TLS record.
 const MAX_BATCH: usize = 16 << 10;
 
-/// A socket whose small writes are collected until its [`BatchFlusher`] is polled: `h2` has no part
-/// in that, so whoever polls a connection polls the flusher after it.
+/// A socket whose small writes are collected until its [`BatchFlusher`] is polled. `h2` knows nothing
+/// of it: the task that polls a connection must poll the flusher after it.
 #[derive(Debug)]
 pub(super) struct BatchedStream<S>(Arc<Mutex<CollectedWrites<S>>>);
 
@@ -33,6 +33,8 @@ struct CollectedWrites<S> {
     collected: Vec<u8>,
     /// The number of collected bytes that were sent.
     sent: usize,
+    /// The socket did not accept the last large write.
+    is_blocked: bool,
 }
 
 impl<S> BatchedStream<S> {
@@ -41,6 +43,7 @@ impl<S> BatchedStream<S> {
             stream,
             collected: Vec::new(),
             sent: 0,
+            is_blocked: false,
         }));
         (Self(Arc::clone(&batch)), BatchFlusher(batch))
     }
@@ -51,6 +54,10 @@ impl<S: AsyncWrite + Unpin> BatchFlusher<S> {
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut batch = self.0.lock();
         ready!(batch.poll_send_collected(cx))?;
+        if batch.is_blocked {
+            // The write has registered the waker. A flush would count as progress of the client.
+            return Poll::Pending;
+        }
         Pin::new(&mut batch.stream).poll_flush(cx)
     }
 }
@@ -67,8 +74,11 @@ impl<S: AsyncWrite + Unpin> CollectedWrites<S> {
             ready!(self.poll_send_collected(cx))?;
         }
         if !is_collected {
-            return Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+            let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+            self.is_blocked = written.is_pending();
+            return written;
         }
+        self.is_blocked = false;
         if self.collected.is_empty() {
             self.collected.reserve_exact(MAX_BATCH);
         }
@@ -224,6 +234,19 @@ mod tests {
         assert_eq!(write(&mut pair, &[b"small"]), Some(5));
         assert_eq!(write(&mut pair, &[&large, b"!"]), Some(MAX_COPY));
         assert_eq!(writes(&pair)[1..], [b"small".to_vec(), large.to_vec()]);
+    }
+
+    /// A socket without TLS has nothing to flush, which must not look as if the client read.
+    #[test]
+    fn a_blocked_write_is_not_flushed() {
+        let large = [7; MAX_COPY + 1];
+        for seed in 0..50 {
+            let mut pair = BatchedStream::new(RandomSocket::new(seed, true));
+            while write(&mut pair, &[&large]).is_some() {
+                assert!(flush(&pair));
+            }
+            assert!(!flush(&pair), "seed {seed}");
+        }
     }
 
     #[test]

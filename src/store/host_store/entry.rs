@@ -151,22 +151,24 @@ impl HostEntry {
         self.state.lock().backoff.record(now)
     }
 
-    /// Adds the state of another process. Signs of a ban are not handed over: they are only reported.
+    /// Adds the state of another process. Signs of a ban are not handed over: they are only reported. A backoff counts as
+    /// changed, since the process before may not have written it to the store.
     pub(super) fn restore(&self, record: &HostRecord, now: Instant) {
-        let mut state = self.state.lock();
-        if let Some(limiter) = &record.navigations {
-            state.navigations.restore(limiter, now);
-        }
-        if let Some(limiter) = &record.embeds {
-            state.embeds.restore(limiter, now);
-        }
-        if let Some(backoff) = &record.backoff {
-            state.backoff.restore(backoff, now);
-        }
-        if let Some(latency) = record.latency {
-            state.latency.restore(latency);
-        }
-        state.debt.restore(record.byte_debt, now);
+        self.update(now, |state| {
+            if let Some(limiter) = &record.navigations {
+                state.navigations.restore(limiter, now);
+            }
+            if let Some(limiter) = &record.embeds {
+                state.embeds.restore(limiter, now);
+            }
+            if let Some(backoff) = &record.backoff {
+                state.backoff.restore(backoff, now);
+            }
+            if let Some(latency) = record.latency {
+                state.latency.restore(latency);
+            }
+            state.debt.restore(record.byte_debt, now);
+        });
     }
 
     /// Changes the state, and notes if that has changed the backoff.

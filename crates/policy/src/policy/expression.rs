@@ -31,6 +31,9 @@ pub(crate) const NEST_LIMIT: u32 = 64;
 /// expressions with as many states this took at most 0.9 ms and 160 KiB, 0.06 ms and 9 KiB on
 /// average.
 const MAX_DEFERRED_STATES: usize = 2_000;
+/// The comparisons up to which a text is searched for the literals of an expression that is not
+/// compiled. Beyond them its automaton costs less.
+const MAX_LITERAL_COMPARISONS: usize = 4_096;
 /// The maximum memory that matching takes for one expression on one thread, in bytes. States of the
 /// automaton that do not fit are computed again.
 const MATCH_CACHE_LIMIT: usize = 256 << 10;
@@ -88,8 +91,10 @@ impl Expression {
             let mut parts = text.as_bytes().windows(literal.len());
             parts.any(|part| part.eq_ignore_ascii_case(literal.as_bytes()))
         };
-        let literals = self.required_literals();
-        text.is_ascii() && literals.is_some_and(|literals| !literals.iter().any(has))
+        self.required_literals().is_some_and(|literals| {
+            let comparisons = text.len().saturating_mul(literals.iter().len());
+            comparisons <= MAX_LITERAL_COMPARISONS && text.is_ascii() && !literals.iter().any(has)
+        })
     }
 
     /// The expression as text. It does not include the case sensitivity.

@@ -1,7 +1,7 @@
 -- Sends each request to the node of the fleet that owns its host (docs/fleet.md, "Load balancers"). For HAProxy from 2.6,
 -- built with Lua 5.3 or later.
 --
--- It reads GET /api/v1/fleet/partitions from the nodes once a second, and sets the variable `txn.owner` to the name of the
+-- It reads GET /api/v1/fleet/partitions from one node after another, once a second, and sets the variable `txn.owner` to the name of the
 -- owner. Without an answer it keeps what it has; without an owner the variable is not set. A wrong owner costs a hop, no more.
 --
 --   CRAWLGATE_ADMIN   the admin listeners of the nodes, separated by spaces: http://10.0.0.5:3129 http://10.0.0.6:3129
@@ -70,10 +70,12 @@ local function read(body)
   local bytes = key:gsub("%x%x", function(digits)
     return string.char(tonumber(digits, 16))
   end)
-  local found = { owners = {} }
+  local found = { owners = {}, complete = true }
   found.k0, found.k1 = string.unpack("<i8i8", bytes)
   for item in list:gmatch("[^%s,%[%]]+") do
-    found.owners[#found.owners + 1] = item:match('^"(.*)"$') or false
+    local owner = item:match('^"(.*)"$') or false
+    found.complete = found.complete and owner ~= false
+    found.owners[#found.owners + 1] = owner
   end
   return #found.owners > 0 and found or nil
 end
@@ -86,14 +88,16 @@ core.register_task(function()
     local answer = core.httpclient():get({ url = url, headers = headers, timeout = TIMEOUT_MS })
     local found = answer and answer.status == 200 and read(answer.body)
     if found then
-      partitions = found
-    else
-      at = at + 1
-      if not failing then
-        core.Warning(string.format("crawlgate: no partitions from %s (status %s)", url, answer and answer.status or "none"))
+      -- A node that has lost the database knows no owner of its own hosts: what is known of them is better.
+      if found.complete or not partitions then
+        partitions = found
       end
+    elseif not failing then
+      core.Warning(string.format("crawlgate: no partitions from %s (status %s)", url, answer and answer.status or "none"))
     end
     failing = not found
+    -- Another node each time.
+    at = at + 1
     core.msleep(INTERVAL_MS)
   end
 end)
