@@ -187,6 +187,7 @@ fn check(config: &str, policy: &str) {
         "/var/log/crawlgate",
         "/run/crawlgate",
         "/shared",
+        "/token",
     ]
     .iter()
     .fold(config.replace("/etc/crawlgate/", &here), |text, path| {

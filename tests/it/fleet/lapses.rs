@@ -181,12 +181,12 @@ fn a_stream_of_http2_is_broken_off() {
         client
     });
     wait_until("both are sent", || origin.log().requests.len() == 2);
+    part.read_until("\r\n\r\n");
     fleet.end_lease(0);
     fleet.break_off(0, "a.test", 1);
     head.read_response()
         .check(502, &["crawl-reason: owner_unavailable"]);
     let (text, end) = part.read_to_end();
-    assert!(text.is_empty() || text.starts_with("HTTP/1.1 "), "{text}");
     assert_eq!(end, ConnectionEnd::Reset, "{text}");
     wait_until("both streams are reset", || origin.log().resets == 2);
 }

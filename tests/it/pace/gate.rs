@@ -171,7 +171,7 @@ async fn the_longest_wait_comes_from_the_rule_or_the_client() {
             .refused();
         let waited = u64::try_from(began.elapsed().as_millis()).unwrap();
         assert!(
-            (waits_ms..waits_ms + 150).contains(&waited),
+            (waits_ms..waits_ms + 1_000).contains(&waited),
             "{max_hold} {asked:?}: {waited} ms"
         );
         assert_eq!((reason, after), (Reason::RateLimited, Some(60)));

@@ -41,10 +41,6 @@ timeouts: { drain_delay: 10s, drain: 30s }
 
 {{- /* Merged over it in a fleet. */}}
 {{- define "crawlgate.fleet" -}}
-{{- $name := include "crawlgate.name" . }}
-{{- $replica := printf "${HOSTNAME}.%s-replicas" $name }}
-admin:
-  names: [localhost, {{ $name }}, {{ $name }}.{{ .Release.Namespace }}, {{ $name }}.{{ .Release.Namespace }}.svc, "{{ $replica }}", "{{ $replica }}.{{ .Release.Namespace }}", "{{ $replica }}.{{ .Release.Namespace }}.svc"]
 store: { kind: postgres, url: "${DATABASE_URL}" }
 fleet:
   node: "${HOSTNAME}"
