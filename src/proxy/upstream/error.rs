@@ -157,36 +157,13 @@ impl UpstreamError {
 
 impl From<UpstreamError> for Refusal {
     fn from(error: UpstreamError) -> Self {
-        if let UpstreamError::Tls(error) = &error {
-            return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
-        }
-        if let UpstreamError::BackingOff(remaining) = error {
-            let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
-            return refusal.with_retry_after(Some(remaining));
-        }
-        if let UpstreamError::Parent(error) = &error {
-            let refusal = Self {
-                parent: error.parent.clone(),
-                failure: Some(FailureKind::Temporary),
-                ..Self::new(Reason::UpstreamConnect, Stage::Upstream).with_fault(error.fault)
-            };
-            return refusal.with_retry_after(error.retry_after);
-        }
-        if matches!(error, UpstreamError::OwnerLost(_)) {
-            return Self::new(Reason::OwnerUnavailable, Stage::Pace)
-                .with_detail("this node of the fleet no longer owns the host");
-        }
-        if matches!(
-            error,
-            UpstreamError::LeaseEnded | UpstreamError::Upload(BodyError::LeaseEnded)
-        ) {
-            return lease_ended_refusal();
-        }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
             UpstreamError::Dial(DialError::Timeout) => (Reason::UpstreamConnect, Some(504), None),
             UpstreamError::Dial(_) => (Reason::UpstreamConnect, None, None),
-            UpstreamError::Tls(_) => (Reason::UpstreamTls, None, None),
+            UpstreamError::Tls(error) => {
+                return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
+            }
             UpstreamError::Timeout => (Reason::UpstreamTimeout, None, None),
             UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
             UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),
@@ -195,7 +172,7 @@ impl From<UpstreamError> for Refusal {
                 (Reason::BadRequest, None, None)
             }
             UpstreamError::LeaseEnded | UpstreamError::Upload(BodyError::LeaseEnded) => {
-                (Reason::OwnerUnavailable, None, None)
+                return lease_ended_refusal();
             }
             UpstreamError::Protocol(error) => {
                 (Reason::UpstreamProtocol, None, Some(parse_code(error)))
@@ -204,9 +181,22 @@ impl From<UpstreamError> for Refusal {
                 (Reason::UpstreamProtocol, None, Some(710))
             }
             UpstreamError::TooManyInterim => (Reason::UpstreamProtocol, None, Some(720)),
-            UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
-            UpstreamError::Parent(_) => (Reason::UpstreamConnect, None, None),
-            UpstreamError::OwnerLost(_) => (Reason::OwnerUnavailable, None, None),
+            UpstreamError::BackingOff(remaining) => {
+                let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
+                return refusal.with_retry_after(Some(*remaining));
+            }
+            UpstreamError::Parent(error) => {
+                let refusal = Self {
+                    parent: error.parent.clone(),
+                    failure: Some(FailureKind::Temporary),
+                    ..Self::new(Reason::UpstreamConnect, Stage::Upstream).with_fault(error.fault)
+                };
+                return refusal.with_retry_after(error.retry_after);
+            }
+            UpstreamError::OwnerLost(_) => {
+                return Self::new(Reason::OwnerUnavailable, Stage::Pace)
+                    .with_detail("this node of the fleet no longer owns the host");
+            }
         };
         let failure = if error.is_origin_fault() {
             error.failure_kind()
