@@ -1,8 +1,8 @@
-//! The state of hosts whose owner changes: what a new owner knows of them.
+//! The state of hosts whose owner changes, for the new owner.
 //!
 //! A node that gives partitions away writes the state of their hosts to the store, right before it releases them, with the
 //! epoch of its ownership. The node that takes one of them reads it if that was the last epoch. Of any other
-//! partition it knows only the rests, and assumes that each host was asked at the moment of the takeover. The robots.txt
+//! partition it reads only the rests; each host counts as asked at the moment of the takeover. The robots.txt
 //! files that a node knows are handed over, too.
 
 mod encoding;
@@ -33,7 +33,7 @@ pub struct RobotsFileRecord {
 }
 
 /// The robots.txt files that a node knows.
-pub trait HandedRobots: Send + Sync {
+pub trait RobotsHandover: Send + Sync {
     /// Returns the files that `select` accepts by the beginning of their host's URLs and their size. It takes a while if
     /// there are many.
     fn records(&self, select: &mut dyn FnMut(&str, usize) -> bool) -> Vec<RobotsFileRecord>;
@@ -45,12 +45,12 @@ pub trait HandedRobots: Send + Sync {
 /// The state of hosts of one node, and of partitions that it takes and gives away.
 pub(super) struct HostHandover {
     admission: Arc<AdmissionQueue>,
-    robots: Arc<dyn HandedRobots>,
+    robots: Arc<dyn RobotsHandover>,
     partitioner: Partitioner,
     /// The partitions whose state this node has, with the epoch up to which nobody else sends requests to their hosts.
     known: BTreeMap<Partition, Epoch>,
     /// The state of partitions that are given away, with the epoch of this node's ownership, until they are released.
-    given: BTreeMap<Partition, (Epoch, String)>,
+    outgoing: BTreeMap<Partition, (Epoch, String)>,
 }
 
 /// The place where the state of a partition is, when a node takes it.
@@ -69,22 +69,22 @@ pub(super) enum StateSource {
 /// The state of the partitions that a take has brought.
 #[derive(Debug, Default)]
 pub(super) struct Takeover {
-    partitions: Vec<(Partition, Epoch, TakenState)>,
+    partitions: Vec<(Partition, Epoch, PartitionState)>,
     rests: BTreeMap<Arc<str>, BackoffRecord>,
 }
 
 #[derive(Debug, PartialEq)]
-enum TakenState {
+enum PartitionState {
     /// This node has it.
     Known,
-    Given(PartitionRecord, Vec<RobotsFileRecord>),
+    Received(PartitionRecord, Vec<RobotsFileRecord>),
     Unknown,
 }
 
 impl HostHandover {
     pub(super) fn new(
         admission: Arc<AdmissionQueue>,
-        robots: Arc<dyn HandedRobots>,
+        robots: Arc<dyn RobotsHandover>,
         partitioner: Partitioner,
     ) -> Self {
         admission.enable_handover(Box::new(move |host| partitioner.partition(host).0));
@@ -93,7 +93,7 @@ impl HostHandover {
             robots,
             partitioner,
             known: BTreeMap::new(),
-            given: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
         }
     }
 
@@ -127,12 +127,12 @@ impl HostHandover {
         for (partition, epoch, state) in takeover.partitions {
             self.known.insert(partition, epoch);
             match state {
-                TakenState::Known => {}
-                TakenState::Given(record, files) => {
+                PartitionState::Known => {}
+                PartitionState::Received(record, files) => {
                     self.admission.take_over(partition.0, &record);
                     files.iter().for_each(|file| self.robots.restore(file));
                 }
-                TakenState::Unknown => self.admission.take_over_unknown(partition.0),
+                PartitionState::Unknown => self.admission.take_over_unknown(partition.0),
             }
         }
         self.admission.restore_rests(&takeover.rests);
@@ -163,25 +163,25 @@ impl HostHandover {
     }
 
     /// Forgets the state of partitions that were to be given away: this node owns nothing any more.
-    pub(super) fn drop_given(&mut self) {
-        self.given.clear();
+    pub(super) fn drop_outgoing(&mut self) {
+        self.outgoing.clear();
     }
 
     /// Keeps the state of partitions until they are released.
-    pub(super) fn keep_given(&mut self, given: Vec<(Partition, Epoch, String)>) {
+    pub(super) fn keep_outgoing(&mut self, given: Vec<(Partition, Epoch, String)>) {
         let given = given.into_iter();
-        self.given
+        self.outgoing
             .extend(given.map(|(partition, epoch, state)| (partition, (epoch, state))));
     }
 
     /// Returns the state of partitions that are released. If it cannot be written, the next owners do without.
-    pub(super) fn take_given(
+    pub(super) fn take_outgoing(
         &mut self,
         released: &[(Partition, Epoch)],
     ) -> Vec<(Partition, Epoch, String)> {
         let mut given = vec![];
         for (partition, epoch) in released {
-            if let Some((collected_in, state)) = self.given.remove(partition)
+            if let Some((collected_in, state)) = self.outgoing.remove(partition)
                 && collected_in == *epoch
             {
                 given.push((*partition, *epoch, state));
@@ -193,7 +193,7 @@ impl HostHandover {
 
 /// Returns the robots.txt files of some partitions, as far as there is room.
 fn collect_robots(
-    robots: &dyn HandedRobots,
+    robots: &dyn RobotsHandover,
     partitioner: &Partitioner,
     partitions: impl Iterator<Item = u16>,
 ) -> BTreeMap<u16, Vec<RobotsFileRecord>> {
@@ -257,7 +257,7 @@ pub(super) async fn read_takeover(
     }
     let mut given = BTreeMap::new();
     if !in_store.is_empty() {
-        for state in session.given(&in_store).await? {
+        for state in session.read_states(&in_store).await? {
             match encoding::decode(&state.state, state.age) {
                 Ok(decoded) => drop(given.insert(state.partition, decoded)),
                 Err(error) => {
@@ -272,13 +272,13 @@ pub(super) async fn read_takeover(
         false => session.rests(&resting).await?,
     };
     let mut state = |partition: &Partition| match source(partition) {
-        StateSource::Memory => TakenState::Known,
-        StateSource::NoOwner => TakenState::Given(PartitionRecord::default(), vec![]),
+        StateSource::Memory => PartitionState::Known,
+        StateSource::NoOwner => PartitionState::Received(PartitionRecord::default(), vec![]),
         StateSource::Store(_) => match given.remove(partition) {
-            Some((record, files)) => TakenState::Given(record, files),
-            None => TakenState::Unknown,
+            Some((record, files)) => PartitionState::Received(record, files),
+            None => PartitionState::Unknown,
         },
-        StateSource::Lost => TakenState::Unknown,
+        StateSource::Lost => PartitionState::Unknown,
     };
     Ok(Takeover {
         partitions: taken
@@ -323,7 +323,7 @@ mod tests {
     #[derive(Default)]
     struct NodeRobots(Mutex<Vec<RobotsFileRecord>>);
 
-    impl HandedRobots for NodeRobots {
+    impl RobotsHandover for NodeRobots {
         fn records(&self, select: &mut dyn FnMut(&str, usize) -> bool) -> Vec<RobotsFileRecord> {
             let mut files = self.0.lock().clone();
             files.retain(|file| {
@@ -353,7 +353,7 @@ mod tests {
             Self {
                 handover: HostHandover::new(
                     Arc::new(admission),
-                    Arc::clone(&robots) as Arc<dyn HandedRobots>,
+                    Arc::clone(&robots) as Arc<dyn RobotsHandover>,
                     partitioner,
                 ),
                 robots,
@@ -390,7 +390,7 @@ mod tests {
             waited
         }
 
-        fn take(&mut self, host: &str, epoch: u64, state: TakenState) {
+        fn take(&mut self, host: &str, epoch: u64, state: PartitionState) {
             let partition = self.partition(host);
             self.handover.take_over(Takeover {
                 partitions: vec![(partition, Epoch(epoch), state)],
@@ -399,16 +399,16 @@ mod tests {
         }
 
         /// The state of a host's partition as the next owner reads it.
-        fn give(&mut self, host: &str, epoch: u64) -> TakenState {
+        fn give(&mut self, host: &str, epoch: u64) -> PartitionState {
             let owned = vec![(self.partition(host), Epoch(epoch))];
             let collected = self.handover.collect(owned.clone())();
-            self.handover.keep_given(collected);
-            let given = self.handover.take_given(&owned);
+            self.handover.keep_outgoing(collected);
+            let given = self.handover.take_outgoing(&owned);
             let [(_, _, text)] = given.as_slice() else {
                 panic!("{given:?}");
             };
             let (record, files) = encoding::decode(text, Duration::ZERO).unwrap();
-            TakenState::Given(record, files)
+            PartitionState::Received(record, files)
         }
     }
 
@@ -418,7 +418,7 @@ mod tests {
         a.take(
             "a.test",
             1,
-            TakenState::Given(PartitionRecord::default(), vec![]),
+            PartitionState::Received(PartitionRecord::default(), vec![]),
         );
         assert!(a.goes("a.test"));
         a.hand.advance(10 * SECOND);
@@ -438,7 +438,7 @@ mod tests {
         // From an earlier ownership.
         assert!(a.goes("a.test"));
         a.hand.advance(100 * SECOND);
-        a.take("a.test", 5, TakenState::Unknown);
+        a.take("a.test", 5, PartitionState::Unknown);
         assert!(!a.goes("a.test"));
         a.hand.advance(10 * SECOND);
         let given = a.give("a.test", 5);
@@ -496,7 +496,7 @@ mod tests {
     fn a_state_is_in_memory_in_the_store_or_lost() {
         let mut node = HandoverNode::new();
         let partition = node.partition("a.test");
-        node.take("a.test", 5, TakenState::Unknown);
+        node.take("a.test", 5, PartitionState::Unknown);
         let claim = |epoch, from: Option<Incarnation>| Claim {
             partition,
             epoch: Epoch(epoch),
@@ -523,15 +523,15 @@ mod tests {
         let partition = node.partition("a.test");
         let collected = node.handover.collect(vec![(partition, Epoch(5))])();
         assert_eq!(collected.len(), 1);
-        node.handover.keep_given(collected);
+        node.handover.keep_outgoing(collected);
         assert!(
             node.handover
-                .take_given(&[(partition, Epoch(6))])
+                .take_outgoing(&[(partition, Epoch(6))])
                 .is_empty()
         );
         assert!(
             node.handover
-                .take_given(&[(partition, Epoch(5))])
+                .take_outgoing(&[(partition, Epoch(5))])
                 .is_empty()
         );
     }

@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::metrics::labels::{StoreOperation, StoreResult, TakeoverReason};
 use crate::pipeline::admission::AdmissionQueue;
 
-use super::handover::{HandedRobots, HostHandover, Takeover, read_takeover};
+use super::handover::{HostHandover, RobotsHandover, Takeover, read_takeover};
 use super::node_directory::{NodeDirectory, NodeDirectoryError};
 use super::owners::HostOwners;
 use super::sharing::StoreSharing;
@@ -44,7 +44,7 @@ pub type RevisionSource = Box<dyn Fn() -> String + Send + Sync>;
 /// The state of hosts of this process.
 pub struct NodeHosts {
     pub admission: Arc<AdmissionQueue>,
-    pub robots: Arc<dyn HandedRobots>,
+    pub robots: Arc<dyn RobotsHandover>,
 }
 
 /// The cause if a node cannot start.
@@ -185,8 +185,8 @@ enum FinishedJob {
     Connected(Result<(StoreSession, FleetRecord), StoreError>),
     Answered(StoreSession, Result<(StoreAnswer, Takeover), StoreError>),
     Quiesced(Vec<Partition>, Vec<(Partition, Epoch, String)>),
-    /// The time to break off what is under way for these ownerships.
-    LapsedFor(Vec<(Partition, Epoch)>),
+    /// The time to break off what is under way for these partitions.
+    BreakOff(Vec<Partition>),
 }
 
 struct MembershipTask {
@@ -268,10 +268,10 @@ impl MembershipTask {
             // The session is dropped: nobody knows what became of the statement.
             FinishedJob::Answered(_, Err(error)) => self.disconnected(error.to_string()),
             FinishedJob::Quiesced(partitions, given) => {
-                self.handover.keep_given(given);
+                self.handover.keep_outgoing(given);
                 self.feed(Event::Quiesced(partitions));
             }
-            FinishedJob::LapsedFor(ownerships) => self.owners.break_off(&ownerships),
+            FinishedJob::BreakOff(partitions) => self.owners.break_off(&partitions),
         }
     }
 
@@ -353,14 +353,14 @@ impl MembershipTask {
                 self.session = None;
                 self.reconnect();
             }
-            Output::Lapsed { end, ownerships } => {
+            Output::Lapsed { end, partitions } => {
                 tracing::warn!("fleet: the lease has ended: hosts of this node wait for an owner");
-                self.handover.drop_given();
+                self.handover.drop_outgoing();
                 let break_off = end.after(LeaseTimes::new(self.record.lease).break_off);
                 let pause = break_off.since(self.clock.boot_time());
                 self.jobs.spawn(async move {
                     tokio::time::sleep(pause).await;
-                    FinishedJob::LapsedFor(ownerships)
+                    FinishedJob::BreakOff(partitions)
                 });
             }
             Output::Replaced => {
@@ -394,7 +394,7 @@ impl MembershipTask {
             | StoreCommand::Leave => BTreeMap::new(),
         };
         let given = match &command {
-            StoreCommand::Release(rows) => self.handover.take_given(rows),
+            StoreCommand::Release(rows) => self.handover.take_outgoing(rows),
             StoreCommand::Join
             | StoreCommand::Renew { .. }
             | StoreCommand::Take(_)
@@ -406,7 +406,7 @@ impl MembershipTask {
             let began = clock.boot_time();
             let answer = async {
                 if !given.is_empty() {
-                    session.write_given(&given).await?;
+                    session.write_states(&given).await?;
                 }
                 let answer = session
                     .carry_out(&this, generation, &facts, &command)

@@ -103,12 +103,12 @@ impl HostOwners {
         self.changes.send_replace(());
     }
 
-    /// Breaks off what is under way at origins for ownerships that have ended with the lease. A partition that this node
-    /// has taken again had no other owner meanwhile.
-    pub fn break_off(&self, ownerships: &[(Partition, Epoch)]) {
+    /// Breaks off what is under way at origins for partitions whose ownership has ended with the lease. One that this
+    /// node has taken again had no other owner meanwhile.
+    pub fn break_off(&self, partitions: &[Partition]) {
         let view = self.view.load();
         let now = self.clock.boot_time();
-        for (partition, _) in ownerships {
+        for partition in partitions {
             let is_taken_again = matches!(view.owner_of(*partition, now), Owner::Here { .. });
             if let Some(count) = self.broken_off.get(usize::from(partition.0))
                 && !is_taken_again

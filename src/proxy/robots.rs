@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::fleet::handover::{HandedRobots, RobotsFileRecord};
+use crate::fleet::handover::{RobotsFileRecord, RobotsHandover};
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
@@ -113,7 +113,7 @@ fn base_has_host(base: &str, host: &str) -> bool {
 }
 
 /// Files of hosts with unverified certificates are not handed over: the next owner may verify them.
-impl HandedRobots for RobotsFileCache {
+impl RobotsHandover for RobotsFileCache {
     fn records(&self, select: &mut dyn FnMut(&str, usize) -> bool) -> Vec<RobotsFileRecord> {
         let now = self.0.clock.now();
         let mut records = vec![];

@@ -84,8 +84,8 @@ pub enum Output {
     Lapsed {
         /// The end of the lease.
         end: BootTime,
-        /// The ownerships that have ended.
-        ownerships: Vec<(Partition, Epoch)>,
+        /// Those that this node owned.
+        partitions: Vec<Partition>,
     },
     /// Another process has joined under the name of this node. This one never owns anything again.
     Replaced,
@@ -498,14 +498,12 @@ impl Ownership {
     /// Ends the lease: only takes bring partitions back.
     fn lapse(&mut self, now: BootTime, outputs: &mut Vec<Output>) {
         if let Some(end) = self.lease_end.take() {
-            let held = self.holdings.iter();
-            let held = held.map(|(partition, holding)| (*partition, holding.epoch));
-            // Their rows may still name this node: another one may take them without what this one knows.
-            let released = self.released.iter();
-            let released = released.map(|(partition, epoch)| (*partition, *epoch));
+            // The rows of those that are being released may still name this node: another one may take them without
+            // what this one knows.
+            let owned = self.holdings.keys().chain(self.released.keys());
             outputs.push(Output::Lapsed {
                 end: end.min(now),
-                ownerships: held.chain(released).collect(),
+                partitions: owned.copied().collect(),
             });
         }
         if self.rules.lapse_drops {

@@ -21,7 +21,7 @@ const ENDED_RESTS_KEPT_MS: i64 = 3_600_000;
 
 /// The state of a partition as its last owner has written it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenPartition {
+pub struct StoredState {
     pub partition: Partition,
     /// The time since it was written.
     pub age: Duration,
@@ -124,7 +124,7 @@ impl StoreSession {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn write_given(
+    pub async fn write_states(
         &self,
         given: &[(Partition, Epoch, String)],
     ) -> Result<(), StoreError> {
@@ -154,10 +154,10 @@ impl StoreSession {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn given(
+    pub async fn read_states(
         &self,
         partitions: &[(Partition, Epoch)],
-    ) -> Result<Vec<GivenPartition>, StoreError> {
+    ) -> Result<Vec<StoredState>, StoreError> {
         let numbers: Vec<i64> = partitions.iter().map(|(p, _)| i64::from(p.0)).collect();
         let epochs: Vec<i64> = partitions.iter().map(|(_, e)| e.0.cast_signed()).collect();
         let sql = format!(
@@ -177,7 +177,7 @@ impl StoreSession {
             let age: i64 = get(row, 1)?;
             let partition = u16::try_from(number)
                 .map_err(|_| StoreError::Damaged(format!("the partition {number}")))?;
-            given.push(GivenPartition {
+            given.push(StoredState {
                 partition: Partition(partition),
                 age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
                 state: get(row, 2)?,

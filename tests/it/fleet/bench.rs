@@ -233,10 +233,10 @@ impl FleetBench {
     }
 
     /// Breaks off what a node has under way for its ownership of a host, as after the end of its lease.
-    pub(super) fn break_off(&self, at: usize, host: &str, epoch: u64) {
+    pub(super) fn break_off(&self, at: usize, host: &str) {
         let partition = partitioner().partition(host);
         let owners = &self.nodes[at].owners;
-        owners.break_off(&[(partition, Epoch(epoch))]);
+        owners.break_off(&[partition]);
     }
 
     /// Ends the lease of a node.

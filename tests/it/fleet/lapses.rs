@@ -46,16 +46,7 @@ fn a_response_is_broken_off() {
     given.read_until("part");
     // Given away in order: the next owner knows of it.
     fleet.set_owner("b.test", 1, 2);
-    fleet.end_lease(0);
-    thread::sleep(MOMENT);
-    assert_eq!(origin.ended_connections(), 0);
-    fleet.break_off(0, "a.test", 1);
-    for client in &mut clients {
-        assert_eq!(client.read_to_end(), (String::new(), ConnectionEnd::Reset));
-    }
-    wait_until("its connections have ended", || {
-        origin.ended_connections() == 2
-    });
+    end_and_break_off(&fleet, &origin, &mut clients);
     thread::sleep(MOMENT);
     assert_eq!(origin.ended_connections(), 2);
     for line in fleet.lines(0, 2) {
@@ -84,7 +75,7 @@ fn a_response_of_an_ownership_that_was_taken_again_goes_on() {
     client.read_until("part");
     fleet.end_lease(0);
     fleet.set_owner("a.test", 0, 2);
-    fleet.break_off(0, "a.test", 1);
+    fleet.break_off(0, "a.test");
     thread::sleep(MOMENT);
     drop(release);
     assert_eq!(client.read_bytes(4), b"rest");
@@ -106,7 +97,7 @@ fn a_request_without_an_answer_is_sent_again_only_if_that_is_safe() {
                 let answer = scope.spawn(|| fleet.client(at).request(request));
                 wait_until("it is sent", || origin.heads().len() == 1);
                 fleet.end_lease(0);
-                fleet.break_off(0, "a.test", 1);
+                fleet.break_off(0, "a.test");
                 wait_until("it is broken off", || origin.ended_connections() == 1);
                 fleet.set_owner("a.test", 1, 2);
                 let answer = answer.join().unwrap();
@@ -140,7 +131,7 @@ fn an_upload_is_broken_off() {
     wait_until("it is sent", || origin.connections() == 1);
     thread::sleep(MOMENT);
     fleet.end_lease(0);
-    fleet.break_off(0, "a.test", 1);
+    fleet.break_off(0, "a.test");
     let answer = client.read_response();
     answer.check(
         502,
@@ -183,7 +174,7 @@ fn a_stream_of_http2_is_broken_off() {
     wait_until("both are sent", || origin.log().requests.len() == 2);
     part.read_until("\r\n\r\n");
     fleet.end_lease(0);
-    fleet.break_off(0, "a.test", 1);
+    fleet.break_off(0, "a.test");
     head.read_response()
         .check(502, &["crawl-reason: owner_unavailable"]);
     let (text, end) = part.read_to_end();
@@ -204,17 +195,23 @@ fn a_tunnel_is_broken_off() {
         assert_eq!(client.read_bytes(hello.len()), hello);
         client
     });
+    end_and_break_off(&fleet, &origin, &mut clients);
+    for line in fleet.lines(0, 2) {
+        assert_eq!(line["error"], "lease_ended", "{line}");
+    }
+}
+
+/// Ends the lease of the owner of `a.test`, which alone changes nothing, and breaks off what two clients have under way.
+#[track_caller]
+fn end_and_break_off(fleet: &FleetBench, origin: &ScriptedOrigin, clients: &mut [RawClient; 2]) {
     fleet.end_lease(0);
     thread::sleep(MOMENT);
     assert_eq!(origin.ended_connections(), 0);
-    fleet.break_off(0, "a.test", 1);
-    for client in &mut clients {
+    fleet.break_off(0, "a.test");
+    for client in clients {
         assert_eq!(client.read_to_end(), (String::new(), ConnectionEnd::Reset));
     }
     wait_until("its connections have ended", || {
         origin.ended_connections() == 2
     });
-    for line in fleet.lines(0, 2) {
-        assert_eq!(line["error"], "lease_ended", "{line}");
-    }
 }

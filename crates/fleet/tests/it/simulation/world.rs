@@ -89,7 +89,7 @@ enum Happening {
     Timeout(usize, u64, u64),
     Tick(usize, u64),
     Quiesced(usize, u64, Vec<Partition>),
-    BreakOff(usize, u64, Vec<(Partition, Epoch)>),
+    BreakOff(usize, u64, Vec<Partition>),
     Head(usize, u64, Partition, Epoch),
     Finished(usize, u64, Partition, Epoch),
 }
@@ -390,12 +390,12 @@ impl FleetWorld {
                     self.feed(node, Event::Quiesced(partitions));
                 }
             }
-            Happening::BreakOff(node, process, ownerships) => {
+            Happening::BreakOff(node, process, partitions) => {
                 if self.nodes[node].process == process
                     && !self
-                        .is_deferred(node, Happening::BreakOff(node, process, ownerships.clone()))
+                        .is_deferred(node, Happening::BreakOff(node, process, partitions.clone()))
                 {
-                    self.break_off(node, &ownerships);
+                    self.break_off(node, &partitions);
                 }
             }
             Happening::Head(node, process, partition, epoch) => {
@@ -521,16 +521,16 @@ impl FleetWorld {
                 self.nodes[index].connection = None;
                 self.retry_connect(index, process);
             }
-            Output::Lapsed { end, ownerships } => {
+            Output::Lapsed { end, partitions } => {
                 if self.rules.break_off {
                     let times = LeaseTimes::new(Duration::from_micros(LEASE));
                     let due = end.after(times.break_off);
                     if due <= self.nodes[index].local(self.now) {
-                        return self.break_off(index, &ownerships);
+                        return self.break_off(index, &partitions);
                     }
                     let at = self.nodes[index].until(due, self.now);
                     let number = self.number();
-                    let broken = Happening::BreakOff(index, process, ownerships);
+                    let broken = Happening::BreakOff(index, process, partitions);
                     self.happenings.insert(number, broken);
                     self.queue.push(Reverse((at, number)));
                 }
@@ -659,13 +659,11 @@ impl FleetWorld {
     }
 
     /// Breaks off what a node has under way, unless it has taken the partition again.
-    fn break_off(&mut self, index: usize, ownerships: &[(Partition, Epoch)]) {
+    fn break_off(&mut self, index: usize, partitions: &[Partition]) {
         let node = &self.nodes[index];
         let now = node.local(self.now);
         let is_ended = |head: &HeadUnderWay| {
-            ownerships
-                .iter()
-                .any(|(partition, epoch)| head.partition == *partition && head.epoch <= *epoch)
+            partitions.contains(&head.partition)
                 && !is_here(node.view.owner_of(head.partition, now))
         };
         self.under_way
