@@ -20,7 +20,6 @@ import os
 import pathlib
 import signal
 import sys
-import tempfile
 import time
 
 import fleet_cost
@@ -36,6 +35,7 @@ from nodes import (
     MovingCrawler,
     Postgres,
     busy_crawlers,
+    database_and_certificates,
     is_installed,
     policy,
     run,
@@ -193,11 +193,7 @@ def main() -> int:
     if not is_installed():
         report.missing("a fleet", "postgresql")
         return report.close()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
-        database = Postgres(folder / "postgres")
-        for name in NODES:
-            run(arguments.binary, "fleet", "cert", name, "--directory", folder)
+    with database_and_certificates(arguments.binary) as (folder, database):
         nodes = [start_node(arguments, folder, name, database.url, DELAY) for name in NODES]
         try:
             if arguments.failures or arguments.cost:
@@ -237,7 +233,6 @@ def main() -> int:
         finally:
             for node in nodes:
                 node.stop()
-            database.stop()
     return report.close()
 
 

@@ -21,13 +21,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 
 from arrivals import DOMAIN, Origin
 from clients import clean_environment
-from nodes import LEASE, NODES, Postgres, is_installed, run, start_node, wait_settled
+from nodes import LEASE, NODES, Crawler, Postgres, database_and_certificates, is_installed, start_node, wait_settled
 from report import Report
 from services import Gate, by_labels, wait_for
 
@@ -77,37 +75,16 @@ class Balancer:
         return self._log.read()
 
 
-class Client(threading.Thread):
+class Client(Crawler):
     """Asks one host after another on one connection, from an address of its own."""
 
     def __init__(self, port: int, origin: Origin, number: int) -> None:
-        super().__init__(daemon=True)
-        self._port, self._origin, self._number = port, origin, number
-        self._stopped = threading.Event()
-        self.answers: collections.Counter[str] = collections.Counter()
+        super().__init__([], 0, [origin.url((number + 7 * turn) % HOSTS, "/page") for turn in range(HOSTS)])
+        self._port, self._number = port, number
 
-    def run(self) -> None:
-        connection, number = None, self._number
-        while not self._stopped.is_set():
-            number += 7
-            url = self._origin.url(number % HOSTS, f"/page?{self._number}-{number}")
-            try:
-                if connection is None:
-                    source = (f"127.0.0.{10 + self._number}", 0)
-                    connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60, source_address=source)
-                connection.request("GET", url, headers={"Host": url.split("/")[2]})
-                answer = connection.getresponse()
-                answer.read()
-                self.answers[answer.headers.get("Crawl-Reason") or str(answer.status)] += 1
-            except (OSError, http.client.HTTPException) as error:
-                connection = None
-                self.answers[type(error).__name__] += 1
-                time.sleep(0.1)
-
-    def stop(self) -> collections.Counter[str]:
-        self._stopped.set()
-        self.join(90)
-        return self.answers
+    def _new_connection(self) -> http.client.HTTPConnection:
+        source = (f"127.0.0.{10 + self._number}", 0)
+        return http.client.HTTPConnection("127.0.0.1", self._port, timeout=60, source_address=source)
 
 
 def load(port: int, origin: Origin, meanwhile) -> collections.Counter[str]:
@@ -237,11 +214,7 @@ def main() -> int:
     if not shutil.which("haproxy"):
         report.missing("a fleet behind HAProxy", "haproxy")
         return report.close()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
-        database = Postgres(folder / "postgres")
-        for name in NODES:
-            run(arguments.binary, "fleet", "cert", name, "--directory", folder)
+    with database_and_certificates(arguments.binary) as (folder, database):
 
         def start(name: str, before: Gate | None = None) -> Gate:
             port, admin = (before.port, before.admin_port) if before else (0, 0)
@@ -266,8 +239,6 @@ def main() -> int:
         finally:
             for node in nodes:
                 node.stop()
-            with contextlib.suppress(RuntimeError):
-                database.stop()
     return report.close()
 
 

@@ -12,21 +12,30 @@ the packages that `page.py` names).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
 import sys
-import tempfile
 import time
 
 import page
 import panels
 from arrivals import Origin
 from dashboards import RULES, Boards, ask
-from nodes import HOSTS, LEASE, NODES, Crawler, Postgres, is_installed, policy, run, start_node, wait_settled
+from nodes import (
+    HOSTS,
+    LEASE,
+    NODES,
+    Crawler,
+    Postgres,
+    database_and_certificates,
+    is_installed,
+    policy,
+    start_node,
+    wait_settled,
+)
 from report import Report
 from services import Gate, Prometheus, get, wait_for
 
@@ -187,11 +196,7 @@ def main() -> int:
     if not is_installed():
         report.missing("a fleet", "postgresql")
         return report.close()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-        folder = pathlib.Path(temporary)
-        database = Postgres(folder / "postgres")
-        for name in NODES:
-            run(arguments.binary, "fleet", "cert", name, "--directory", folder)
+    with database_and_certificates(arguments.binary) as (folder, database):
         # Requests for hosts without an owner are refused after a second, so that there are some.
         more = {"limits": {"max_hold": "1s"}}
         nodes = [start_node(arguments, folder, name, database.url, DELAY, more) for name in NODES]
@@ -200,8 +205,6 @@ def main() -> int:
         finally:
             for node in nodes:
                 node.stop()
-            with contextlib.suppress(RuntimeError):
-                database.stop()
     return report.close()
 
 

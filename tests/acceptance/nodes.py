@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 
 from arrivals import DOMAIN, Origin, too_close
 from report import Report
@@ -119,6 +121,22 @@ class Postgres:
         done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
+
+
+@contextlib.contextmanager
+def database_and_certificates(binary: pathlib.Path) -> Iterator[tuple[pathlib.Path, Postgres]]:
+    """A folder with the certificates of three nodes, and a running database in it."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        folder = pathlib.Path(temporary)
+        database = Postgres(folder / "postgres")
+        try:
+            for name in NODES:
+                run(binary, "fleet", "cert", name, "--directory", folder)
+            yield folder, database
+        finally:
+            # It may be stopped.
+            with contextlib.suppress(RuntimeError):
+                database.stop()
 
 
 class Crawler(threading.Thread):
@@ -277,14 +295,10 @@ class Fleet:
     Clients use the gate only: it owns about a third of the hosts, and forwards requests for the others.
     """
 
-    def __init__(self, binary: pathlib.Path, folder: pathlib.Path) -> None:
-        self._folder = folder
-        self._scratch = tempfile.TemporaryDirectory()
-        # PostgreSQL, as its own user, must be able to enter it.
-        self._database = Postgres(pathlib.Path(self._scratch.name) / "postgres")
+    def __init__(self, binary: pathlib.Path) -> None:
+        self._resources = contextlib.ExitStack()
+        self._folder, self._database = self._resources.enter_context(database_and_certificates(binary))
         self._count = 0
-        for name in NODES:
-            run(binary, "fleet", "cert", name, "--directory", folder)
 
     def settings(self, binary: pathlib.Path, folder: pathlib.Path, settings: dict) -> dict:
         """Founds a fleet; returns the settings of a gate as its first node."""
@@ -313,8 +327,7 @@ class Fleet:
         return others
 
     def stop(self) -> None:
-        self._database.stop()
-        self._scratch.cleanup()
+        self._resources.close()
 
     def _section(self, name: str) -> dict:
         files = {"cert": f"{name}.pem", "key": f"{name}.key", "ca": "fleet.pem"}

@@ -53,8 +53,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         origin = Origin(folder / "origin.jsonl")
         if arguments.fleet:
-            (folder / "fleet").mkdir()
-            Gate.fleet = nodes.Fleet(arguments.binary, folder / "fleet")
+            Gate.fleet = nodes.Fleet(arguments.binary)
         try:
             _site(report, table, origin)
             _offline(report, table, arguments.binary)

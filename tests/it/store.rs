@@ -203,7 +203,7 @@ impl Traffic {
         let store = HostStore::new();
         store.enable_sharing(Box::new(|_| 0));
         if self.rng.bool() {
-            // What has not been sent is refused. Some of it hangs.
+            // Requests that have not been sent are refused. Some of the others never end.
             let now = self.clock.now();
             let (dialling, reading): (Vec<_>, Vec<_>) = std::mem::take(&mut self.flying)
                 .into_iter()

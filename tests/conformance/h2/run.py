@@ -292,8 +292,7 @@ def _run(report: Report, arguments: argparse.Namespace, rows: list[Row], folder:
         return
     binary, gates = arguments.binary.resolve(), {}
     if arguments.fleet:
-        (folder / "fleet").mkdir()
-        Gate.fleet = nodes.Fleet(binary, folder / "fleet")
+        Gate.fleet = nodes.Fleet(binary)
     try:
         for name, http2 in GATES.items():
             gates[name] = TableGate(binary, folder / name, rows, authority, http2)
