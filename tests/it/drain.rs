@@ -151,7 +151,7 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
     gate.signal("INT");
     assert_eq!(gate.exit_within(TIMEOUT), Some(0));
     let ended = begun.elapsed();
-    assert!(ended < Duration::from_millis(1_500), "{ended:?}");
+    assert!(ended < Duration::from_secs(5), "{ended:?}");
     let log = gate.stderr();
     assert!(
         log.contains("SIGTERM: completing running requests"),

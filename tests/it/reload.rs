@@ -358,7 +358,7 @@ fn a_slow_reload_is_shown_and_does_not_delay_the_end() {
     gate.signal("TERM");
     assert_eq!(gate.exit_within(TIMEOUT), Some(0));
     let ended = begun.elapsed();
-    assert!(ended < Duration::from_secs(2), "{ended:?}");
+    assert!(ended < Duration::from_secs(5), "{ended:?}");
     assert!(!gate.stderr().contains("policy l@"), "{}", gate.stderr());
 }
 
