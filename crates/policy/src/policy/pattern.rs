@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use memchr::memmem;
+use memchr::{memchr2_iter, memmem};
 
 use crate::model::words::words;
 use crate::urls::target::normalise_text;
@@ -252,13 +252,7 @@ impl CaseSensitivity {
     fn contains(self, text: &str, value: &str) -> bool {
         match self {
             Self::Sensitive => memmem::find(text.as_bytes(), value.as_bytes()).is_some(),
-            Self::Insensitive => {
-                value.is_empty()
-                    || text
-                        .as_bytes()
-                        .windows(value.len())
-                        .any(|w| w.eq_ignore_ascii_case(value.as_bytes()))
-            }
+            Self::Insensitive => contains_ignoring_case(text.as_bytes(), value.as_bytes()),
         }
     }
 
@@ -268,6 +262,16 @@ impl CaseSensitivity {
             Self::Insensitive => text.eq_ignore_ascii_case(value.as_bytes()),
         }
     }
+}
+
+fn contains_ignoring_case(text: &[u8], value: &[u8]) -> bool {
+    let Some((first, rest)) = value.split_first() else {
+        return true;
+    };
+    memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), text).any(|at| {
+        let tail = text.get(at + 1..at + value.len());
+        tail.is_some_and(|tail| tail.eq_ignore_ascii_case(rest))
+    })
 }
 
 fn is_in_domain(host: &str, domain: &str) -> bool {
@@ -397,6 +401,31 @@ mod tests {
                 "{value}"
             );
         }
+    }
+
+    #[test]
+    fn a_search_that_ignores_case_finds_what_a_search_in_lower_case_finds() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut word = |longest| -> String {
+            (0..random.usize(0..=longest))
+                .map(|_| *random.choice(&['a', 'A', 'b', '/', 'é', '[', '{']).unwrap())
+                .collect()
+        };
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let (text, value) = (word(8), word(3));
+            let expected = text
+                .to_ascii_lowercase()
+                .contains(&value.to_ascii_lowercase());
+            let kind = LiteralTestKind::Contains;
+            assert_eq!(
+                test(kind, &value, CaseSensitivity::Insensitive, &text),
+                expected,
+                "{value:?} in {text:?}"
+            );
+            found += u32::from(expected);
+        }
+        assert!((5_000..15_000).contains(&found), "{found}");
     }
 
     #[test]

@@ -14,8 +14,11 @@ use crate::policy::list::texts::{PackedTexts, SortedTexts, TextSet};
 
 use super::{CaseSensitivity, LiteralTestKind, TextKind, to_surt};
 
-/// The number of values up to which comparing them one by one is about as fast.
-const MAX_UNINDEXED: usize = 8;
+/// The number of texts up to which comparing them one by one is about as fast.
+const MAX_UNINDEXED_TEXTS: usize = 8;
+
+/// The same for expressions, each of which takes longer to try.
+const MAX_UNINDEXED_EXPRESSIONS: usize = 3;
 
 /// The values of a text test, arranged for the comparison of its kind. In tests that ignore case
 /// they are in lower case.
@@ -36,9 +39,13 @@ impl ValueIndex {
     /// that are too large for an index.
     pub(super) fn new(kind: &TextKind, case: CaseSensitivity) -> Option<Self> {
         match kind {
-            TextKind::Literal(kind, values) => Self::of_texts(*kind, many(values)?, case),
-            TextKind::Regex(regexes) => Some(Self::Regex(ExpressionIndex::new(many(regexes)?)?)),
-            TextKind::Count(..) => None,
+            TextKind::Literal(kind, values) if values.len() > MAX_UNINDEXED_TEXTS => {
+                Self::of_texts(*kind, values, case)
+            }
+            TextKind::Regex(regexes) if regexes.len() > MAX_UNINDEXED_EXPRESSIONS => {
+                ExpressionIndex::new(regexes).map(Self::Regex)
+            }
+            TextKind::Literal(..) | TextKind::Regex(_) | TextKind::Count(..) => None,
         }
     }
 
@@ -121,10 +128,6 @@ impl fmt::Debug for ValueIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ValueIndex")
     }
-}
-
-fn many<T>(values: &[T]) -> Option<&[T]> {
-    (values.len() > MAX_UNINDEXED).then_some(values)
 }
 
 fn pack(values: &[Box<str>], case: CaseSensitivity) -> Option<PackedTexts> {
@@ -370,7 +373,7 @@ mod tests {
                     .filter(|value| value.len() >= shortest)
                     .map(Into::into)
                     .collect();
-                if values.len() > MAX_UNINDEXED {
+                if values.len() > MAX_UNINDEXED_TEXTS {
                     let kind = TextKind::Literal(kind, values.into());
                     let found = assert_equal(kind, cases[round % 2], &mut random);
                     results = [results[0] + found[0], results[1] + found[1]];
@@ -386,7 +389,7 @@ mod tests {
         let mut results = [0, 0];
         for round in 0..300 {
             let case = [CaseSensitivity::Sensitive, CaseSensitivity::Insensitive][round % 2];
-            let regexes: Vec<Expression> = (0..random.usize(9..14))
+            let regexes: Vec<Expression> = (0..random.usize(4..14))
                 .map(|_| {
                     // Most expressions need a literal, so that not all texts match.
                     let anchor = if random.u8(0..60) > 0 { "[Aa]bc" } else { "" };
