@@ -17,7 +17,8 @@ pub struct PipelineResult<F: EvaluationFacts, Addresses, Error> {
     /// The permit, or the reason why the request is not sent.
     pub outcome: Result<Permit<F::Target, Addresses>, Error>,
     /// The last evaluation. Its policy is newer than at the beginning if another one took effect during the wait.
-    pub evaluation: Evaluation<F>,
+    /// Boxed, since it is large and passed on by value.
+    pub evaluation: Box<Evaluation<F>>,
     /// The time that it was held, if it had to wait.
     pub wait_time: Option<Duration>,
 }
@@ -89,7 +90,7 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
     snapshot: Arc<PolicySnapshot>,
 ) -> impl Future<Output = PipelineResult<S::Facts, S::Addresses, S::Error>> {
     // Not an `async fn`, which would store the facts next to the evaluation that they become a part of.
-    let mut evaluation = stages.evaluate(facts, snapshot);
+    let mut evaluation = Box::new(stages.evaluate(facts, snapshot));
     let mut arrival = None;
     async move {
         let outcome = loop {
@@ -110,7 +111,7 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
             };
             let times = evaluation.times();
             let facts = evaluation.into_original_facts();
-            evaluation = stages.evaluate(facts, snapshot).with_times(times);
+            *evaluation = stages.evaluate(facts, snapshot).with_times(times);
         };
         let wait_time = arrival.map(|arrival| stages.admission().time_waited(arrival));
         PipelineResult {

@@ -140,7 +140,7 @@ struct OpaqueTunnel {
     /// The address of the origin, or of a parent proxy.
     address: SocketAddr,
     via: TunnelRoute,
-    evaluation: TunnelEvaluation,
+    evaluation: Box<TunnelEvaluation>,
     /// The ownership of the host, if this is a node of a fleet.
     ownership: Option<Box<OwnershipWatch>>,
 }
@@ -473,7 +473,7 @@ impl ProxyService {
     async fn dial(
         &self,
         permit: Permit<HostTarget, VettedAddresses>,
-        evaluation: TunnelEvaluation,
+        evaluation: Box<TunnelEvaluation>,
         ownership: Option<&HostOwnership>,
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {

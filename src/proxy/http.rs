@@ -245,7 +245,7 @@ struct Exchange<'a> {
 
 /// The state of a forwarded request until its response has been evaluated.
 struct ForwardedRequest {
-    evaluation: Evaluation,
+    evaluation: Box<Evaluation>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
     wait_time: Option<Duration>,
     sent_at: Instant,
