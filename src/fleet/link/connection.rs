@@ -10,10 +10,10 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use crate::metrics::GaugeGuard;
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 
 use super::LinkPeer;
 use super::download::{LinkBroken, LinkTunnel};
-use super::stream::LinkStream;
 use super::upload::LinkUpload;
 
 /// A connection to another node.
@@ -21,7 +21,7 @@ use super::upload::LinkUpload;
 pub(super) struct LinkConnection {
     pub(super) peer: LinkPeer,
     sender: SendRequest<LinkUpload>,
-    driver: Connection<TokioIo<LinkStream>, LinkUpload>,
+    driver: Connection<TokioIo<MaybeTlsStream>, LinkUpload>,
     state: LinkDriverState,
     _gauge: GaugeGuard,
 }
@@ -45,7 +45,7 @@ impl LinkConnection {
     /// Starts HTTP on a connection.
     pub(super) async fn start(
         builder: &http1::Builder,
-        stream: LinkStream,
+        stream: MaybeTlsStream,
         peer: LinkPeer,
         gauge: GaugeGuard,
     ) -> Result<Box<Self>, hyper::Error> {

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use http_body::{Body as _, SizeHint};
 use hyper::body::Incoming;
 
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
+
 use super::connection::LinkConnection;
 use super::pool::LinkPool;
-use super::stream::LinkStream;
 
 /// The body of an owner's answer. Reading it drives the link, which returns to the pool at its end. If it is dropped
 /// before, the link is closed, which shows the owner that the crawler has left.
@@ -30,7 +31,7 @@ pub struct LinkBroken;
 /// A tunnel through the owner.
 #[derive(Debug)]
 pub struct LinkTunnel {
-    pub stream: LinkStream,
+    pub stream: MaybeTlsStream,
     /// The bytes that arrived with the answer.
     pub unread: Bytes,
 }
