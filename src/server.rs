@@ -282,7 +282,8 @@ impl Server {
         spawn_key_directory(listeners.directory, &service, &mut tasks);
         let joined = fleet_start.and_then(|start| {
             let address = listeners.link_address;
-            start.join(settings, address, &service, &mut tasks)
+            let admin = listeners.admin_address;
+            start.join(settings, address, admin, &service, &mut tasks)
         });
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);

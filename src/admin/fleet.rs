@@ -101,8 +101,10 @@ fn member_to_json(member: &MemberStatus, failure: Option<&LinkError>) -> Json {
         "address": member.address.to_string(),
         "state": member.state,
         "partitions": member.partitions,
-        "version": member.version,
-        "policy": member.policy,
+        "version": member.facts.version,
+        "protocol": member.facts.protocol.0,
+        "policy": member.facts.policy,
+        "admin": member.facts.admin,
         "renewed": member.renewed.map(|time| time.as_secs_f64()),
         "link_error": failure.map(ToString::to_string),
     })
