@@ -71,15 +71,10 @@ impl LinkConnection {
         }
     }
 
-    /// Returns `true` if it can take a request.
-    pub(super) fn is_ready(&self) -> bool {
-        self.sender.is_ready()
-    }
-
-    /// Returns `true` if it can take a request: the other node has not closed it.
+    /// Returns `true` if it can take a request: the last answer is complete, and the other node has not closed it.
     pub(super) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        self.poll_drive(&mut cx).is_pending() && self.is_ready()
+        self.poll_drive(&mut cx).is_pending() && self.sender.is_ready()
     }
 
     /// Sends a request and waits for the head of the answer.

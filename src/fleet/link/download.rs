@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body as _, SizeHint};
@@ -123,11 +123,10 @@ impl LinkDownload {
     /// Returns the link to the pool after the last byte; may be called more than once. One more poll may be needed
     /// before the connection recognizes the end of the message.
     pub fn release(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            let mut cx = Context::from_waker(Waker::noop());
-            if connection.poll_drive(&mut cx).is_pending() && connection.is_ready() {
-                self.pool.put(connection);
-            }
+        if let Some(mut connection) = self.connection.take()
+            && connection.is_usable()
+        {
+            self.pool.put(connection);
         }
     }
 
