@@ -99,7 +99,7 @@ impl Hosts {
             clock,
             metrics.clone(),
         ));
-        let hosts = HostsApi::new(Arc::clone(&admission), memory);
+        let hosts = HostsApi::new(Arc::clone(&admission), memory, None);
         let guard = AdminGuard::new([], None);
         let apis = AdminApis {
             hosts,
