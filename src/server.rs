@@ -315,7 +315,6 @@ impl Server {
             fleet: joined.clone(),
         };
         let server = admin.into_server(settings, descriptors.admin_connections)?;
-        let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
         Ok(Self {
             proxy: listeners.proxy_addresses,
             admin: listeners.admin_address,
@@ -326,7 +325,7 @@ impl Server {
             drain,
             drain_config: settings.drain,
             draining,
-            admin_task,
+            admin_task: AdminTask::spawn(server, listeners.admin, &mut tasks),
             tasks,
             span_export,
             feed_task,

@@ -89,6 +89,7 @@ async function hosts() {
       holds(links.every((link) => / http:\/\/127\.0\.0\.1:\d+\/ui#\/hosts$/.test(link)), links.join()),
     ].filter((one) => one !== true);
   });
+  await check("it is accessible", accessible);
   await shot(page, "fleet-hosts");
   await check("a host of another node leads to its owner, whose page shows it", async () => {
     const { host, owner } = await hostElsewhere();

@@ -80,7 +80,7 @@ class List {
     this.scope = h("div");
     this.trouble = h("div");
     this.box = h("div");
-    this.table = new KeptTable("Hosts", COLUMNS, {
+    this.table = new KeptTable("Tracked hosts", COLUMNS, {
       key: (row) => row.host,
       make: (row) => this.row(row),
       sort: (sort) => this.go({ sort }),
