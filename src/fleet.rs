@@ -2,6 +2,7 @@
 //!
 //! [`owners`] says who owns a host, [`membership`] finds that out from the [`store`], [`link`] carries requests to other nodes, and [`forward_header`] is what the
 //! owner is told about them. [`sharing`] shares stops through the store. [`handover`] gives the state of hosts to their next owners.
+//! [`protocol`] decides which releases can be nodes of one fleet.
 
 pub mod forward_header;
 pub mod handover;
@@ -9,6 +10,7 @@ pub mod link;
 pub mod membership;
 pub mod node_directory;
 pub mod owners;
+pub mod protocol;
 pub mod sharing;
 pub mod store;
 

@@ -282,7 +282,8 @@ impl Server {
         spawn_key_directory(listeners.directory, &service, &mut tasks);
         let joined = fleet_start.and_then(|start| {
             let address = listeners.link_address;
-            start.join(settings, address, &service, &mut tasks)
+            let admin = listeners.admin_address;
+            start.join(settings, address, admin, &service, &mut tasks)
         });
         let reloader = Arc::new(reloader);
         let reloads = spawn_reloads(Arc::clone(&reloader), &clock, &drain_watch, &mut tasks);
@@ -314,7 +315,6 @@ impl Server {
             fleet: joined.clone(),
         };
         let server = admin.into_server(settings, descriptors.admin_connections)?;
-        let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
         Ok(Self {
             proxy: listeners.proxy_addresses,
             admin: listeners.admin_address,
@@ -325,7 +325,7 @@ impl Server {
             drain,
             drain_config: settings.drain,
             draining,
-            admin_task,
+            admin_task: AdminTask::spawn(server, listeners.admin, &mut tasks),
             tasks,
             span_export,
             feed_task,

@@ -1,11 +1,11 @@
-//! TLS towards clients: the certificate authority, and the certificates that it issues for hosts.
-//!
-//! The `proxy` module uses the connections and contains TLS towards origins.
+//! TLS towards clients: the certificate authority, and the certificates that it issues for hosts. Also what TLS towards
+//! origins (`proxy`) and towards other nodes (`fleet`) have in common.
 
 pub mod ca;
 pub mod fleet;
 pub mod issuer;
 pub mod listener;
+pub mod maybe_tls_stream;
 pub mod provider;
 mod rate_limit;
 

@@ -18,6 +18,7 @@ use crate::report::{case, dry_run, explanation};
 use super::api_request::{
     ApiError, ApiResult, RequestBody, read_object, run_blocking, shorten_message,
 };
+use super::fleet::{FleetApi, HostOwner};
 use super::policy_api::PolicyApi;
 use super::response;
 
@@ -39,7 +40,7 @@ impl PolicyApi {
     /// Returns the explanation that `crawlgate explain` prints, the response for each profile (`answers`), the facts
     /// and decision as a test case (`case`), and what the proxy would do with the request now (`wire`); or 400 for invalid
     /// facts. Nothing is counted, and nothing is sent but what `fetch` allows.
-    pub(super) async fn explain(&self, body: RequestBody) -> ApiResult {
+    pub(super) async fn explain(&self, body: RequestBody, fleet: Option<&FleetApi>) -> ApiResult {
         let given = read_object(body, MAX_BODY_BYTES, "of facts").await?;
         let request = ExplainRequest::new(given)?;
         let snapshot = self.active_policy.load();
@@ -49,7 +50,7 @@ impl PolicyApi {
             .or(crawler.profile())
             .unwrap_or(self.default_profile);
         let wire = match request.to_dry_run(crawler.clone(), profile) {
-            Some(run) => dry_run::to_json(&self.dry_runner.dry_run(run).await, profile),
+            Some(run) => self.run_dry(run, profile, fleet).await,
             None => Json::Null,
         };
         // Thousands of rules take milliseconds, which would delay other requests of this thread.
@@ -57,6 +58,23 @@ impl PolicyApi {
         let mut document = run_blocking(document).await?;
         response::extend(&mut document, &json!({ "wire": wire }));
         Ok(response::json(StatusCode::OK, &document))
+    }
+
+    /// Returns what the proxy would do with a request, and in a fleet the owner of its host, which would do it.
+    async fn run_dry(
+        &self,
+        run: DryRunRequest,
+        profile: Profile,
+        fleet: Option<&FleetApi>,
+    ) -> Json {
+        let owner = fleet.and_then(|fleet| fleet.owner(run.host()));
+        let is_owner = fleet.is_none() || owner.as_ref().is_some_and(|owner| owner.is_here);
+        // Only the owner of a host sends requests to it.
+        let run = if is_owner { run } else { run.without_lookups() };
+        let mut wire = dry_run::to_json(&self.dry_runner.dry_run(run).await, profile);
+        let owner = owner.as_ref().map(HostOwner::to_json);
+        response::extend(&mut wire, &json!({ "owner": owner }));
+        wire
     }
 
     /// Returns the crawler of a name: with its settings, if the configuration has it.

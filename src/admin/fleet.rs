@@ -25,6 +25,71 @@ pub struct FleetApi {
     pub node: Arc<FleetNode>,
 }
 
+/// The node that owns a host, for people who ask another one.
+pub(super) struct HostOwner {
+    pub(super) node: NodeName,
+    pub(super) is_here: bool,
+    /// The URL of its admin listener, if it is known.
+    pub(super) admin: Option<String>,
+}
+
+impl HostOwner {
+    pub(super) fn to_json(&self) -> Json {
+        json!({ "node": self.node.as_str(), "here": self.is_here, "admin": self.admin })
+    }
+}
+
+impl FleetApi {
+    /// Returns the owner of a host, if this node knows one.
+    pub(super) fn owner(&self, host: &str) -> Option<HostOwner> {
+        let (node, is_here) = match self.node.owners.owner(host) {
+            Owner::Here { .. } => (self.node.name.clone(), true),
+            Owner::Member { node, .. } => (node, false),
+            Owner::Unknown => return None,
+        };
+        Some(HostOwner {
+            admin: self.admin_urls().remove(&node),
+            node,
+            is_here,
+        })
+    }
+
+    /// Returns the part of all hosts that this node owns, and the nodes that own the others.
+    pub(super) fn coverage_to_json(&self) -> Json {
+        let mut own = 0;
+        let mut unowned = 0;
+        let mut others: BTreeMap<NodeName, usize> = BTreeMap::new();
+        for owner in self.node.owners.all() {
+            match owner {
+                Owner::Here { .. } => own += 1,
+                Owner::Member { node, .. } => *others.entry(node).or_default() += 1,
+                Owner::Unknown => unowned += 1,
+            }
+        }
+        let of_others: usize = others.values().sum();
+        let mut admin = self.admin_urls();
+        let others: Json = others
+            .iter()
+            .map(|(node, partitions)| {
+                json!({ "node": node.as_str(), "partitions": partitions, "admin": admin.remove(node) })
+            })
+            .collect();
+        json!({
+            "node": self.node.name.as_str(),
+            "partitions": { "own": own, "of_others": of_others, "unowned": unowned },
+            "others": others,
+        })
+    }
+
+    fn admin_urls(&self) -> BTreeMap<NodeName, String> {
+        let status = self.membership.as_ref().map(MembershipHandle::status);
+        let members = status.iter().flat_map(|status| &status.members);
+        members
+            .filter_map(|member| Some((member.node.clone(), member.facts.admin.clone()?)))
+            .collect()
+    }
+}
+
 impl AdminServer {
     /// Returns the members, their partitions, and the links to them; 404 if this proxy is in no fleet.
     pub(super) fn show_fleet(&self) -> Response<Full<Bytes>> {
@@ -101,8 +166,10 @@ fn member_to_json(member: &MemberStatus, failure: Option<&LinkError>) -> Json {
         "address": member.address.to_string(),
         "state": member.state,
         "partitions": member.partitions,
-        "version": member.version,
-        "policy": member.policy,
+        "version": member.facts.version,
+        "protocol": member.facts.protocol.0,
+        "policy": member.facts.policy,
+        "admin": member.facts.admin,
         "renewed": member.renewed.map(|time| time.as_secs_f64()),
         "link_error": failure.map(ToString::to_string),
     })

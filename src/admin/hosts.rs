@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::pipeline::admission::AdmissionQueue;
@@ -18,8 +19,9 @@ use crate::pipeline::robots_fetch::inspection::OriginInspector;
 use crate::urls::domain::registrable_domain;
 
 use super::api_request::{ApiError, ApiResult, run_blocking};
+use super::fleet::{FleetApi, HostOwner};
 use super::query::percent_decode;
-use super::response::{self, problem};
+use super::response::{self, problem, problem_with};
 use list::HostListQuery;
 use robots::HostRobotsQuery;
 use selector::HostSelector;
@@ -32,15 +34,22 @@ const MAX_CONCURRENT_READS: usize = 2;
 pub struct HostsApi {
     queue: Arc<AdmissionQueue>,
     origins: Arc<dyn OriginInspector>,
+    /// The fleet, of whose hosts this node owns a part.
+    fleet: Option<FleetApi>,
     read_permits: Arc<Semaphore>,
 }
 
 impl HostsApi {
     /// Creates the API for the hosts of a queue and their origins, neither of which it changes.
-    pub fn new(queue: Arc<AdmissionQueue>, origins: Arc<dyn OriginInspector>) -> Self {
+    pub fn new(
+        queue: Arc<AdmissionQueue>,
+        origins: Arc<dyn OriginInspector>,
+        fleet: Option<FleetApi>,
+    ) -> Self {
         Self {
             queue,
             origins,
+            fleet,
             read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
         }
     }
@@ -48,7 +57,7 @@ impl HostsApi {
     /// `GET /api/v1/hosts`: the matching hosts, sorted.
     pub(super) async fn list_hosts(&self, query: Option<&str>) -> ApiResult {
         let query = HostListQuery::parse(query)?;
-        self.read_blocking(move |api| query.response(&api.queue))
+        self.read_blocking(move |api| query.response(&api.queue, api.fleet.as_ref()))
             .await
     }
 
@@ -81,9 +90,13 @@ impl HostsApi {
             Some(paced) => paced.merge_host(own),
             None => own,
         };
+        let owner = self.owner(selector);
         let mut robots = self.origins.robots(&selector.host);
         robots.retain(|file| selector.selects(file));
         if !status.is_known() && robots.is_empty() {
+            if let Some(owner) = owner.filter(|owner| !owner.is_here) {
+                return misdirected(&owner);
+            }
             return problem(
                 StatusCode::NOT_FOUND,
                 "this host is not tracked: it had no recent requests, is not stopped, and none of its robots.txt files is cached",
@@ -93,8 +106,14 @@ impl HostsApi {
         let robots = robots::files_to_json(&robots, query);
         response::json(
             StatusCode::OK,
-            &host::host_to_json(selector, &status, &refusing, robots),
+            &host::host_to_json(selector, &status, &refusing, robots, owner.as_ref()),
         )
+    }
+
+    /// Returns the node that owns the host. An address that is paced in addition to its hosts has no owner.
+    fn owner(&self, selector: &HostSelector) -> Option<HostOwner> {
+        let fleet = self.fleet.as_ref()?;
+        (!selector.is_address()).then(|| fleet.owner(&selector.host))?
     }
 
     /// Returns the status of the limiter of the host: its own, that of its domain, or that of one of its addresses.
@@ -112,4 +131,16 @@ impl HostsApi {
                 .find_map(|address| self.queue.host_status(&address.to_string()))
         })
     }
+}
+
+/// Returns the answer for a host that another node owns, and of which this one knows nothing.
+fn misdirected(owner: &HostOwner) -> Response<Full<Bytes>> {
+    let node = &owner.node;
+    let place = match &owner.admin {
+        Some(url) => format!(" at {url}"),
+        None => String::new(),
+    };
+    let detail = format!("the node {node} of the fleet owns this host: ask it{place}");
+    let members = json!({ "detail": detail, "owner": owner.to_json() });
+    problem_with(StatusCode::MISDIRECTED_REQUEST, &members)
 }

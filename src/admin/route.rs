@@ -305,7 +305,7 @@ impl AdminServer {
             Handler::Policy => api.policy.show().await,
             Handler::PolicyRules => api.policy.list_rules(query, &self.rule_trends).await,
             Handler::PolicyDiff => api.policy.show_diff().await,
-            Handler::Explain => api.policy.explain(body).await,
+            Handler::Explain => api.policy.explain(body, api.fleet.as_ref()).await,
             Handler::Shadow => Ok(api.policy.show_shadow()),
             Handler::ShadowPolicy if head.method == Method::DELETE => {
                 let author = change_author(head, connection);

@@ -10,6 +10,8 @@ use std::time::Duration;
 use crawlgate_fleet::node::{Epoch, NodeName};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
+use super::protocol::FleetProtocol;
+
 /// The field of a forwarded request, and of an answer that means that the connection to the crawler is closed.
 pub const CRAWL_FLEET: HeaderName = HeaderName::from_static("crawl-fleet");
 /// The field of an answer by a node that does not own the host: `node-b; epoch=7`, or `unknown`.
@@ -61,6 +63,12 @@ pub enum ForwardHeaderError {
     /// A part is missing or does not parse.
     #[error("Crawl-Fleet has no valid {0}")]
     Invalid(&'static str),
+    /// The entry speaks none of the protocols that this release speaks.
+    #[error(
+        "the entry has the protocol {0} of the fleet, this node {own}: run releases whose protocols differ by one at most",
+        own = FleetProtocol::CURRENT
+    )]
+    OtherProtocol(FleetProtocol),
 }
 
 impl<'a> ForwardHeader<'a> {
@@ -85,6 +93,14 @@ impl<'a> ForwardHeader<'a> {
         };
         let required = |key| find(key).ok_or(ForwardHeaderError::Invalid(key));
         let invalid = ForwardHeaderError::Invalid;
+        let protocol = match find("protocol") {
+            Some(number) => FleetProtocol(number.parse().map_err(|_| invalid("protocol"))?),
+            None => FleetProtocol::FIRST,
+        };
+        // Before the parts that another protocol may express in another way.
+        if !FleetProtocol::CURRENT.works_with(protocol) {
+            return Err(ForwardHeaderError::OtherProtocol(protocol));
+        }
         if required("hop")? != "1" {
             return Err(invalid("hop"));
         }
@@ -121,8 +137,12 @@ impl<'a> ForwardHeader<'a> {
             _ => "1.1",
         };
         let mut text = format!(
-            "node={}; crawler={}; client={}; id={}; version={version}; hop=1",
-            self.entry, self.crawler, self.client, self.id
+            "protocol={}; node={}; crawler={}; client={}; id={}; version={version}; hop=1",
+            FleetProtocol::CURRENT,
+            self.entry,
+            self.crawler,
+            self.client,
+            self.id
         );
         if self.form == TargetForm::Server {
             text.push_str("; form=server");
@@ -240,7 +260,8 @@ mod tests {
             (valid.replace("version=2", "version=3"), "version"),
             (valid.replace("deadline=1500", "deadline=-1"), "deadline"),
             (valid.replace("form=server", "form=x"), "form"),
-            (valid.replace("id=", "di="), "id"),
+            (valid.replace("; id=", "; di="), "id"),
+            (valid.replace("protocol=1", "protocol=one"), "protocol"),
             (valid.replace("crawler=", "="), "crawler"),
         ];
         for (text, part) in cases {
@@ -248,6 +269,19 @@ mod tests {
             assert_eq!(ForwardHeader::read(&with(&text)), expected, "{text}");
         }
         let mut twice = with(&valid);
+        let other = Err(ForwardHeaderError::OtherProtocol(FleetProtocol(3)));
+        for text in [
+            valid.replace("protocol=1", "protocol=3"),
+            "protocol=3".to_owned(),
+        ] {
+            assert_eq!(ForwardHeader::read(&with(&text)), other, "{text}");
+        }
+        for text in [
+            valid.replace("protocol=1", "protocol=2"),
+            valid.replace("protocol=1; ", ""),
+        ] {
+            assert_eq!(ForwardHeader::read(&with(&text)), Ok(header()), "{text}");
+        }
         twice.append(CRAWL_FLEET, valid.parse().unwrap());
         for headers in [HeaderMap::new(), twice] {
             let missing = Err(ForwardHeaderError::Missing);

@@ -6,7 +6,6 @@
 mod connection;
 mod download;
 mod pool;
-mod stream;
 mod upload;
 
 use std::collections::BTreeMap;
@@ -25,12 +24,12 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 
 use connection::{LinkConnection, LinkExchangeFailure};
 use pool::LinkPool;
 
 pub use download::{LinkBroken, LinkDownload, LinkTunnel};
-pub use stream::LinkStream;
 pub use upload::{AwaitedUpload, LinkUpload, UploadConsent, UploadError};
 
 /// The time that connecting to another node may take, with the TLS handshake.
@@ -221,7 +220,7 @@ impl LinkClient {
             .with_interval(UNACKNOWLEDGED_TIMEOUT / 4);
         socket.set_tcp_keepalive(&keepalive).map_err(failed)?;
         let stream = match &self.tls {
-            None => LinkStream::Plain(tcp),
+            None => MaybeTlsStream::Plain(tcp),
             Some(config) => {
                 let failed = |error: String| LinkError::Tls(address, error);
                 let name = DnsName::try_from(peer.node.as_str().to_owned())
@@ -229,7 +228,7 @@ impl LinkClient {
                 let connector = TlsConnector::from(Arc::clone(config));
                 let connected = connector.connect(ServerName::DnsName(name), tcp).await;
                 let tls = connected.map_err(|error| failed(error.to_string()))?;
-                LinkStream::Tls(Box::new(tls))
+                MaybeTlsStream::Tls(Box::new(tls))
             }
         };
         let gauge = self.metrics.track_link();

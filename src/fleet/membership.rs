@@ -88,7 +88,7 @@ impl PreparedNode {
         let (session, record) = StoreSession::open(config).await?;
         record.check(fleet_name, lease, name)?;
         session.check_pooling(config).await?;
-        session.check_name(name, &directory.identity).await?;
+        session.check_joining(name, &directory.identity).await?;
         let sharing = StoreSharing::read(&session, config, &record, &clock).await?;
         let view = OwnershipView::empty(record.partitioner);
         Ok(Self {
@@ -104,10 +104,12 @@ impl PreparedNode {
         })
     }
 
-    /// Spawns the task; it ends when the node has left. `address` is where the other nodes reach this one.
+    /// Spawns the task; it ends when the node has left. `address` is where the other nodes reach this one, and `admin` the
+    /// URL of its admin listener.
     pub fn spawn(
         self,
         address: std::net::SocketAddr,
+        admin: Option<String>,
         hosts: NodeHosts,
         metrics: Metrics,
         revision: RevisionSource,
@@ -134,6 +136,7 @@ impl PreparedNode {
             config: self.config,
             record: self.record,
             home: self.directory.identity.clone(),
+            admin,
             directory: self.directory,
             owners: self.owners,
             clock: self.clock,
@@ -195,6 +198,7 @@ struct MembershipTask {
     config: PostgresConfig,
     record: FleetRecord,
     home: String,
+    admin: Option<String>,
     #[expect(dead_code, reason = "locked while the task runs")]
     directory: NodeDirectory,
     owners: HostOwners,
@@ -385,6 +389,7 @@ impl MembershipTask {
         let facts = NodeFacts {
             home: self.home.clone(),
             policy: (self.revision)(),
+            admin: self.admin.clone(),
         };
         let sources = match &command {
             StoreCommand::Take(claims) => self.handover.sources(claims, this.incarnation),

@@ -40,6 +40,7 @@ use crate::pipeline::tunnel::{
 };
 use crate::pipeline::tunnel_tls::TlsHandling;
 use crate::tls::issuer::is_certifiable;
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 use crate::trace_context::SamplingFlag;
 use crate::urls::target::HostTarget;
 
@@ -52,7 +53,7 @@ use super::http::{
 };
 use super::intercept::{self, RefusalDelivery};
 use super::local_reply::ReplyPreferences;
-use super::parents::{OriginTransport, ParentCall, ParentUse};
+use super::parents::{ParentCall, ParentUse};
 use super::request_target::{self, EnclosingTunnel};
 use super::service_response::{
     Hangup, ServiceResult, established_response, local_response, unrecorded_response,
@@ -136,7 +137,7 @@ enum ConnectAnswer {
 
 #[derive(Debug)]
 struct OpaqueTunnel {
-    origin: OriginTransport,
+    origin: MaybeTlsStream,
     /// The address of the origin, or of a parent proxy.
     address: SocketAddr,
     via: TunnelRoute,
@@ -513,7 +514,7 @@ impl ProxyService {
                 let dialled = dial(&vetted, limits).await;
                 let negative_cache = self.address_vetter.negative_cache();
                 negative_cache.record(vetted.addresses(), &dialled);
-                let dialled = dialled.map(|(tcp, address)| (OriginTransport::Tcp(tcp), address));
+                let dialled = dialled.map(|(tcp, address)| (MaybeTlsStream::Plain(tcp), address));
                 (dialled.map_err(UpstreamError::Dial), TunnelRoute::Direct)
             }
         };

@@ -25,10 +25,9 @@ use tokio_rustls::client::TlsStream;
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 use crate::tls::provider::crypto_provider;
 use crate::urls::target::UrlTarget;
-
-use super::parents::OriginTransport;
 
 pub use error::TlsError;
 pub use stream::OriginTcp;
@@ -177,7 +176,7 @@ impl OriginTls {
     /// Returns an error if the handshake fails, the certificate is not trusted, or the time is up.
     pub async fn handshake(
         &self,
-        stream: OriginTransport,
+        stream: MaybeTlsStream,
         target: &UrlTarget,
         terms: HandshakeTerms,
         hello: ClientHelloKind,
@@ -303,7 +302,7 @@ pub(super) fn has_selected_http2(stream: &OriginStream) -> bool {
 /// Performs the handshake. The requested name, which the certificate must contain, is the target's
 /// host.
 async fn connect_tls(
-    stream: OriginTransport,
+    stream: MaybeTlsStream,
     target: &UrlTarget,
     config: Arc<ClientConfig>,
 ) -> Result<OriginStream, TlsError> {

@@ -8,7 +8,6 @@
 
 mod error;
 mod handshake;
-mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +26,7 @@ use tokio::task::JoinSet;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::rule_id::Slug;
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 use crate::urls::target::{Scheme, UrlTarget};
 
 use super::destination::{AddressVetter, LocalAddresses, ParentIndex};
@@ -36,7 +36,6 @@ use super::origin_tls::OriginTls;
 
 use error::ParentFault;
 pub use error::{ParentError, ParentFaultScope};
-pub use stream::OriginTransport;
 
 /// The interval at which a proxy that is down is checked.
 const DOWN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -204,7 +203,7 @@ pub(super) struct ParentCall<'a> {
 /// A connection that was opened through a parent.
 #[derive(Debug)]
 pub(super) struct ParentConnection {
-    pub(super) transport: OriginTransport,
+    pub(super) transport: MaybeTlsStream,
     /// The address of the proxy.
     pub(super) address: SocketAddr,
     pub(super) hop: NextHop,
@@ -427,7 +426,7 @@ impl ParentConnector {
         &self,
         proxy: &ParentProxy,
         call: &ParentCall<'_>,
-    ) -> Result<(OriginTransport, SocketAddr), ParentFault> {
+    ) -> Result<(MaybeTlsStream, SocketAddr), ParentFault> {
         let (mut transport, address) = self.connect(proxy, call.local, call.limits).await?;
         let protocol = proxy.address.protocol;
         if protocol.is_http() && call.usage == ParentUse::HttpRequests {
@@ -457,17 +456,17 @@ impl ParentConnector {
         proxy: &ParentProxy,
         local: Option<&Arc<LocalAddresses>>,
         limits: DialLimits,
-    ) -> Result<(OriginTransport, SocketAddr), ParentFault> {
+    ) -> Result<(MaybeTlsStream, SocketAddr), ParentFault> {
         let ParentProxyAddress { host, port, .. } = &proxy.address;
         let addresses = self.vetter.resolve_proxy(host, *port, local).await;
         let addresses = addresses.map_err(|_| ParentFault::Name)?;
         let dialled = dial(&addresses, limits).await;
         let (tcp, address) = dialled.map_err(ParentFault::Dial)?;
         let transport = match proxy.address.protocol {
-            ParentProtocol::Http | ParentProtocol::Socks5 => OriginTransport::Tcp(tcp),
+            ParentProtocol::Http | ParentProtocol::Socks5 => MaybeTlsStream::Plain(tcp),
             ParentProtocol::Https => {
                 let tls = self.tls.connect_proxy(tcp, host).await;
-                OriginTransport::ProxyTls(Box::new(tls.map_err(|_| ParentFault::Tls)?))
+                MaybeTlsStream::Tls(Box::new(tls.map_err(|_| ParentFault::Tls)?))
             }
         };
         Ok((transport, address))

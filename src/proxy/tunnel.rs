@@ -26,11 +26,11 @@ use tokio::time::{sleep, sleep_until};
 use crate::clock::Clock;
 use crate::fleet::owners::OwnershipWatch;
 use crate::metrics::{GaugeGuard, Metrics};
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 
 use super::dial::DialLimits;
 use super::drain::{DrainStage, DrainWatch};
 use super::head::{ClientIo, ClientSocket};
-use super::parents::OriginTransport;
 
 /// The number of bytes read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -257,7 +257,7 @@ fn is_broken(end: TunnelEnd) -> bool {
 /// proxy or a stream of an HTTP/2 connection, or an origin behind an HTTPS proxy.
 pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
     client: ClientSocket,
-    origin: &mut OriginTransport,
+    origin: &mut MaybeTlsStream,
     meter: &TunnelMeter,
     watch: TunnelWatch<'_, J>,
 ) -> TunnelEnd {
@@ -265,13 +265,13 @@ pub(super) async fn relay_layered<J: FnMut() -> TunnelAdmission>(
     let (receiver, sender) = tokio::io::split(ClientIo::new(client, watch.settings.idle));
     let end = match &mut *origin {
         // The halves of a socket need no lock.
-        OriginTransport::Tcp(tcp) => {
+        MaybeTlsStream::Plain(tcp) => {
             let (from_origin, to_origin) = tcp.split();
             let upload = relay_up(receiver, to_origin, meter);
             let down = relay_down(from_origin, sender, meter);
             wait_end(upload, down, meter, watch).await
         }
-        OriginTransport::ProxyTls(tls) => {
+        MaybeTlsStream::Tls(tls) => {
             let (from_origin, to_origin) = tokio::io::split(tls);
             let upload = relay_up(receiver, to_origin, meter);
             let down = relay_down(from_origin, sender, meter);

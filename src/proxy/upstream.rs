@@ -30,6 +30,7 @@ use crate::model::certificate_verification::CertificateVerification;
 use crate::model::http_versions::OriginHttpVersions;
 use crate::pipeline::admission::{HostSlot, ResendDecision};
 use crate::pipeline::permit::{Permit, SendOptions};
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 use crate::urls::target::{Scheme, UrlTarget};
 
 use super::body::{
@@ -43,9 +44,7 @@ use super::negative_cache::NegativeConnectCache;
 use super::origin_tls::{
     self, ClientHelloKind, HandshakeTerms, OriginStream, OriginTcp, OriginTls,
 };
-use super::parents::{
-    ConnectionRoute, NextHop, OriginTransport, ParentCall, ParentConnector, ParentUse,
-};
+use super::parents::{ConnectionRoute, NextHop, ParentCall, ParentConnector, ParentUse};
 use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledConnection};
 use super::read_allowance::{MAX_READ, ReadAllowance};
 
@@ -624,7 +623,7 @@ impl UpstreamClient {
         self.negative_cache.record(to.vetted.addresses(), &dialled);
         let (stream, address) = dialled.map_err(UpstreamError::Dial)?;
         Ok(OriginSocket {
-            transport: OriginTransport::Tcp(stream),
+            transport: MaybeTlsStream::Plain(stream),
             address,
         })
     }
@@ -901,7 +900,7 @@ enum SendAttempt {
 
 /// A connection on which nothing has been sent.
 struct OriginSocket {
-    transport: OriginTransport,
+    transport: MaybeTlsStream,
     address: SocketAddr,
 }
 

@@ -83,6 +83,10 @@ impl AdminParts {
             .transpose()?;
         let guard = AdminGuard::new(settings.admin.names.iter().cloned(), token);
         let (policy, stops) = self.policy_and_stops_apis(settings);
+        let fleet = self.exchange.fleet.clone().map(|node| FleetApi {
+            membership: self.fleet.clone().map(|joined| joined.membership),
+            node,
+        });
         let recorder = &self.exchange.recorder;
         let log = recorder.log().clone();
         let apis = AdminApis {
@@ -113,17 +117,18 @@ impl AdminParts {
                 },
                 FleetHealth {
                     node: self.exchange.fleet.clone(),
-                    joined: self.fleet.clone(),
+                    joined: self.fleet,
                 },
             ),
-            fleet: self.exchange.fleet.clone().map(|node| FleetApi {
-                membership: self.fleet.map(|joined| joined.membership),
-                node,
-            }),
+            fleet: fleet.clone(),
             rollout: RolloutApi::new(self.policies, self.changes),
             policy,
             stops,
-            hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),
+            hosts: HostsApi::new(
+                Arc::clone(&self.exchange.admission_queue),
+                self.exchange,
+                fleet,
+            ),
         };
         Ok(AdminServer::new(guard, apis, max_connections))
     }

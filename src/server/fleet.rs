@@ -77,11 +77,12 @@ impl FleetStart {
         }
     }
 
-    /// Lets the node join. `address` is that of the listener for links.
+    /// Lets the node join. `address` is that of the listener for links, and `admin` that of the admin listener.
     pub(super) fn join(
         self,
         settings: &Settings,
         address: Option<SocketAddr>,
+        admin: SocketAddr,
         service: &ProxyService,
         tasks: &mut JoinSet<()>,
     ) -> Option<JoinedNode> {
@@ -89,6 +90,7 @@ impl FleetStart {
             return None;
         };
         let advertised = settings.fleet.as_ref()?.advertise.or(address)?;
+        let admin = admin_url(settings, admin, advertised);
         let metrics = service.recorder.metrics();
         // Before it owns a host that may be stopped.
         let admission = Arc::clone(&service.admission_queue);
@@ -104,10 +106,24 @@ impl FleetStart {
         let policy = Arc::clone(&service.active_policy);
         let revision = Box::new(move || policy.load().policy.revision().to_string());
         Some(JoinedNode {
-            membership: node.spawn(advertised, hosts, metrics.clone(), revision, tasks),
+            membership: node.spawn(advertised, admin, hosts, metrics.clone(), revision, tasks),
             sharing,
         })
     }
+}
+
+/// Returns the URL at which people on other machines reach this node's admin listener: its own address, since
+/// `admin.public_url` may be that of all nodes together.
+fn admin_url(settings: &Settings, admin: SocketAddr, advertised: SocketAddr) -> Option<String> {
+    let ip = match admin.ip() {
+        ip if ip.is_unspecified() => advertised.ip(),
+        ip => ip,
+    };
+    // A whole fleet may be on one machine.
+    if ip.is_loopback() && !advertised.ip().is_loopback() {
+        return settings.admin.public_url.as_deref().map(str::to_owned);
+    }
+    Some(format!("http://{}", SocketAddr::new(ip, admin.port())))
 }
 
 /// The tasks of a node that use the store.

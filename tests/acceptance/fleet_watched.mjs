@@ -1,6 +1,6 @@
 // The user of the admin page of a node, for fleet_watched.py: the view Fleet while all is well, and after a node was killed.
 
-import { AXE, browser, check, collect, equal, given, holds, open, section, shot, until, wrong } from "./page_user.mjs";
+import { AXE, browser, check, collect, equal, expected, given, holds, open, section, shot, until, wrong } from "./page_user.mjs";
 
 const { context, page } = await browser();
 const rows = () => page.locator("section[aria-labelledby=fleet-title] tbody tr");
@@ -63,6 +63,56 @@ async function well() {
     return whole <= seen || `${whole} px wide`;
   });
   await shot(page, "fleet-narrow");
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
+/** A host of another node, which nobody has asked for. */
+async function hostElsewhere() {
+  for (let number = 0; number < 100; number += 1) {
+    const host = `unknown-${number}.test`;
+    const answer = await context.request.get(`${given.admin}/api/v1/hosts/${host}`);
+    if (answer.status() === 421) return { host, owner: (await answer.json()).owner };
+  }
+  throw new Error("this node owns all hosts");
+}
+
+async function hosts() {
+  section("Page: the hosts of a fleet");
+  await check("the list says whose hosts it has, and leads to the other nodes", async () => {
+    await page.goto(`${given.admin}/ui#/hosts`);
+    const scope = page.locator("section[aria-labelledby=hosts-title] p.quiet");
+    await scope.waitFor();
+    const links = await scope.locator("a").evaluateAll((all) => all.map((link) => `${link.textContent} ${link.href}`));
+    return [
+      holds((await scope.textContent()).startsWith(`The hosts of ${given.nodes[0]}, which owns `), await scope.textContent()),
+      equal(links.map((link) => link.split(" ")[0]).join(), given.nodes.slice(1).join()),
+      holds(links.every((link) => / http:\/\/127\.0\.0\.1:\d+\/ui#\/hosts$/.test(link)), links.join()),
+    ].filter((one) => one !== true);
+  });
+  await check("it is accessible", accessible);
+  await shot(page, "fleet-hosts");
+  await check("a host of another node leads to its owner, whose page shows it", async () => {
+    const { host, owner } = await hostElsewhere();
+    expected.add(`/api/v1/hosts/${host}`);
+    await page.goto(`${given.admin}/ui#/hosts?host=${host}`);
+    const notice = page.locator("section[aria-labelledby=host-title] .notice");
+    await notice.waitFor();
+    const named = equal(await notice.locator("a").textContent(), owner.node);
+    await shot(page, "fleet-host");
+    const address = await notice.locator("a").getAttribute("href");
+    // Another page, since this one may load nothing from other hosts.
+    const other = await context.newPage();
+    await other.goto(address);
+    const shown = other.locator("section[aria-labelledby=host-title]");
+    const problems = [
+      named,
+      equal(address, `${owner.admin}/ui#/hosts?host=${host}`),
+      await until(async () => holds((await shown.textContent()).includes("This host is not tracked."), await shown.textContent())),
+      equal(await shown.locator(".notice").count(), 0),
+    ];
+    await other.close();
+    return problems.filter((one) => one !== true);
+  });
 }
 
 async function ill() {
@@ -82,7 +132,12 @@ async function ill() {
   await shot(page, "fleet-silent");
 }
 
-await (given.phase === "well" ? well() : ill());
+if (given.phase === "well") {
+  await well();
+  await hosts();
+} else {
+  await ill();
+}
 await check("nothing went wrong in the browser", async () => {
   await collect(page);
   return Object.entries(wrong).flatMap(([kind, all]) => all.map((one) => `${kind}: ${one}`));

@@ -244,6 +244,12 @@ fn shipped_configurations_have_no_mistake() {
         .flat_map(|line| [line, "\n"])
         .collect();
     check(&chart, &policy);
+    let service = read("docs/packaging/helm/templates/service.yaml");
+    assert!(service.contains("name: {{ include \"crawlgate.name\" . }}-replicas\n"));
+    for domain in ["", ".crawl", ".crawl.svc", ".crawl.svc.cluster.local"] {
+        let name = format!("\"${{HOSTNAME}}.gate-replicas{domain}\"");
+        assert!(chart.contains(&name), "{name}:\n{chart}");
+    }
     let store = "store: { path: /var/lib/crawlgate";
     let node = template("fleet").replace("store: {", &format!("{store},"));
     let node = node.replace("{{ .Values.fleet.lease }}", "15s");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value as Json;
+
 use crate::node::{LEASE, NodeConfig, NodeProcess, wait_for};
 use crate::server::{PASSWORD, Postgres};
 
@@ -63,6 +65,8 @@ fn nodes_share_the_partitions_die_come_back_leave_and_are_forgotten() {
     let (code, text) = a.run("fleet forget nobody");
     assert!(code == 1 && text.contains("no member"), "{text}");
 
+    any_node_names_the_owners_of_hosts(&[&node_a, &node_b, &node_c]);
+
     // A node dies.
     node_b.kill();
     let time = wait_for("two own all", TAKEOVER, || {
@@ -94,6 +98,55 @@ fn nodes_share_the_partitions_die_come_back_leave_and_are_forgotten() {
     assert!(code == 0 && text.contains("is forgotten"), "{text}");
     let node_b = NodeProcess::start(&other);
     wait_for("two share", TAKEOVER * 2, || is_shared(&[&node_a, &node_b]));
+}
+
+/// Checks that each node tells which hosts it shows, and who has the others.
+fn any_node_names_the_owners_of_hosts(nodes: &[&NodeProcess]) {
+    let ask = |node: &NodeProcess, path: &str| {
+        let (status, text) = node.get(path).unwrap();
+        (status, serde_json::from_str::<Json>(&text).unwrap())
+    };
+    let names: Vec<Json> = nodes
+        .iter()
+        .map(|node| node.fleet()["node"].clone())
+        .collect();
+    let url = |at: usize| format!("http://{}", nodes[at].admin);
+    for (at, node) in nodes.iter().enumerate() {
+        let (_, list) = ask(node, "/api/v1/hosts");
+        let fleet = &list["fleet"];
+        assert_eq!(fleet["node"], names[at], "{list}");
+        let mut partitions = fleet["partitions"]["own"].as_u64().unwrap();
+        for other in fleet["others"].as_array().unwrap() {
+            let index = names
+                .iter()
+                .position(|name| *name == other["node"])
+                .unwrap();
+            assert_ne!(index, at, "{list}");
+            assert_eq!(other["admin"], url(index), "{list}");
+            partitions += other["partitions"].as_u64().unwrap();
+        }
+        assert_eq!(partitions, PARTITIONS, "{list}");
+    }
+    // An owner knows that it has no request for the host; the others know who would.
+    for host in ["a.test", "b.test", "c.test"] {
+        let path = format!("/api/v1/hosts/{host}");
+        let answers: Vec<(u16, Json)> = nodes.iter().map(|node| ask(node, &path)).collect();
+        let owner = answers
+            .iter()
+            .position(|(status, _)| *status == 404)
+            .unwrap();
+        for (at, (status, answer)) in answers.iter().enumerate() {
+            if at != owner {
+                assert_eq!(*status, 421, "{answer}");
+                let found = &answer["owner"];
+                assert_eq!(found["node"], names[owner], "{answer}");
+                assert_eq!(found["here"], false, "{answer}");
+                assert_eq!(found["admin"], url(owner), "{answer}");
+                let detail = answer["detail"].as_str().unwrap();
+                assert!(detail.contains(&url(owner)), "{detail}");
+            }
+        }
+    }
 }
 
 #[test]

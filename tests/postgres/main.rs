@@ -19,5 +19,6 @@ mod handover;
 mod lapse;
 mod node;
 mod pooler;
+mod releases;
 mod server;
 mod stops;

@@ -85,7 +85,7 @@ pub(crate) struct NodeProcess {
     process: Child,
     /// The address for crawlers.
     pub(crate) proxy: String,
-    admin: String,
+    pub(crate) admin: String,
 }
 
 impl NodeProcess {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use crate::admin::fleet::HostOwner;
 use crate::admin::response;
 use crate::clock::Rfc3339;
 use crate::pipeline::admission::host_status::{
@@ -46,6 +47,7 @@ pub(super) fn host_to_json(
     status: &HostStatus,
     refusing: &[(SocketAddr, Duration)],
     robots: Json,
+    owner: Option<&HostOwner>,
 ) -> Json {
     let mut document = row_to_json(status);
     let is_tracked = status.tracking == Tracking::Yes;
@@ -63,6 +65,7 @@ pub(super) fn host_to_json(
         "unpaid_ms": status.byte_debt.map(ceil_millis),
         "dead": if addresses.is_empty() { Json::Null } else { json!({ "addresses": addresses }) },
         "robots": robots,
+        "owner": owner.map(HostOwner::to_json),
     });
     response::extend(&mut document, &members);
     document

@@ -8,6 +8,7 @@ use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
 use crate::admin::api_request::ApiError;
+use crate::admin::fleet::FleetApi;
 use crate::admin::query::{
     DEFAULT_LIMIT, parse_limit, parse_query, parse_word, reject_duplicates, unknown_parameter,
 };
@@ -81,7 +82,11 @@ impl HostListQuery {
         Ok(parsed)
     }
 
-    pub(super) fn response(&self, queue: &AdmissionQueue) -> Response<Full<Bytes>> {
+    pub(super) fn response(
+        &self,
+        queue: &AdmissionQueue,
+        fleet: Option<&FleetApi>,
+    ) -> Response<Full<Bytes>> {
         let mut hosts = queue.host_statuses(|name| name.contains(&self.substring));
         let total = hosts.len();
         if self.limit < total {
@@ -90,7 +95,9 @@ impl HostListQuery {
         }
         hosts.sort_by(|one, other| self.sort.compare(one, other));
         let rows: Vec<Json> = hosts.iter().map(row_to_json).collect();
-        response::json(StatusCode::OK, &json!({ "total": total, "hosts": rows }))
+        let fleet = fleet.map(FleetApi::coverage_to_json);
+        let document = json!({ "total": total, "hosts": rows, "fleet": fleet });
+        response::json(StatusCode::OK, &document)
     }
 }
 

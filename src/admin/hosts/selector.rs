@@ -39,6 +39,11 @@ impl HostSelector {
         })
     }
 
+    /// Returns `true` for an address that is paced in addition to its hosts.
+    pub(super) fn is_address(&self) -> bool {
+        self.host.starts_with('@')
+    }
+
     /// Returns the names under which the host may be paced. An IPv6 address has brackets as a host, and none as an address.
     pub(super) fn pacing_keys(&self) -> Vec<&str> {
         let bare = self

@@ -54,6 +54,7 @@ fn write_stages(report: &mut ReportText, wire: &Json) {
         field("fetches", url);
     }
     let lines = [
+        ("owner", other_owner(get_or_null(wire, "owner"))),
         (
             "parent",
             get_or_null(wire, "parent").as_str().map(str::to_owned),
@@ -81,6 +82,18 @@ fn write_stages(report: &mut ReportText, wire: &Json) {
     }
     field("policy", get_str(wire, "policy"));
     field("verdict", get_str(wire, "summary"));
+}
+
+/// Returns the owner of the host if it is another node of the fleet.
+fn other_owner(owner: &Json) -> Option<String> {
+    if get_or_null(owner, "here").as_bool()? {
+        return None;
+    }
+    let node = get_str(owner, "node");
+    Some(match get_or_null(owner, "admin").as_str() {
+        Some(url) => format!("{node}, which knows robots.txt and pace: ask it by --admin {url}"),
+        None => format!("{node}, which knows robots.txt and pace: ask it by --admin"),
+    })
 }
 
 fn addresses(known: &Json) -> Option<String> {

@@ -128,12 +128,13 @@ async fn run_status(postgres: &PostgresConfig) -> Result<Exit, StoreError> {
         let is_renewing = counters.get(&member.incarnation) != Some(&member.counter);
         let _ = writeln!(
             text,
-            "{:<width$}  {:<9}  {:>4} partitions  {}  {}  {}",
+            "{:<width$}  {:<9}  {:>4} partitions  {}  {} (protocol {})  {}",
             member.node,
             shown_state(member, is_renewing),
             member.partitions,
             member.address,
             member.version,
+            member.protocol,
             member.policy
         );
     }

@@ -10,10 +10,10 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use crate::metrics::GaugeGuard;
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 
 use super::LinkPeer;
 use super::download::{LinkBroken, LinkTunnel};
-use super::stream::LinkStream;
 use super::upload::LinkUpload;
 
 /// A connection to another node.
@@ -21,7 +21,7 @@ use super::upload::LinkUpload;
 pub(super) struct LinkConnection {
     pub(super) peer: LinkPeer,
     sender: SendRequest<LinkUpload>,
-    driver: Connection<TokioIo<LinkStream>, LinkUpload>,
+    driver: Connection<TokioIo<MaybeTlsStream>, LinkUpload>,
     state: LinkDriverState,
     _gauge: GaugeGuard,
 }
@@ -45,7 +45,7 @@ impl LinkConnection {
     /// Starts HTTP on a connection.
     pub(super) async fn start(
         builder: &http1::Builder,
-        stream: LinkStream,
+        stream: MaybeTlsStream,
         peer: LinkPeer,
         gauge: GaugeGuard,
     ) -> Result<Box<Self>, hyper::Error> {
@@ -71,15 +71,10 @@ impl LinkConnection {
         }
     }
 
-    /// Returns `true` if it can take a request.
-    pub(super) fn is_ready(&self) -> bool {
-        self.sender.is_ready()
-    }
-
-    /// Returns `true` if it can take a request: the other node has not closed it.
+    /// Returns `true` if it can take a request: the last answer is complete, and the other node has not closed it.
     pub(super) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        self.poll_drive(&mut cx).is_pending() && self.is_ready()
+        self.poll_drive(&mut cx).is_pending() && self.sender.is_ready()
     }
 
     /// Sends a request and waits for the head of the answer.

@@ -3,15 +3,16 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body as _, SizeHint};
 use hyper::body::Incoming;
 
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
+
 use super::connection::LinkConnection;
 use super::pool::LinkPool;
-use super::stream::LinkStream;
 
 /// The body of an owner's answer. Reading it drives the link, which returns to the pool at its end. If it is dropped
 /// before, the link is closed, which shows the owner that the crawler has left.
@@ -30,7 +31,7 @@ pub struct LinkBroken;
 /// A tunnel through the owner.
 #[derive(Debug)]
 pub struct LinkTunnel {
-    pub stream: LinkStream,
+    pub stream: MaybeTlsStream,
     /// The bytes that arrived with the answer.
     pub unread: Bytes,
 }
@@ -122,11 +123,10 @@ impl LinkDownload {
     /// Returns the link to the pool after the last byte; may be called more than once. One more poll may be needed
     /// before the connection recognizes the end of the message.
     pub fn release(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            let mut cx = Context::from_waker(Waker::noop());
-            if connection.poll_drive(&mut cx).is_pending() && connection.is_ready() {
-                self.pool.put(connection);
-            }
+        if let Some(mut connection) = self.connection.take()
+            && connection.is_usable()
+        {
+            self.pool.put(connection);
         }
     }
 

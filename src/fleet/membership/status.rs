@@ -42,10 +42,7 @@ pub struct MemberStatus {
     pub state: &'static str,
     /// Its partitions.
     pub partitions: usize,
-    /// The release that it runs.
-    pub version: String,
-    /// The revision of its policy.
-    pub policy: String,
+    pub facts: MemberFacts,
     /// The time since this node has seen it renew its lease.
     pub renewed: Option<Duration>,
 }
@@ -91,15 +88,16 @@ impl FleetStatus {
                 MemberState::Active => "active",
                 MemberState::Draining => "draining",
             };
-            let MemberFacts { version, policy } =
-                facts.get(&incarnation).cloned().unwrap_or_default();
+            // A renewal reads both.
+            let Some(facts) = facts.get(&incarnation).cloned() else {
+                continue;
+            };
             status.members.push(MemberStatus {
                 node: row.member.node.clone(),
                 address: row.member.address,
                 state,
                 partitions: partitions.get(&incarnation).copied().unwrap_or_default(),
-                version,
-                policy,
+                facts,
                 renewed: ownership
                     .unchanged_since(incarnation)
                     .map(|since| now.since(since)),
@@ -123,7 +121,7 @@ impl FleetStatus {
             .members
             .iter()
             .filter(|member| member.state != "silent");
-        let revisions: BTreeSet<&str> = living.map(|member| member.policy.as_str()).collect();
+        let revisions: BTreeSet<&str> = living.map(|member| member.facts.policy.as_str()).collect();
         revisions.len()
     }
 

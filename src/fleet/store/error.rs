@@ -6,6 +6,7 @@ use std::time::Duration;
 use crawlgate_fleet::node::NodeName;
 use tokio_postgres::error::SqlState;
 
+use crate::fleet::protocol::FleetProtocol;
 use crate::model::units::format_duration;
 
 /// The cause if the store cannot be used.
@@ -36,8 +37,8 @@ pub enum StoreError {
     #[error(
         "the user {user} of the store has too few rights: {message}. As the owner of the database: GRANT SELECT, INSERT, \
          UPDATE, DELETE ON crawlgate_schema, crawlgate_fleet, crawlgate_member, crawlgate_partition, crawlgate_stop, \
-         crawlgate_stop_version, crawlgate_budget, crawlgate_rest, crawlgate_handover TO {user}; for `crawlgate fleet found` and `migrate` also: GRANT CREATE \
-         ON SCHEMA public TO {user}"
+         crawlgate_stop_version, crawlgate_budget, crawlgate_rest, crawlgate_handover TO {user}; for `crawlgate fleet found` also: GRANT CREATE ON \
+         SCHEMA public TO {user}; `crawlgate fleet migrate` needs the user that owns the tables"
     )]
     MissingRights { user: String, message: String },
     #[error(
@@ -55,9 +56,22 @@ pub enum StoreError {
     )]
     OldSchema { found: i64, expected: i64 },
     #[error(
-        "the tables of the store have version {found}, which is newer than this release ({expected}): upgrade this node"
+        "the tables of the store have version {found}, for nodes with the protocol {oldest} of the fleet or a newer one; \
+         this release speaks {}: upgrade this node",
+        FleetProtocol::CURRENT
     )]
-    NewSchema { found: i64, expected: i64 },
+    NewSchema { found: i64, oldest: FleetProtocol },
+    #[error(
+        "{node} is a member with the protocol {found} of the fleet (release {version}), this release has {}, and \
+         protocols that differ by more than one do not work together: {}",
+        FleetProtocol::CURRENT,
+        protocol_cure(node, *found)
+    )]
+    OtherProtocol {
+        node: String,
+        version: String,
+        found: FleetProtocol,
+    },
     #[error(
         "the store belongs to the fleet `{found}`, not to `{expected}` (fleet.name): each fleet needs a database of its own"
     )]
@@ -86,32 +100,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns `true` if trying again later may help without a change of the settings.
-    pub fn is_temporary(&self) -> bool {
-        match self {
-            Self::Unreachable(_)
-            | Self::Timeout(_)
-            | Self::ReadOnly
-            | Self::DiskFull(_)
-            | Self::Failed(_) => true,
-            Self::Authentication(_)
-            | Self::PooledTransactions
-            | Self::TlsRequired
-            | Self::TlsRefused
-            | Self::Tls(_)
-            | Self::ServerTooOld(_)
-            | Self::MissingRights { .. }
-            | Self::NotFounded
-            | Self::OldSchema { .. }
-            | Self::NewSchema { .. }
-            | Self::OtherFleet { .. }
-            | Self::OtherLease { .. }
-            | Self::NameTaken(_)
-            | Self::Refounded
-            | Self::Damaged(_) => false,
-        }
-    }
-
     /// Explains an error of the client library.
     pub(super) fn explain(error: &tokio_postgres::Error, user: &str) -> Self {
         let text = describe(error);
@@ -155,6 +143,23 @@ impl StoreError {
             Self::Unreachable(text)
         }
     }
+}
+
+/// Returns what to do about a member whose release does not work with this one.
+fn protocol_cure(node: &str, found: FleetProtocol) -> String {
+    let FleetProtocol(own) = FleetProtocol::CURRENT;
+    if found.0 > own {
+        let oldest = found.0 - 1;
+        return format!(
+            "run a release with the protocol {oldest} or {} here",
+            found.0
+        );
+    }
+    format!(
+        "upgrade all nodes to a release with the protocol {} first; if the process of {node} is dead, run `crawlgate \
+         fleet forget {node}`",
+        own - 1
+    )
 }
 
 /// Returns `true` if a transaction should be repeated at once, since it met another.

@@ -6,12 +6,15 @@ use crawlgate_fleet::partition::{FleetKey, PARTITIONS};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use crate::fleet::protocol::FleetProtocol;
+
 use super::session::{StoreSession, random_bytes, random_number};
 use super::{PostgresConfig, StoreError};
 
 /// The steps from one version of the tables to the next. Each statement can be repeated, since not every engine rolls
-/// a change of tables back.
-const MIGRATIONS: &[&[&str]] = &[OWNERSHIP, SHARED_STATE, HOST_STATE];
+/// a change of tables back. A fleet is migrated while it runs: nodes with the protocol before must be able to go on with
+/// the tables.
+const MIGRATIONS: &[&[&str]] = &[OWNERSHIP, SHARED_STATE, HOST_STATE, MEMBER_RELEASES];
 
 /// Version 1: members, leases and partitions.
 const OWNERSHIP: &[&str] = &[
@@ -82,6 +85,13 @@ const HOST_STATE: &[&str] = &[
     )",
 ];
 
+/// Version 4: the protocols of members, and where people reach them. A release without this version adds rows with
+/// [`FleetProtocol::FIRST`].
+const MEMBER_RELEASES: &[&str] = &[
+    "alter table crawlgate_member add column if not exists protocol bigint not null default 1",
+    "alter table crawlgate_member add column if not exists admin text",
+];
+
 /// The version that this release reads and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -119,6 +129,7 @@ pub async fn found(
     founding: &Founding,
 ) -> Result<FoundOutcome, StoreError> {
     let mut session = StoreSession::connect(config).await?;
+    session.check_migration().await?;
     let timeout = config.timeout;
     let (number, key) = (random_number()?, FleetKey::new(random_bytes()?));
     let work = async {
@@ -138,24 +149,20 @@ pub async fn found(
 /// Changes of tables may take longer than statements.
 const STEPS: u32 = 10;
 
-/// Brings the tables to the version of this release. Returns the version before and after.
+/// Brings the tables to the version of this release, unless they are newer. Returns the version before and after.
 ///
 /// # Errors
-/// If the store cannot be used, or its tables are newer.
+/// If the store cannot be used, its tables are too new for this release, or a member is too old for its tables.
 pub async fn migrate(config: &PostgresConfig) -> Result<(i64, i64), StoreError> {
     let session = StoreSession::connect(config).await?;
     let before = session.schema_version().await?;
-    if before > VERSION {
-        return Err(StoreError::NewSchema {
-            found: before,
-            expected: VERSION,
-        });
-    }
+    session.check_version(before.max(VERSION)).await?;
+    session.check_migration().await?;
     tokio::time::timeout(config.timeout * STEPS, create_tables(&session.client))
         .await
         .map_err(|_| StoreError::Timeout(config.timeout))?
         .map_err(|error| StoreError::explain(&error, config.url.user()))?;
-    Ok((before, VERSION))
+    Ok((before, before.max(VERSION)))
 }
 
 async fn create_tables(client: &Client) -> Result<(), tokio_postgres::Error> {
@@ -171,6 +178,16 @@ async fn create_tables(client: &Client) -> Result<(), tokio_postgres::Error> {
         )
         .await?;
     let version: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+    if version >= VERSION {
+        return Ok(());
+    }
+    client
+        .batch_execute(
+            "alter table crawlgate_schema
+             add column if not exists oldest_protocol bigint not null default 1",
+        )
+        .await?;
+    let oldest = i64::from(FleetProtocol::oldest_spoken().0);
     for (number, statements) in (1..).zip(MIGRATIONS) {
         if number <= version {
             continue;
@@ -180,8 +197,9 @@ async fn create_tables(client: &Client) -> Result<(), tokio_postgres::Error> {
         }
         client
             .query_typed(
-                "insert into crawlgate_schema (version) values ($1) on conflict do nothing",
-                &[(&number, Type::INT8)],
+                "insert into crawlgate_schema (version, oldest_protocol) values ($1, $2)
+                 on conflict do nothing",
+                &[(&number, Type::INT8), (&oldest, Type::INT8)],
             )
             .await?;
     }

@@ -10,8 +10,11 @@ use crawlgate_fleet::ownership::table::{
 };
 use crawlgate_fleet::partition::{FleetKey, Partition, Partitioner};
 use tokio::task::AbortHandle;
+use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, IsolationLevel, Row};
+
+use crate::fleet::protocol::FleetProtocol;
 
 use super::error::is_conflict;
 use super::schema::VERSION;
@@ -30,15 +33,20 @@ pub struct NodeFacts {
     pub home: String,
     /// The revision of the node's policy.
     pub policy: String,
+    /// The URL of the node's admin listener, unless that is on loopback.
+    pub admin: Option<String>,
 }
 
 /// The facts that a member has recorded about itself, which do not matter for the ownership of hosts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberFacts {
     /// The release that it runs.
     pub version: String,
+    pub protocol: FleetProtocol,
     /// The revision of its policy.
     pub policy: String,
+    /// The URL of its admin listener, if it can be reached from other machines.
+    pub admin: Option<String>,
 }
 
 /// A member, for people.
@@ -51,6 +59,7 @@ pub struct MemberReport {
     pub state: String,
     pub address: String,
     pub version: String,
+    pub protocol: FleetProtocol,
     pub policy: String,
     pub partitions: u64,
 }
@@ -154,20 +163,14 @@ impl StoreSession {
         Ok(())
     }
 
-    /// Connects, and reads the row of the fleet, whose tables must have the version of this release.
+    /// Connects, and reads the row of the fleet.
     ///
     /// # Errors
     /// If the store cannot be used by this release.
     pub async fn open(config: &PostgresConfig) -> Result<(Self, FleetRecord), StoreError> {
         let session = Self::connect(config).await?;
-        let found = session.schema_version().await?;
-        let expected = VERSION;
-        if found < expected {
-            return Err(StoreError::OldSchema { found, expected });
-        }
-        if found > expected {
-            return Err(StoreError::NewSchema { found, expected });
-        }
+        let version = session.schema_version().await?;
+        session.check_version(version).await?;
         let record = session.fleet_record().await?;
         Ok((session, record))
     }
@@ -180,6 +183,43 @@ impl StoreSession {
             )
             .await?;
         first(&rows).and_then(|row| get(row, 0))
+    }
+
+    /// Checks that this release can read and write the tables. It goes on with newer ones of a release that speaks its
+    /// protocol.
+    pub(super) async fn check_version(&self, found: i64) -> Result<(), StoreError> {
+        let expected = VERSION;
+        if found < expected {
+            return Err(StoreError::OldSchema { found, expected });
+        }
+        if found == expected {
+            return Ok(());
+        }
+        let rows = self
+            .query("select max(oldest_protocol) from crawlgate_schema", &[])
+            .await?;
+        let oldest = protocol(get(first(&rows)?, 0)?)?;
+        match oldest <= FleetProtocol::CURRENT {
+            true => Ok(()),
+            false => Err(StoreError::NewSchema { found, oldest }),
+        }
+    }
+
+    /// Checks that all members can go on with the tables of this release, if those in the database are older.
+    pub(super) async fn check_migration(&self) -> Result<(), StoreError> {
+        let members = async {
+            if self.schema_version().await? >= VERSION {
+                return Ok(vec![]);
+            }
+            // Older tables have no protocols.
+            let listed = "select * from crawlgate_member where state in ('active', 'draining')";
+            self.query(listed, &[]).await
+        };
+        let members = match members.await {
+            Err(StoreError::NotFounded) => return Ok(()),
+            members => members?,
+        };
+        members.iter().try_for_each(check_protocol)
     }
 
     async fn fleet_record(&self) -> Result<FleetRecord, StoreError> {
@@ -279,15 +319,9 @@ impl StoreSession {
         if first_number(&fleet)? != Some(generation.0.cast_signed()) {
             return Ok(Ok(StoreAnswer::OtherGeneration));
         }
-        let earlier = transaction
-            .query_typed(
-                "select home from crawlgate_member
-                 where node = $1 and state in ('active', 'draining') and home <> $2",
-                &[(&this.node.as_str(), Type::TEXT), (&facts.home, Type::TEXT)],
-            )
-            .await?;
-        if !earlier.is_empty() {
-            return Ok(Err(StoreError::NameTaken(this.node.clone())));
+        let members = transaction.query_typed(LISTED_MEMBERS, &[]).await?;
+        if let Err(error) = check_joining(&members, &this.node, &facts.home) {
+            return Ok(Err(error));
         }
         transaction
             .query_typed(
@@ -307,8 +341,8 @@ impl StoreSession {
         transaction
             .query_typed(
                 "insert into crawlgate_member
-                     (incarnation, node, home, counter, state, address, version, policy)
-                 values ($1, $2, $3, 0, 'active', $4, $5, $6)",
+                     (incarnation, node, home, counter, state, address, version, policy, protocol, admin)
+                 values ($1, $2, $3, 0, 'active', $4, $5, $6, $7, $8)",
                 &[
                     (&number(this.incarnation), Type::INT8),
                     (&this.node.as_str(), Type::TEXT),
@@ -316,6 +350,8 @@ impl StoreSession {
                     (&this.address.to_string(), Type::TEXT),
                     (&env!("CARGO_PKG_VERSION"), Type::TEXT),
                     (&facts.policy, Type::TEXT),
+                    (&i64::from(FleetProtocol::CURRENT.0), Type::INT8),
+                    (&facts.admin, Type::TEXT),
                 ],
             )
             .await?;
@@ -353,7 +389,8 @@ impl StoreSession {
         let counter: i64 = get(counter, 0)?;
         let members = self
             .query(
-                "select incarnation, node, counter, state, address, version, policy from crawlgate_member",
+                "select incarnation, node, counter, state, address, version, policy, protocol, admin
+                 from crawlgate_member",
                 &[],
             )
             .await?;
@@ -531,22 +568,14 @@ impl StoreSession {
         Ok(StoreAnswer::Released)
     }
 
-    /// Checks that the name of a node belongs to its state directory.
+    /// Checks that a node may join: its name belongs to its state directory, and its release works with those of the
+    /// members.
     ///
     /// # Errors
-    /// If a member has this name and another directory, or the store fails.
-    pub async fn check_name(&self, node: &NodeName, home: &str) -> Result<(), StoreError> {
-        let rows = self
-            .query(
-                "select home from crawlgate_member
-                 where node = $1 and state in ('active', 'draining') and home <> $2",
-                &[(&node.as_str(), Type::TEXT), (&home, Type::TEXT)],
-            )
-            .await?;
-        match rows.is_empty() {
-            true => Ok(()),
-            false => Err(StoreError::NameTaken(node.clone())),
-        }
+    /// If it may not, or the store fails.
+    pub async fn check_joining(&self, node: &NodeName, home: &str) -> Result<(), StoreError> {
+        let members = self.query(LISTED_MEMBERS, &[]).await?;
+        check_joining(&members, node, home)
     }
 
     /// Returns all members by name.
@@ -556,9 +585,10 @@ impl StoreSession {
     pub async fn members(&self) -> Result<Vec<MemberReport>, StoreError> {
         let rows = self
             .query(
-                "select m.node, m.incarnation, m.counter, m.state, m.address, m.version, m.policy, count(p.number)
+                "select m.node, m.incarnation, m.counter, m.state, m.address, m.version, m.policy, count(p.number),
+                 m.protocol
                  from crawlgate_member m left join crawlgate_partition p on p.incarnation = m.incarnation
-                 group by m.node, m.incarnation, m.counter, m.state, m.address, m.version, m.policy
+                 group by m.node, m.incarnation, m.counter, m.state, m.address, m.version, m.policy, m.protocol
                  order by m.node, m.incarnation",
                 &[],
             )
@@ -572,6 +602,7 @@ impl StoreSession {
                     state: get(row, 3)?,
                     address: get(row, 4)?,
                     version: get(row, 5)?,
+                    protocol: protocol(get(row, 8)?)?,
                     policy: get(row, 6)?,
                     partitions: get::<i64>(row, 7)?.cast_unsigned(),
                 })
@@ -652,6 +683,46 @@ impl StoreSession {
     }
 }
 
+/// The members that have neither left nor been replaced or forgotten.
+const LISTED_MEMBERS: &str = "select node, home, version, protocol from crawlgate_member
+     where state in ('active', 'draining')";
+
+/// Checks that a node may join these members. An earlier process of the node ends when it joins.
+fn check_joining(members: &[Row], node: &NodeName, home: &str) -> Result<(), StoreError> {
+    for member in members {
+        if get::<&str>(member, 0)? != node.as_str() {
+            check_protocol(member)?;
+        } else if get::<&str>(member, 1)? != home {
+            return Err(StoreError::NameTaken(node.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a member's release works with this one.
+fn check_protocol(member: &Row) -> Result<(), StoreError> {
+    let has_protocol = member.columns().iter().any(|c| c.name() == "protocol");
+    let found = match has_protocol {
+        true => protocol(get(member, "protocol")?)?,
+        false => FleetProtocol::FIRST,
+    };
+    match FleetProtocol::CURRENT.works_with(found) {
+        true => Ok(()),
+        false => Err(StoreError::OtherProtocol {
+            node: get(member, "node")?,
+            version: get(member, "version")?,
+            found,
+        }),
+    }
+}
+
+fn protocol(number: i64) -> Result<FleetProtocol, StoreError> {
+    let number = u32::try_from(number);
+    number
+        .map(FleetProtocol)
+        .map_err(|_| StoreError::Damaged("a protocol is not a number from 0".to_owned()))
+}
+
 fn member_row(row: &Row) -> Result<MemberRow, StoreError> {
     let name: String = get(row, 1)?;
     let state: String = get(row, 3)?;
@@ -679,7 +750,9 @@ fn member_row(row: &Row) -> Result<MemberRow, StoreError> {
 fn member_facts(row: &Row) -> Result<(Incarnation, MemberFacts), StoreError> {
     let facts = MemberFacts {
         version: get(row, 5)?,
+        protocol: protocol(get(row, 7)?)?,
         policy: get(row, 6)?,
+        admin: get(row, 8)?,
     };
     Ok((incarnation(get(row, 0)?), facts))
 }
@@ -702,7 +775,7 @@ fn first_number(rows: &[Row]) -> Result<Option<i64>, tokio_postgres::Error> {
 
 pub(super) fn get<'r, T: tokio_postgres::types::FromSql<'r>>(
     row: &'r Row,
-    column: usize,
+    column: impl RowIndex + std::fmt::Display,
 ) -> Result<T, StoreError> {
     row.try_get(column)
         .map_err(|error| StoreError::Damaged(error.to_string()))

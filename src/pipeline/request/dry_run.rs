@@ -86,6 +86,20 @@ impl DryRunRequest {
             lookups,
         })
     }
+
+    /// Returns the host of its URL.
+    pub fn host(&self) -> &str {
+        self.facts.target.host()
+    }
+
+    /// Returns the request without the permission to send anything.
+    #[must_use]
+    pub fn without_lookups(self) -> Self {
+        Self {
+            lookups: LookupPermission::CacheOnly,
+            ..self
+        }
+    }
 }
 
 /// The result of a dry run.

@@ -4,17 +4,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use hyper::http::uri::PathAndQuery;
+use crawlgate_fleet::node::NodeName;
+use crawlgate_fleet::view::Owner;
+use hyper::http::uri::{InvalidUriParts, PathAndQuery};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use crate::clock::Clock;
-use crate::fleet::forward_header::{CRAWL_FLEET, ForwardHeader, TargetForm, set_hang_up};
+use crate::fleet::forward_header::{
+    CRAWL_FLEET, ForwardHeader, ForwardHeaderError, TargetForm, set_hang_up,
+};
 use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyHeaderFailure};
 use crate::proxy::body::{ClientBody, ResponseBody};
 use crate::proxy::connect::{ConnectionContext, RequestEntry};
 use crate::proxy::drain::DrainWatch;
+use crate::proxy::forward::not_owner_response;
 use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
 use crate::proxy::http::ProxyService;
 use crate::proxy::service_response::{Hangup, ResponseObserver, unrecorded_response};
@@ -38,6 +43,17 @@ pub struct LinkState {
     tunnel: Mutex<Option<Arc<ConnectionContext>>>,
 }
 
+/// The cause if a request on a link is refused.
+#[derive(Debug, thiserror::Error)]
+enum LinkRequestError {
+    #[error(transparent)]
+    Header(#[from] ForwardHeaderError),
+    #[error("the certificate of the link is not that of {0}")]
+    OtherNode(NodeName),
+    #[error(transparent)]
+    Target(#[from] InvalidUriParts),
+}
+
 impl LinkListener {
     /// Creates a listener. Without `tls`, any process that reaches it can act as a node.
     pub fn new(service: Arc<ProxyService>, tls: Option<Arc<ServerConfig>>) -> Self {
@@ -58,8 +74,8 @@ impl LinkListener {
         &self,
         request: &mut Request<ClientBody>,
         link: &LinkState,
-    ) -> Result<ConnectionContext, String> {
-        let header = ForwardHeader::read(request.headers()).map_err(|error| error.to_string())?;
+    ) -> Result<ConnectionContext, LinkRequestError> {
+        let header = ForwardHeader::read(request.headers())?;
         let entry = header.entry.as_str();
         // Without a certificate only on a listener without TLS: streams inside a tunnel have none of their own.
         let is_that_node = match link.peer_names.get() {
@@ -67,9 +83,7 @@ impl LinkListener {
             None => self.inner.tls.is_none(),
         };
         if !is_that_node {
-            return Err(format!(
-                "the certificate of the link is not that of {entry}"
-            ));
+            return Err(LinkRequestError::OtherNode(header.entry));
         }
         let crawlers = &self.inner.service.crawlers;
         let caller = crawlers.forwarded_client(header.client, &header.crawler);
@@ -84,7 +98,7 @@ impl LinkListener {
         if form == TargetForm::Server {
             let mut parts = request.uri().clone().into_parts();
             parts.path_and_query = Some(PathAndQuery::from_static("*"));
-            *request.uri_mut() = Uri::from_parts(parts).map_err(|error| error.to_string())?;
+            *request.uri_mut() = Uri::from_parts(parts)?;
         }
         Ok(ConnectionContext::for_forwarded(caller, entry))
     }
@@ -100,9 +114,8 @@ impl LinkListener {
         let context = match self.accept_forwarded(&mut request, link) {
             Ok(context) => Arc::new(context),
             Err(mistake) => {
-                tracing::warn!(peer = %connection.peer, mistake, "a request on a link was refused");
-                let response = refused(mistake);
-                return unrecorded_response(response, &method, Some(open));
+                tracing::warn!(peer = %connection.peer, %mistake, "a request on a link was refused");
+                return unrecorded_response(mistake.to_response(), &method, Some(open));
             }
         };
         let service = &self.inner.service;
@@ -124,11 +137,22 @@ impl LinkListener {
     }
 }
 
-/// Returns the answer to a request that no entry sends.
-fn refused(mistake: String) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(mistake));
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    response
+impl LinkRequestError {
+    /// Returns the answer. An entry with another protocol looks for another owner, as long as its crawler waits.
+    fn to_response(&self) -> Response<Bytes> {
+        match self {
+            Self::Header(ForwardHeaderError::OtherProtocol(_)) => {
+                not_owner_response(&Owner::Unknown)
+            }
+            Self::Header(ForwardHeaderError::Missing | ForwardHeaderError::Invalid(_))
+            | Self::OtherNode(_)
+            | Self::Target(_) => {
+                let mut response = Response::new(Bytes::from(self.to_string()));
+                *response.status_mut() = StatusCode::FORBIDDEN;
+                response
+            }
+        }
+    }
 }
 
 impl ConnectionHandler for LinkListener {

@@ -231,7 +231,7 @@ impl ProxyService {
         };
         // Without TCP of its own, the tunnel is inside TLS to the proxy or an HTTP/2 connection.
         // The same applies to an origin behind an HTTPS proxy.
-        let end = match (client.tcp().cloned(), origin.as_tcp()) {
+        let end = match (client.tcp().cloned(), origin.as_plain_tcp()) {
             (Some(tcp), Some(origin)) => relay(&tcp, origin, client.unread, &meter, watching).await,
             (Some(_), None) | (None, _) => {
                 Box::pin(relay_layered(client, &mut origin, &meter, watching)).await

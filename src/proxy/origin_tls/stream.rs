@@ -9,9 +9,9 @@ use hyper_rustls::MaybeHttpsStream;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::proxy::coalesce::{self, WriteCoalescing};
-use crate::proxy::parents::OriginTransport;
 use crate::proxy::read_allowance::MAX_READ;
 use crate::proxy::short_write::{CopyRoom, contiguous};
+use crate::tls::maybe_tls_stream::MaybeTlsStream;
 
 use super::OriginStream;
 
@@ -19,13 +19,13 @@ use super::OriginStream;
 /// request.
 #[derive(Debug)]
 pub struct OriginTcp {
-    transport: OriginTransport,
+    transport: MaybeTlsStream,
     coalescing: WriteCoalescing,
 }
 
 impl OriginTcp {
     /// Creates a socket without TLS.
-    pub fn plain(transport: OriginTransport) -> Self {
+    pub fn plain(transport: MaybeTlsStream) -> Self {
         Self {
             transport,
             coalescing: WriteCoalescing::Nothing,
@@ -33,7 +33,7 @@ impl OriginTcp {
     }
 
     /// Creates a socket before a TLS handshake.
-    pub(super) fn for_handshake(transport: OriginTransport) -> Self {
+    pub(super) fn for_handshake(transport: MaybeTlsStream) -> Self {
         Self {
             transport,
             coalescing: WriteCoalescing::LastFlight,
@@ -60,9 +60,9 @@ impl AsyncRead for OriginTcp {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let tcp = match &mut self.transport {
-            OriginTransport::Tcp(tcp) if out.remaining() > MAX_READ => tcp,
-            OriginTransport::Tcp(tcp) => return Pin::new(tcp).poll_read(cx, out),
-            OriginTransport::ProxyTls(tls) => return Pin::new(tls).poll_read(cx, out),
+            MaybeTlsStream::Plain(tcp) if out.remaining() > MAX_READ => tcp,
+            MaybeTlsStream::Plain(tcp) => return Pin::new(tcp).poll_read(cx, out),
+            MaybeTlsStream::Tls(tls) => return Pin::new(tls).poll_read(cx, out),
         };
         loop {
             ready!(tcp.poll_read_ready(cx))?;
@@ -89,7 +89,7 @@ impl AsyncWrite for OriginTcp {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.coalescing.holds_back(slices)
-            && let OriginTransport::Tcp(tcp) = &self.transport
+            && let MaybeTlsStream::Plain(tcp) = &self.transport
         {
             let sent = tcp.try_io(Interest::WRITABLE, || coalesce::send(tcp, slices));
             if !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {

@@ -99,7 +99,7 @@ impl Hosts {
             clock,
             metrics.clone(),
         ));
-        let hosts = HostsApi::new(Arc::clone(&admission), memory);
+        let hosts = HostsApi::new(Arc::clone(&admission), memory, None);
         let guard = AdminGuard::new([], None);
         let apis = AdminApis {
             hosts,
@@ -202,7 +202,7 @@ async fn a_host_is_shown_with_its_waiting_crawlers() {
     let hosts = Hosts::empty().await;
     assert_eq!(
         hosts.get("").await,
-        (200, json!({ "total": 0, "hosts": [] }))
+        (200, json!({ "total": 0, "hosts": [], "fleet": null }))
     );
     let first = hosts.slot("a.test", POLITE).await;
     first.record_sent();
@@ -229,7 +229,8 @@ async fn a_host_is_shown_with_its_waiting_crawlers() {
         "crawlers_waiting": { "anonymous": 1, "news-bot": 2 },
         "stopped": false,
     });
-    assert_eq!(list, json!({ "total": 1, "hosts": [expected] }));
+    let expected = json!({ "total": 1, "hosts": [expected], "fleet": null });
+    assert_eq!(list, expected);
     hosts.manual_clock.advance(Duration::from_millis(400));
     let (_, one) = hosts.get("/A.test").await;
     assert_eq!(

@@ -122,6 +122,10 @@ fn a_crawler_cannot_act_as_a_node() {
     let hop = claim.replace("hop=1", "hop=2");
     link.get_with(&origin.url("a.test", "/"), &hop)
         .check(403, &["hop"]);
+    // An entry with a protocol that this node does not speak looks for another owner, and its crawler gets a 503.
+    let later = claim.replace("node=b", "protocol=3; node=b");
+    link.get_with(&origin.url("a.test", "/"), &later)
+        .check(421, &["crawl-fleet-owner: unknown"]);
     assert_eq!(origin.heads().len(), 2);
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn apis(metrics: Metrics, policy: PolicyApi, stops: StopsApi) -> Admi
         authorities: None,
         fleet: None,
         decisions: DecisionsApi::new(LogTap::new(TapBounds::DEFAULT)),
-        hosts: HostsApi::new(Arc::new(queue), Arc::new(NoOrigins)),
+        hosts: HostsApi::new(Arc::new(queue), Arc::new(NoOrigins), None),
         ledger: LedgerApi::new(
             Arc::default(),
             LedgerSweeper::new(1, clock.clone()),

@@ -20,7 +20,14 @@ listen: 0.0.0.0:3128
 admin:
   listen: 0.0.0.0:3129
   token_file: /run/crawlgate/admin/token
-  names: [localhost, {{ include "crawlgate.name" . }}, {{ include "crawlgate.name" . }}.{{ .Release.Namespace }}, {{ include "crawlgate.name" . }}.{{ .Release.Namespace }}.svc]
+  names:
+    [
+      localhost, {{ include "crawlgate.name" . }}, {{ include "crawlgate.name" . }}.{{ .Release.Namespace }}, {{ include "crawlgate.name" . }}.{{ .Release.Namespace }}.svc,
+      # Those of the pod itself, for clients of single replicas.
+      "${HOSTNAME}.{{ include "crawlgate.name" . }}-replicas", "${HOSTNAME}.{{ include "crawlgate.name" . }}-replicas.{{ .Release.Namespace }}",
+      "${HOSTNAME}.{{ include "crawlgate.name" . }}-replicas.{{ .Release.Namespace }}.svc",
+      "${HOSTNAME}.{{ include "crawlgate.name" . }}-replicas.{{ .Release.Namespace }}.svc.cluster.local"
+    ]
 policy: { path: /etc/crawlgate/policy/policy.yaml }
 anonymous: deny
 crawlers:

@@ -33,10 +33,16 @@ function outcome(found) {
   );
 }
 
+function ownerWords({ node, admin }) {
+  const place = admin ? ` at ${admin}` : "";
+  return `${node}, another node of the fleet, which knows robots.txt and pace: ask it${place}`;
+}
+
 /** Shows what the proxy would do with the request now, and what was not asked. */
 function wireOf({ wire }) {
   if (!wire) return null;
   const rows = [
+    ["Owner", wire.owner && !wire.owner.here && ownerWords(wire.owner)],
     ["Fetches", wire.rewritten_to],
     ["Addresses", wire.addresses && `${wire.addresses.addresses.join(", ")} (${wire.addresses.source})`],
     ["robots.txt", robotsWords(wire.robots)],

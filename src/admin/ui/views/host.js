@@ -6,7 +6,7 @@ import { poll } from "../feed.js";
 import { count, duration, value, visible } from "../format.js";
 import { askStop, Stops } from "./stops.js";
 import { robotsOf } from "./robots.js";
-import { decisionsLink, ofHost, showError, tryLink } from "./verdict.js";
+import { decisionsLink, nodeLink, ofHost, showError, tryLink } from "./verdict.js";
 
 const EVERY_MS = 3000;
 
@@ -30,6 +30,7 @@ export class Host {
   constructor(main, name, query) {
     this.name = name;
     this.trouble = h("div");
+    this.owner = h("div");
     this.facts = h("div");
     this.robots = h("div");
     this.stops = new Stops(name);
@@ -70,6 +71,7 @@ export class Host {
           stop,
         ),
         this.trouble,
+        this.owner,
         this.facts,
       ),
       this.stops.element,
@@ -122,6 +124,7 @@ export class Host {
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.status === 404) this.showNone();
+      else if (error.status === 421) this.showElsewhere(error.document?.owner);
       else showError(this.trouble, what, error);
     }
   }
@@ -143,6 +146,7 @@ export class Host {
 
   showNone() {
     showError(this.trouble, "", null);
+    this.showOwner(null);
     fill(
       this.facts,
       empty("This host is not tracked.", "It had no recent requests, and its robots.txt is not known."),
@@ -151,7 +155,26 @@ export class Host {
     this.said = null;
   }
 
+  showElsewhere(owner) {
+    showError(this.trouble, "", null);
+    this.showOwner(owner);
+    fill(this.facts);
+    fill(this.robots);
+    this.said = null;
+  }
+
+  /** Names the owner if it is another node of the fleet. Written again only if it changes. */
+  showOwner(owner) {
+    const said = owner && !owner.here ? JSON.stringify(owner) : "";
+    if ((this.owner.dataset.said ?? "") === said) return;
+    this.owner.dataset.said = said;
+    const link = said && nodeLink(owner, `#/hosts?${new URLSearchParams({ host: this.name })}`);
+    const words = "Another node of the fleet owns this host, and knows its queue, pace and robots.txt: ";
+    fill(this.owner, said ? h("p.notice.warn", words, link) : null);
+  }
+
   show(found) {
+    this.showOwner(found.owner);
     fill(this.facts, factsOf(found));
     const list = found.robots ?? [];
     // The text changes only with another fetch, so its length is enough to compare.

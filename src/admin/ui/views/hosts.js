@@ -7,7 +7,7 @@ import { ago, count, duration, plural, visible } from "../format.js";
 import { KeptTable } from "../table.js";
 import { Host, isAddress, next, slots } from "./host.js";
 import { askStop, Stops } from "./stops.js";
-import { hostLink, showError } from "./verdict.js";
+import { hostLink, nodeLink, showError } from "./verdict.js";
 
 const EVERY_MS = 3000;
 const TYPED_MS = 300;
@@ -77,9 +77,10 @@ class Hosts {
 class List {
   constructor(main, query) {
     this.summary = h("span.quiet", "loading");
+    this.scope = h("div");
     this.trouble = h("div");
     this.box = h("div");
-    this.table = new KeptTable("Hosts", COLUMNS, {
+    this.table = new KeptTable("Tracked hosts", COLUMNS, {
       key: (row) => row.host,
       make: (row) => this.row(row),
       sort: (sort) => this.go({ sort }),
@@ -98,6 +99,7 @@ class List {
         "section.panel",
         { "aria-labelledby": "hosts-title" },
         h("div.panel-head", h("h1", { id: "hosts-title" }, "Hosts"), this.summary),
+        this.scope,
         h(
           "form.bar-of-filters",
           { oninput: () => this.typed(), onsubmit: (event) => event.preventDefault() },
@@ -154,6 +156,7 @@ class List {
 
   show(found) {
     const rows = found.hosts;
+    this.showScope(found.fleet);
     const more = found.total > rows.length ? `, ${rows.length} shown` : "";
     write(this.summary, `${plural(found.total, "host")}${this.asked.q ? " match" : " tracked"}${more}`);
     if (!rows.length) {
@@ -169,6 +172,29 @@ class List {
     if (!this.table.element.isConnected) fill(this.box, this.table.element);
     this.table.sorted(this.asked.sort);
     this.table.show(rows);
+  }
+
+  /** In a fleet: whose hosts these are, and who has the others. Written again only if it changes. */
+  showScope(fleet) {
+    const said = fleet?.others.length ? JSON.stringify(fleet) : "";
+    if ((this.scope.dataset.said ?? "") === said) return;
+    this.scope.dataset.said = said;
+    if (!said) {
+      fill(this.scope);
+      return;
+    }
+    const { own, of_others, unowned } = fleet.partitions;
+    const others = fleet.others.map((other, at) => [at ? ", " : "", nodeLink(other, "#/hosts")]);
+    fill(
+      this.scope,
+      h(
+        "p.quiet",
+        `The hosts of ${visible(fleet.node)}, which owns ${count(own)} of ${count(own + of_others + unowned)} partitions. `,
+        "The others are shown by ",
+        others,
+        ".",
+      ),
+    );
   }
 
   row(row) {

@@ -31,6 +31,11 @@ export function hostLink(host, query = {}) {
   return h("a", { href: `#/hosts?${new URLSearchParams({ host, ...query })}` }, visible(host));
 }
 
+/** Creates a link to a view of another node's page, or its name if no URL of its admin listener is known. */
+export function nodeLink({ node, admin }, address) {
+  return /^https?:\/\//.test(admin ?? "") ? h("a", { href: `${admin}/ui${address}` }, visible(node)) : visible(node);
+}
+
 /** Returns the filters for decisions of a host or domain and the names below it. */
 export function ofHost(host) {
   return new URLSearchParams([

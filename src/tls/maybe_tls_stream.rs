@@ -1,4 +1,4 @@
-//! The socket of a link, with or without TLS.
+//! A connection that this process opened, with or without TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,15 +8,32 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// The socket of a link at the node that dialled.
+/// A connection to a parent proxy, to another node of the fleet, or to an origin whose TLS, if any, is inside.
 #[derive(Debug)]
-pub enum LinkStream {
-    /// Without TLS, on loopback.
+pub enum MaybeTlsStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl AsyncRead for LinkStream {
+impl MaybeTlsStream {
+    /// Returns the socket, unless TLS is used over it.
+    pub fn as_plain_tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(tcp) => Some(tcp),
+            Self::Tls(_) => None,
+        }
+    }
+
+    /// Returns the socket below.
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+}
+
+impl AsyncRead for MaybeTlsStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -29,7 +46,7 @@ impl AsyncRead for LinkStream {
     }
 }
 
-impl AsyncWrite for LinkStream {
+impl AsyncWrite for MaybeTlsStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -53,10 +70,7 @@ impl AsyncWrite for LinkStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(tcp) => tcp.is_write_vectored(),
-            Self::Tls(tls) => tls.is_write_vectored(),
-        }
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
