@@ -17,6 +17,8 @@ use crate::proxy::turn::TurnWork;
 /// The work of a frame, whatever its size: `h2` looks up its stream and wakes the task that reads
 /// it.
 const FRAME: usize = TurnWork::MAX / 400;
+/// The work of a received byte.
+const BYTE: usize = 8;
 
 /// Receives the frames of a connection.
 pub trait FrameObserver {
@@ -24,6 +26,8 @@ pub trait FrameObserver {
     fn on_received(&mut self, event: FrameEvent) -> ObserverVerdict;
     /// Called for the frames that were written to the stream below.
     fn on_sent(&mut self, event: FrameEvent) -> ObserverVerdict;
+    /// Called when no more frames are received in this turn.
+    fn on_turn_end(&mut self) {}
 }
 
 /// The consequence of a frame.
@@ -131,7 +135,10 @@ impl<S: AsyncRead + Unpin, O: FrameObserver + Unpin> AsyncRead for ObservedStrea
         if this.reading == ObserverVerdict::StopReading {
             return Poll::Pending;
         }
-        ready!(this.turn.poll_pause(cx));
+        if this.turn.poll_pause(cx).is_pending() {
+            this.observer.on_turn_end();
+            return Poll::Pending;
+        }
         if !this.held.is_empty() {
             this.read_held(out);
             return Poll::Ready(Ok(()));
@@ -139,6 +146,7 @@ impl<S: AsyncRead + Unpin, O: FrameObserver + Unpin> AsyncRead for ObservedStrea
         let before = out.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, out))?;
         let received = out.filled().get(before..).unwrap_or_default();
+        this.turn.add(BYTE * received.len());
         let passed = this.observe_received(received);
         this.held
             .extend_from_slice(received.get(passed..).unwrap_or_default());

@@ -115,11 +115,12 @@ fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
 /// Such a file is parsed, and searched, on threads that serve no requests.
 #[test]
 fn a_file_of_thousands_of_wildcards_applies() {
-    let many: String = (0..30_000).map(|n| format!("Allow: /*q{n}\n")).collect();
+    let many = |count: u32| -> String { (0..count).map(|n| format!("Allow: /*q{n}\n")).collect() };
     let file = format!(
-        "User-agent: *\n{many}Disallow: /*secret\n\nUser-agent: mozilla\nDisallow: /old*\n\n\
+        "User-agent: *\n{}Disallow: /*secret\n\nUser-agent: mozilla\nDisallow: /old*\n\n\
          User-agent: goodbot\n{}Disallow: /vip*\n",
-        many.get(..20_000).unwrap()
+        many(30_000),
+        many(1_000)
     );
     let origin = ScriptedOrigin::respond(move |request| match request.path() == "/robots.txt" {
         true => response(200, "Content-Type: text/plain\r\n", &file),
@@ -132,7 +133,7 @@ fn a_file_of_thousands_of_wildcards_applies() {
         ("/a/secret", "", Some("line=30002")),
         ("/a/..%2fsecret", "", Some("line=30002")),
         ("/open", good_bot, None),
-        ("/vip", good_bot, Some("line=31")),
+        ("/vip", good_bot, Some("line=31008")),
         ("/old", good_bot, Some("line=30005")),
     ] {
         let response = get_as(&gate, &origin.url("a.test", path), agent);
