@@ -119,6 +119,23 @@ impl ManualClockState {
     }
 }
 
+/// Measures how long work keeps its thread. Only for interrupting the work: what is decided, sent or stored must not
+/// depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts to measure.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Returns the time since the start.
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// A span of monotonic time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::fleet::handover::{RobotsFileRecord, RobotsHandover};
+use crate::long_work::run_long;
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
@@ -33,6 +34,8 @@ pub use fetch::{RobotsFetch, RobotsFetcher};
 const CACHE_BYTES: u64 = 256 << 20;
 /// The part of it for hosts with unverified certificates.
 const UNVERIFIED_BYTES: u64 = 16 << 20;
+/// The size from which a file is parsed on the blocking pool: the largest ones take milliseconds.
+const LONG_FILE_BYTES: usize = 16 << 10;
 /// The memory of a host in addition to its file: its name and its entries in the tables.
 const HOST_BYTES: usize = 512;
 
@@ -283,11 +286,11 @@ impl RobotsFileCacheState {
             .unwrap_or_default();
         let fetch = self.fetcher.fetch(target, request, validators).await;
         let now = self.clock.now();
-        let state = RobotsState::from_fetch(before.as_ref(), &fetch.fetched(), now);
-        let state = Arc::new(state);
+        let fetch_outcome = fetch.outcome;
+        let state = Arc::new(state_after(before, fetch, now).await);
         // Then the cached state stays, including its outcome.
         let outcome = if state.is_renewal_paused(now) {
-            fetch.outcome
+            fetch_outcome
         } else {
             state.outcome
         };
@@ -297,6 +300,24 @@ impl RobotsFileCacheState {
             .insert(target.base().into(), Arc::clone(&state));
         state
     }
+}
+
+/// Returns the state after a fetch that ended at `now`.
+async fn state_after(
+    before: Option<Arc<RobotsState>>,
+    fetch: RobotsFetch,
+    now: Instant,
+) -> RobotsState {
+    if fetch.body.len() < LONG_FILE_BYTES {
+        return RobotsState::from_fetch(before.as_ref(), &fetch.fetched(), now);
+    }
+    let known = before.clone();
+    run_long(move || RobotsState::from_fetch(known.as_ref(), &fetch.fetched(), now))
+        .await
+        .unwrap_or_else(|| {
+            let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Broken);
+            RobotsState::from_fetch(before.as_ref(), &failed, now)
+        })
 }
 
 impl RobotsCachePartition {
@@ -320,4 +341,30 @@ impl RobotsCachePartition {
 /// Returns the memory of an entry in bytes.
 fn entry_weight<K: AsRef<str>>(key: &K, state: &Arc<RobotsState>) -> u32 {
     u32::try_from(HOST_BYTES + key.as_ref().len() + state.memory_size()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_file_is_parsed_on_another_thread() {
+        for (lines, is_large) in [(10, false), (40_000, true)] {
+            let mut fetch = RobotsFetch::failed(RobotsFetchOutcome::File);
+            fetch.body = "Disallow: /a\n".repeat(lines).into_bytes();
+            let now = Clock::manual().0.now();
+            let mut state = pin!(state_after(None, fetch, now));
+            let first = state.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(first.is_pending(), is_large, "{lines} lines");
+            let state = match first {
+                std::task::Poll::Ready(state) => state,
+                std::task::Poll::Pending => state.await,
+            };
+            let file = state.file().unwrap();
+            assert_eq!(file.directives() as usize, lines);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 use std::task::{Context, Poll};
 
 use tokio::task::coop::{has_budget_remaining, poll_proceed};
+use tokio::task::yield_now;
 
 /// More units than the budget of a task has.
 const MAX_BUDGET: usize = 256;
@@ -50,6 +51,11 @@ impl TurnWork {
         self.is_enough()
     }
 
+    /// Records that no more work should be done in this turn.
+    pub(crate) fn fill(&mut self) {
+        self.done = Self::MAX;
+    }
+
     /// Returns `true` if no more work should be done in this turn.
     pub(crate) fn is_enough(&self) -> bool {
         self.done >= Self::MAX || is_turn_over()
@@ -73,6 +79,12 @@ impl TurnWork {
             return Poll::Pending;
         }
         Poll::Ready(())
+    }
+
+    /// Lets other tasks run, and begins with the work of another turn.
+    pub(crate) async fn pause(&mut self) {
+        self.restart();
+        yield_now().await;
     }
 
     /// Ends the turn of the current task.

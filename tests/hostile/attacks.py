@@ -75,7 +75,7 @@ options: {{ disposition: allow, robots: {{ obey: false }},
   politeness: {{ delay: 0s, concurrency: 1000, jitter: none }} }}
 rules:
   - {{ id: polite, when: {{ host: {POLITE} }}, set: {{ politeness: {{ delay: 100ms, concurrency: 2 }} }} }}
-  - {{ id: stripped, when: {{ path: /bomb }}, set: {{ follow: false, enforce_follow: strip }} }}
+  - {{ id: stripped, when: {{ path: [/bomb, /barren] }}, set: {{ follow: false, enforce_follow: strip }} }}
   - {{ id: queue, when: {{ host: {QUEUE} }}, set: {{ politeness: {{ delay: 100ms, concurrency: 2, max_hold: 2s }} }} }}
 """
 
@@ -563,6 +563,12 @@ ROWS = [
         # only the end of many connections returns memory.
         peak=120,
         after=50,
+        busy=True,
+    ),
+    Row(
+        "barren",
+        "compressed documents of 250 kB that decode to nothing",
+        functools.partial(of_origin, "/barren", 8),
         busy=True,
     ),
     Row(

@@ -76,9 +76,21 @@ BROKEN = {
 @functools.cache
 def bomb() -> bytes:
     """A document of 8 MB that is packed to a thousandth."""
-    body = gzip.compress(b"<a href=/>" * 800_000)
+    return _packed(gzip.compress(b"<a href=/>" * 800_000))
+
+
+def _packed(body: bytes) -> bytes:
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nConnection: close\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@functools.cache
+def barren() -> bytes:
+    """A document of 250 kB that unpacks to nothing: four empty blocks in each five bytes, for each of which a decoder
+    makes its tables."""
+    body = bytes.fromhex("1f8b08000000000000ff") + bytes.fromhex("0208208000") * 50_000 + b"\x03" + bytes(9)
+    assert gzip.decompress(body) == b""
+    return _packed(body)
 
 
 def page(url: str, serial: str, size: int) -> bytes:
@@ -145,8 +157,8 @@ async def _serve_request(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         if path == "/reset":
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
-    if path == "/bomb":
-        writer.write(bomb())
+    if path in ("/bomb", "/barren"):
+        writer.write(bomb() if path == "/bomb" else barren())
         return False
     if path == "/early":
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nearly")

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::TimeSpan;
+use crate::long_work::run_long;
 use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
 use crate::model::reason::Reason;
@@ -24,7 +25,7 @@ use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
-use crate::robots::{RobotsAccess, RobotsDecision};
+use crate::robots::{RobotsAccess, RobotsDecision, RobotsFile};
 use crate::urls::target::{LaxReading, UrlTarget};
 
 use super::pace::{Pacing, WaitContext};
@@ -33,6 +34,10 @@ use super::{pace, robots_wait, usage};
 
 /// The product token of a crawler if neither the policy nor its `User-Agent` has one.
 const DEFAULT_AGENT: &str = "crawlgate";
+
+/// The work of a search for rules, in nanoseconds, from which it runs on the blocking pool. A site may have tens of
+/// thousands of rules with wildcards.
+const LONG_SEARCH: usize = 500_000;
 
 /// The verdict on a request that robots.txt does not refuse.
 #[derive(Debug)]
@@ -193,10 +198,16 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         return result;
     }
     wait.admission.record_robots_token(agent.source());
+    let decisions = if takes_long(evaluation, &option, &state) {
+        Box::pin(decide_elsewhere(evaluation, &option, &state)).await
+    } else {
+        None
+    };
     result.verdict = decide(
         evaluation,
         &option,
         state,
+        decisions,
         &mut result.terms,
         wait.admission,
     );
@@ -245,6 +256,7 @@ pub(crate) fn evaluate_cached<R: RobotsProvider>(
         evaluation,
         &option,
         Arc::clone(&state),
+        None,
         &mut RobotsTerms::default(),
         admission,
     );
@@ -262,19 +274,85 @@ pub(crate) async fn fetch_for_explanation<R: RobotsProvider>(
     robots.fetch(&evaluation.facts().target, request).await;
 }
 
-/// Returns the verdict of a state on a request, and sets the terms of the file.
+/// The decisions of a file on a URL, and on its reading by servers that decode escapes and merge slashes, which may also
+/// refuse it.
+struct FileDecisions<'a> {
+    url: RobotsDecision<'a>,
+    reading: Option<RobotsDecision<'a>>,
+}
+
+impl<'a> FileDecisions<'a> {
+    fn new(file: &'a RobotsFile, agent: RobotsAgent<'_>, target: &UrlTarget) -> Self {
+        let url = file.decide(agent, target.path_and_query());
+        let reading = match url.access {
+            RobotsAccess::Allow => target
+                .reading(LaxReading::Decoded)
+                .and_then(|reading| file.refusal_of_reading(agent, reading.path_and_query())),
+            RobotsAccess::Disallow => None,
+        };
+        Self { url, reading }
+    }
+
+    fn into_owned(self) -> FileDecisions<'static> {
+        FileDecisions {
+            url: self.url.into_owned(),
+            reading: self.reading.map(RobotsDecision::into_owned),
+        }
+    }
+}
+
+/// Returns `true` if the search for the rules that decide a URL takes too long for a thread that serves requests.
+fn takes_long(evaluation: &Evaluation, option: &RobotsOption<'_>, state: &RobotsState) -> bool {
+    let url_length = evaluation.facts().target.path_and_query().len();
+    effective_file(state, option.on_unreachable())
+        .is_some_and(|file| file.decision_work(url_length) >= LONG_SEARCH)
+}
+
+/// Searches the file for the rules that decide a URL, on the blocking pool. `None` if the process is shutting down.
+async fn decide_elsewhere(
+    evaluation: &Evaluation,
+    option: &RobotsOption<'_>,
+    state: &Arc<RobotsState>,
+) -> Option<Box<FileDecisions<'static>>> {
+    let state = Arc::clone(state);
+    let on_unreachable = option.on_unreachable();
+    let target = evaluation.facts().target.clone();
+    let agent = evaluation.robots_agent();
+    let token: Box<str> = agent.token().into();
+    let first_product: Option<Box<str>> = agent.first_product().map(Box::from);
+    let source = agent.source();
+    run_long(move || {
+        let agent = RobotsAgent::new(&token, source).with_first_product(first_product.as_deref());
+        let file = effective_file(&state, on_unreachable)?;
+        let decisions = FileDecisions::new(file, agent, &target);
+        Some(Box::new(decisions.into_owned()))
+    })
+    .await
+    .flatten()
+}
+
+/// Returns the file that applies, if there is one.
+fn effective_file(state: &RobotsState, on_unreachable: OnUnreachable) -> Option<&RobotsFile> {
+    match effective_robots(state, on_unreachable) {
+        EffectiveRobots::Known(state) => state.file(),
+        EffectiveRobots::Unknown | EffectiveRobots::Ignored => None,
+    }
+}
+
+/// Returns the verdict of a state on a request, and sets the terms of the file. `decisions` are those of the file, if they
+/// are known.
 fn decide(
     evaluation: &Evaluation,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
+    decisions: Option<Box<FileDecisions<'static>>>,
     terms: &mut RobotsTerms,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Box<Refusal>> {
     let verdict = if evaluation.facts().reads_robots_txt() {
         serve(evaluation, option, state, admission)
     } else {
-        let agent = evaluation.robots_agent();
-        apply(evaluation, agent, option, state, terms, admission)
+        apply(evaluation, option, state, decisions, terms, admission)
     };
     verdict.map_err(|refusal| evaluation.refuse(refusal))
 }
@@ -328,19 +406,23 @@ fn serve(
 /// Applies the file to a request for another URL.
 fn apply(
     evaluation: &Evaluation,
-    agent: RobotsAgent<'_>,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
+    decisions: Option<Box<FileDecisions<'static>>>,
     terms: &mut RobotsTerms,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Refusal> {
+    let agent = evaluation.robots_agent();
     let (spacing, is_capped) = match effective_robots(&state, option.on_unreachable()) {
         EffectiveRobots::Ignored => (None, false),
         EffectiveRobots::Unknown => {
             return Err(unavailable_refusal(evaluation, &state, admission));
         }
         EffectiveRobots::Known(state) => {
-            check_rules(state, agent, &evaluation.facts().target)?;
+            match decisions {
+                Some(decisions) => check_decisions(&decisions, agent)?,
+                None => check_rules(state, agent, &evaluation.facts().target)?,
+            }
             let statements = usage::read_statements(evaluation, state, agent);
             usage::check_denied_uses(option, &statements, agent)?;
             *terms = RobotsTerms::new(statements, state);
@@ -466,17 +548,18 @@ fn check_rules(
     agent: RobotsAgent<'_>,
     target: &UrlTarget,
 ) -> Result<(), Refusal> {
-    let Some(rules) = state.file() else {
-        return Ok(());
-    };
-    let decision = rules.decide(agent, target.path_and_query());
-    if decision.access == RobotsAccess::Disallow {
-        return Err(disallowed_refusal(&decision, agent));
+    match state.file() {
+        Some(file) => check_decisions(&FileDecisions::new(file, agent, target), agent),
+        None => Ok(()),
     }
-    if let Some(reading) = target.reading(LaxReading::Decoded)
-        && let Some(decision) = rules.refusal_of_reading(agent, reading.path_and_query())
-    {
-        let refusal = disallowed_refusal(&decision, agent);
+}
+
+fn check_decisions(decisions: &FileDecisions<'_>, agent: RobotsAgent<'_>) -> Result<(), Refusal> {
+    if decisions.url.access == RobotsAccess::Disallow {
+        return Err(disallowed_refusal(&decisions.url, agent));
+    }
+    if let Some(decision) = &decisions.reading {
+        let refusal = disallowed_refusal(decision, agent);
         let detail = format!(
             "{}; {} read the URL as one that it forbids",
             refusal.detail.as_deref().unwrap_or_default(),

@@ -2,17 +2,25 @@
 //! bounded at every step.
 //!
 //! At most [`STEP`] bytes are produced at once, however strong the compression is, and the consumer
-//! may stop at any time, and go on later. Checksums are not verified: the bytes are evaluated or changed, not
+//! may stop at any time, and go on later. A call that takes long stops by itself. Checksums are not verified: the bytes are evaluated or changed, not
 //! stored.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
+use crate::clock::Stopwatch;
+
 /// The maximum number of bytes per decoding step.
 const STEP: usize = 4 * 1024;
+/// The maximum number of compressed bytes per decoding step.
+const INPUT_STEP: usize = 256;
+/// The time after which a call breaks. A deflate stream may have a table in every second byte, and no
+/// output: 64 KiB of it would take a tenth of a second.
+const MAX_TIME: Duration = Duration::from_micros(200);
 /// The maximum size of a gzip header, including the name and the comment.
 const GZIP_HEADER: usize = 4 * 1024;
 /// The size of the checksum and length after each gzip member (RFC 1952 section 2.3.1).
@@ -81,8 +89,26 @@ pub(in crate::proxy) struct ContentDecodeError;
 pub(in crate::proxy) struct ContentDecoder {
     state: DecoderState,
     out: Vec<u8>,
-    /// `true` if the consumer has stopped before all output of the input so far was produced.
+    /// `true` if a call has stopped before all output of the input so far was produced.
     holds_output: bool,
+}
+
+/// Measures a call that may take long: one with more input than one step uses.
+#[derive(Debug)]
+struct CallTimer(Option<Stopwatch>);
+
+impl CallTimer {
+    fn new(input: &[u8]) -> Self {
+        Self((input.len() > INPUT_STEP).then(Stopwatch::start))
+    }
+
+    /// Breaks if the call has taken long.
+    fn check(&self) -> ControlFlow<()> {
+        match self.0 {
+            Some(stopwatch) if stopwatch.elapsed() >= MAX_TIME => ControlFlow::Break(()),
+            Some(_) | None => ControlFlow::Continue(()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -125,8 +151,8 @@ impl ContentDecoder {
     }
 
     /// Decodes the next bytes and passes the output to `sink`. The bytes that were used are removed
-    /// from `input`. After a break another call goes on where this one has stopped, even if all
-    /// input was used.
+    /// from `input`. Breaks if the sink does, or if the call takes long. After a break another call
+    /// goes on where this one has stopped, even if all input was used.
     ///
     /// # Errors
     /// Returns an error if the data is invalid.
@@ -135,8 +161,9 @@ impl ContentDecoder {
         input: &mut &[u8],
         sink: DecodedSink<'_>,
     ) -> Result<ControlFlow<()>, ContentDecodeError> {
+        let timer = CallTimer::new(input);
         while !input.is_empty() || self.holds_output {
-            let (consumed, flow) = self.step(input, sink)?;
+            let (consumed, flow) = self.step(input, sink, &timer)?;
             *input = input.get(consumed..).unwrap_or_default();
             if flow.is_break() {
                 return Ok(flow);
@@ -145,8 +172,7 @@ impl ContentDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns `true` if the consumer has stopped before all output of the input so far was
-    /// produced.
+    /// Returns `true` if a call has stopped before all output of the input so far was produced.
     pub(in crate::proxy) fn holds_output(&self) -> bool {
         self.holds_output
     }
@@ -165,6 +191,7 @@ impl ContentDecoder {
         &mut self,
         input: &[u8],
         sink: DecodedSink<'_>,
+        timer: &CallTimer,
     ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
         const ON: ControlFlow<()> = ControlFlow::Continue(());
         match &mut self.state {
@@ -184,7 +211,7 @@ impl ContentDecoder {
                     };
                 };
                 self.start_inflating(Decompress::new(false), StreamTrailer::GzipTrailer);
-                Ok((end.saturating_sub(before), ON))
+                Ok((end.saturating_sub(before), timer.check()))
             }
             DecoderState::DeflateStart(start) => {
                 let before = start.len();
@@ -196,10 +223,10 @@ impl ContentDecoder {
                     method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
                 self.start_inflating(Decompress::new(zlib), StreamTrailer::Nothing);
                 // The inspected bytes are fed again: they belong to the stream.
-                let (_, flow) = self.inflate_step(&[method, flags], sink)?;
+                let (_, flow) = self.inflate_step(&[method, flags], sink, timer)?;
                 Ok((2 - before, flow))
             }
-            DecoderState::Inflating(..) => self.inflate_step(input, sink),
+            DecoderState::Inflating(..) => self.inflate_step(input, sink, timer),
             DecoderState::GzipTrailer(remaining) => {
                 let consumed = input.len().min(*remaining);
                 *remaining -= consumed;
@@ -233,41 +260,53 @@ impl ContentDecoder {
         &mut self,
         input: &[u8],
         sink: DecodedSink<'_>,
+        timer: &CallTimer,
     ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
         let DecoderState::Inflating(stream, trailer) = &mut self.state else {
             return Err(ContentDecodeError);
         };
         let mut consumed = 0;
+        let mut filled = 0;
         self.holds_output = false;
         loop {
             let before_in = stream.total_in();
             let before_out = stream.total_out();
             let rest = input.get(consumed..).unwrap_or_default();
+            let part = rest.get(..INPUT_STEP).unwrap_or(rest);
+            let room = self.out.get_mut(filled..).unwrap_or_default();
             let status = stream
-                .decompress(rest, &mut self.out, FlushDecompress::None)
+                .decompress(part, room, FlushDecompress::None)
                 .map_err(|_| ContentDecodeError)?;
             let produced = (stream.total_out() - before_out) as usize;
             let used = (stream.total_in() - before_in) as usize;
             consumed += used;
-            let flow = match self.out.get(..produced) {
-                Some(out) if produced > 0 => sink(out),
+            filled += produced;
+            let is_full = filled == self.out.len();
+            // The input is used up, and no output is left inside the stream.
+            let drained = consumed == input.len() && !is_full;
+            let time = timer.check();
+            let has_ended = status == Status::StreamEnd;
+            if !has_ended && !is_full && !drained && time.is_continue() {
+                if produced == 0 && used == 0 {
+                    return Err(ContentDecodeError);
+                }
+                continue;
+            }
+            let flow = match self.out.get(..std::mem::take(&mut filled)) {
+                Some(out) if !out.is_empty() => sink(out),
                 Some(_) | None => ControlFlow::Continue(()),
             };
-            if status == Status::StreamEnd {
+            let flow = if flow.is_break() { flow } else { time };
+            if has_ended {
                 self.state = match trailer {
                     StreamTrailer::GzipTrailer => DecoderState::GzipTrailer(GZIP_TRAILER),
                     StreamTrailer::Nothing => DecoderState::Finished,
                 };
                 return Ok((consumed, flow));
             }
-            // The input is used up, and no output is left inside the stream.
-            let drained = consumed == input.len() && produced < self.out.len();
             if flow.is_break() || drained {
                 self.holds_output = !drained;
                 return Ok((consumed, flow));
-            }
-            if produced == 0 && used == 0 {
-                return Err(ContentDecodeError);
             }
         }
     }
@@ -462,6 +501,35 @@ mod tests {
         });
         assert!(out.len() - before <= STEP);
         flow.unwrap()
+    }
+
+    #[test]
+    fn blocks_without_output_do_not_take_a_whole_call() {
+        // Four blocks with fixed tables and nothing but their end.
+        const EMPTY: [u8; 5] = [0x02, 0x08, 0x20, 0x80, 0];
+        let members = gzip(b"").repeat(3_000);
+        for (coding, packed) in [
+            (
+                ContentCoding::Deflate,
+                [EMPTY.repeat(10_000), bare(TEXT)].concat(),
+            ),
+            (ContentCoding::Gzip, [members, gzip(TEXT)].concat()),
+        ] {
+            let mut decoder = ContentDecoder::new(coding);
+            let mut rest = packed.as_slice();
+            let mut out = Vec::new();
+            let mut calls = 1;
+            let mut sink = |bytes: &[u8]| {
+                out.extend_from_slice(bytes);
+                ControlFlow::Continue(())
+            };
+            while decoder.feed(&mut rest, &mut sink).unwrap().is_break() {
+                calls += 1;
+            }
+            assert!(rest.is_empty() && decoder.may_end());
+            assert_eq!(out, TEXT, "{coding:?}");
+            assert!(calls > 8, "{coding:?} in {calls} calls");
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
-use tokio::task::yield_now;
 
 use crate::pipeline::response::ContentHash;
 use crate::proxy::turn::TurnWork;
@@ -82,8 +81,7 @@ pub(super) async fn hash_buffer(buffer: &BodyBuffer, coding: ContentCoding) -> O
     let mut work = TurnWork::default();
     for mut part in buffer.iter() {
         while hasher.feed(&mut part, &mut work).is_break() {
-            work.restart();
-            yield_now().await;
+            work.pause().await;
         }
     }
     hasher.finish()

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use encoding_rs::Encoding;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
-use tokio::task::yield_now;
 
 use crate::metrics::labels::DocumentOutcome;
 use crate::model::media_type::essence;
@@ -217,8 +216,7 @@ impl<'a> PrefixReader<'a> {
             if !self.work.is_enough() || self.is_done() {
                 return;
             }
-            self.work.restart();
-            yield_now().await;
+            self.work.pause().await;
         }
     }
 
@@ -235,8 +233,10 @@ impl<'a> PrefixReader<'a> {
                 ControlFlow::Break(())
             }
         });
-        if fed.is_err() {
-            self.outcome = ReadOutcome::Unreadable;
+        match fed {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => work.fill(),
+            Err(_) => self.outcome = ReadOutcome::Unreadable,
         }
         if self.encoding.is_some() || self.can_detect_charset() {
             self.scan();

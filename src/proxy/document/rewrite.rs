@@ -20,6 +20,7 @@ use lol_html::send::{
 };
 use lol_html::{MemorySettings, OutputSink};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 use crate::pipeline::document_rewrite::{DocumentRewrite, LinkHandling, TextHandling};
 use crate::proxy::robots_tag::directives;
@@ -34,6 +35,12 @@ use super::prefix::transcode;
 /// The memory limit of the rewriter, which bounds the size of a tag and the number of open
 /// elements. A page that never closes its list items has many.
 const MAX_MEMORY: usize = 16 * 1024 * 1024;
+/// The number of start tags from which a document is rewritten on the blocking pool. The parser's
+/// stack of open elements may be so large then that to enlarge it, or to free it, takes
+/// milliseconds.
+const MANY_TAGS: usize = 8192;
+/// The number of parts, each as large as the work of a turn, that are rewritten at once there.
+const LONG_PARTS: usize = 16;
 /// The maximum decoded size of a document: a larger one is taken for a decompression bomb.
 const MAX_DECODED: usize = 64 << 20;
 
@@ -49,6 +56,8 @@ pub(super) struct DocumentRewriter {
     remaining: usize,
     transcoder: Option<Box<encoding_rs::Decoder>>,
     state: RewriteState,
+    /// The number of start tags so far, or more.
+    tags: usize,
     output: OutputBuffer,
 }
 
@@ -120,7 +129,17 @@ impl DocumentRewriter {
             remaining: MAX_DECODED,
             transcoder,
             state: state.unwrap_or(RewriteState::Closed),
+            tags: 0,
             output,
+        }
+    }
+
+    /// Returns `true` if the calls that change the document may take milliseconds, so that they
+    /// belong on the blocking pool.
+    pub(super) fn is_long(&self) -> bool {
+        match self.state {
+            RewriteState::Html(..) => self.tags >= MANY_TAGS,
+            RewriteState::Done | RewriteState::Closed => false,
         }
     }
 
@@ -139,6 +158,7 @@ impl DocumentRewriter {
         let remaining = &mut self.remaining;
         let transcoder = &mut self.transcoder;
         let state = &mut self.state;
+        let tags = &mut self.tags;
         let output = &self.output;
         let mut result = Ok(());
         let decoded = self.decoder.feed(&mut rest, &mut |bytes| {
@@ -151,6 +171,7 @@ impl DocumentRewriter {
                 .as_mut()
                 .map(|transcoder| transcode(transcoder, bytes));
             let bytes = text.as_ref().map_or(bytes, String::as_bytes);
+            *tags += count_start_tags(bytes);
             result = result.and(state.write(bytes, output));
             if result.is_ok() && !work.add(TurnWork::HTML * bytes.len()) {
                 ControlFlow::Continue(())
@@ -160,7 +181,21 @@ impl DocumentRewriter {
         });
         let used = bytes.len() - rest.len();
         bytes.advance(used);
-        decoded.map_err(|_| RewriteError).and(result)
+        if decoded.map_err(|_| RewriteError)?.is_break() {
+            work.fill();
+        }
+        result
+    }
+
+    /// Rewrites a part of `bytes` that takes several turns, and removes it from them.
+    pub(super) fn feed_long(&mut self, bytes: &mut Bytes) -> Result<(), RewriteError> {
+        for _ in 0..LONG_PARTS {
+            if bytes.is_empty() && !self.holds_output() {
+                break;
+            }
+            self.feed(bytes, &mut TurnWork::default())?;
+        }
+        Ok(())
     }
 
     /// Completes the document after its last byte.
@@ -177,6 +212,26 @@ impl DocumentRewriter {
     pub(super) fn take_output(&mut self) -> Bytes {
         std::mem::take(&mut *self.output.0.lock()).into()
     }
+}
+
+/// Frees many open elements on the blocking pool.
+impl Drop for DocumentRewriter {
+    fn drop(&mut self) {
+        if self.is_long()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let state = std::mem::replace(&mut self.state, RewriteState::Closed);
+            runtime.spawn_blocking(move || drop(state));
+        }
+    }
+}
+
+/// Returns the number of start tags in a part of a document, or more: what looks like one may be
+/// text, and a `<` at the end may begin one.
+fn count_start_tags(part: &[u8]) -> usize {
+    memchr::memchr_iter(b'<', part)
+        .filter(|at| part.get(at + 1).is_none_or(u8::is_ascii_alphabetic))
+        .count()
 }
 
 impl RewriteState {

@@ -161,7 +161,9 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
     /// Accepts streams and drives all of them. Returns `true` if the connection has ended.
     fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> bool {
         while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
-        loop {
+        self.alarm.begin_turn();
+        // `h2` reads more frames in each call. After a turn of them the task is polled again.
+        while !self.alarm.has_turn_ended() {
             match self.h2.poll_accept(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(None) => return true,
@@ -193,6 +195,7 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
                 }
             }
         }
+        false
     }
 
     /// Closes the connection because of the client's frames. Its streams end at once.

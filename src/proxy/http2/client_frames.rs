@@ -40,6 +40,8 @@ pub(super) struct FrameAlarm {
     /// The stream whose field section has begun and is incomplete, or 0.
     open_section: AtomicU32,
     is_closing: AtomicBool,
+    /// No more frames are received in this turn.
+    has_turn_ended: AtomicBool,
 }
 
 impl FrameAlarm {
@@ -58,6 +60,16 @@ impl FrameAlarm {
         let _ = self
             .exceeded
             .compare_exchange(0, position, Relaxed, Relaxed);
+    }
+
+    /// Returns `true` if no more frames are received in the turn that [`Self::begin_turn`] has begun.
+    pub(super) fn has_turn_ended(&self) -> bool {
+        self.has_turn_ended.load(Relaxed)
+    }
+
+    /// Begins a turn of the task that drives the connection.
+    pub(super) fn begin_turn(&self) {
+        self.has_turn_ended.store(false, Relaxed);
     }
 
     /// Returns the stream whose field section is incomplete.
@@ -173,6 +185,10 @@ impl<O: ConnectionHandler> FrameObserver for ClientFrames<O> {
             }
         };
         self.verdict(exceeded)
+    }
+
+    fn on_turn_end(&mut self) {
+        self.alarm.has_turn_ended.store(true, Relaxed);
     }
 
     /// Counts the errors that `h2` reports to the client. An error of a stream is a reset that the

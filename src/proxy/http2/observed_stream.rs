@@ -1,12 +1,24 @@
-//! A socket between the `h2` crate and its peer that reports the frames in both directions.
+//! A socket between the `h2` crate and its peer that reports the frames in both directions, and
+//! limits the frames that are received in one turn.
+//!
+//! `h2` handles every frame that it has read in the same poll. The smallest ones cost a hundred
+//! times as much for each byte as those of full size, so a limit of bytes does not bound a poll.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame::{FrameEvent, FrameParser};
+use crate::proxy::turn::TurnWork;
+
+/// The work of a frame, whatever its size: `h2` looks up its stream and wakes the task that reads
+/// it.
+const FRAME: usize = TurnWork::MAX / 400;
+/// The work of a received byte.
+const BYTE: usize = 8;
 
 /// Receives the frames of a connection.
 pub trait FrameObserver {
@@ -14,6 +26,8 @@ pub trait FrameObserver {
     fn on_received(&mut self, event: FrameEvent) -> ObserverVerdict;
     /// Called for the frames that were written to the stream below.
     fn on_sent(&mut self, event: FrameEvent) -> ObserverVerdict;
+    /// Called when no more frames are received in this turn.
+    fn on_turn_end(&mut self) {}
 }
 
 /// The consequence of a frame.
@@ -27,7 +41,7 @@ pub enum ObserverVerdict {
 
 /// A socket whose frames are observed.
 ///
-/// What has been read when a limit is exceeded is still passed on: the buffer of `h2` bounds it.
+/// What belongs to the turn in which a limit is exceeded is still passed on.
 #[derive(Debug)]
 pub struct ObservedStream<S, O> {
     stream: S,
@@ -35,6 +49,9 @@ pub struct ObservedStream<S, O> {
     received: FrameParser,
     sent: FrameParser,
     reading: ObserverVerdict,
+    turn: TurnWork,
+    /// Received bytes after the last frame of a turn. Empty unless frames are very small.
+    held: BytesMut,
 }
 
 impl<S, O: FrameObserver> ObservedStream<S, O> {
@@ -46,6 +63,8 @@ impl<S, O: FrameObserver> ObservedStream<S, O> {
             received: FrameParser::for_client(),
             sent: FrameParser::for_server(),
             reading: ObserverVerdict::Continue,
+            turn: TurnWork::default(),
+            held: BytesMut::new(),
         }
     }
 
@@ -57,13 +76,33 @@ impl<S, O: FrameObserver> ObservedStream<S, O> {
             received: FrameParser::for_server(),
             sent: FrameParser::for_client(),
             reading: ObserverVerdict::Continue,
+            turn: TurnWork::default(),
+            held: BytesMut::new(),
         }
     }
 
-    fn observe_received(&mut self, mut bytes: &[u8]) {
-        while let Some(event) = self.received.next_event(&mut bytes) {
+    /// Observes received bytes up to the last frame of this turn. Returns their number.
+    fn observe_received(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while let Some(event) = self.received.next_event(&mut rest) {
             let verdict = self.observer.on_received(event);
             self.apply(verdict);
+            if matches!(event, FrameEvent::Ended(_)) && self.turn.add(FRAME) {
+                break;
+            }
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// Passes on bytes that were held in an earlier turn.
+    fn read_held(&mut self, out: &mut ReadBuf<'_>) {
+        let mut held = std::mem::take(&mut self.held);
+        let room = held.len().min(out.remaining());
+        let passed = self.observe_received(held.get(..room).unwrap_or_default());
+        out.put_slice(held.get(..passed).unwrap_or_default());
+        held.advance(passed);
+        if !held.is_empty() {
+            self.held = held;
         }
     }
 
@@ -96,9 +135,22 @@ impl<S: AsyncRead + Unpin, O: FrameObserver + Unpin> AsyncRead for ObservedStrea
         if this.reading == ObserverVerdict::StopReading {
             return Poll::Pending;
         }
+        if this.turn.poll_pause(cx).is_pending() {
+            this.observer.on_turn_end();
+            return Poll::Pending;
+        }
+        if !this.held.is_empty() {
+            this.read_held(out);
+            return Poll::Ready(Ok(()));
+        }
         let before = out.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, out))?;
-        this.observe_received(out.filled().get(before..).unwrap_or_default());
+        let received = out.filled().get(before..).unwrap_or_default();
+        this.turn.add(BYTE * received.len());
+        let passed = this.observe_received(received);
+        this.held
+            .extend_from_slice(received.get(passed..).unwrap_or_default());
+        out.set_filled(before + passed);
         Poll::Ready(Ok(()))
     }
 }
@@ -177,8 +229,54 @@ mod tests {
         }
     }
 
+    const DATA: [u8; 10] = [0, 0, 1, 0, 0, 0, 0, 0, 1, b'a'];
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+    #[tokio::test]
+    async fn a_turn_has_a_limited_number_of_frames() {
+        const COUNT: usize = 3_000;
+        let max = TurnWork::MAX.div_ceil(FRAME);
+        let mut log = FrameLog::default();
+        let (mut client, proxy) = tokio::io::duplex(64 * 1024);
+        let mut stream = ObservedStream::with_client(proxy, &mut log);
+        let bytes = [PREFACE, &DATA.repeat(COUNT)].concat();
+        client.write_all(&bytes).await.unwrap();
+        drop(client);
+        let mut received = Vec::new();
+        let mut turns = 0;
+        // The end of the stream comes after the bytes that were held.
+        let mut is_over = false;
+        while !is_over {
+            turns += 1;
+            let before = received.len();
+            std::future::poll_fn(|cx| {
+                loop {
+                    let mut room = [0; 8 * 1024];
+                    let mut out = ReadBuf::new(&mut room);
+                    match Pin::new(&mut stream).poll_read(cx, &mut out) {
+                        Poll::Pending => return Poll::Ready(()),
+                        Poll::Ready(read) => read.unwrap(),
+                    }
+                    if out.filled().is_empty() {
+                        is_over = true;
+                        return Poll::Ready(());
+                    }
+                    received.extend_from_slice(out.filled());
+                }
+            })
+            .await;
+            let frames = (received.len() - before) / DATA.len();
+            assert!(
+                frames <= max + PREFACE.len() / DATA.len() + 1,
+                "{frames} in turn {turns}"
+            );
+            tokio::task::yield_now().await;
+        }
+        assert!(received == bytes, "{} of {}", received.len(), bytes.len());
+        assert!(turns >= COUNT / max, "{turns}");
+        assert_eq!(log.received.len(), COUNT);
+    }
 
     #[tokio::test]
     async fn frames_are_reported_until_a_limit_stops_the_reading() {

@@ -12,8 +12,10 @@ use brotli_decompressor::Decompressor;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
+use crate::long_work::run_long;
 use crate::proxy::body::{BodyError, ResponseDownload};
 use crate::proxy::document::coding::{ContentCoding, ContentDecoder};
+use crate::proxy::turn::TurnWork;
 use crate::robots::MAX_FILE_BYTES;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
@@ -23,6 +25,8 @@ const MAX_CODINGS: usize = 4;
 const BROTLI_STEP: usize = 4 * 1024;
 /// The keys by which a text is recognized as a robots.txt.
 const KEYS: [&[u8]; 4] = [b"user-agent", b"disallow", b"allow", b"sitemap"];
+/// The work of looking for a key in a line, beside its bytes.
+const LINE: usize = 64;
 
 /// Reads a body and undoes the codings that `headers` name. One byte more than the limit is kept,
 /// so that a longer file can be recognized; the rest is not read.
@@ -45,7 +49,9 @@ pub(super) async fn read_body(
             None => break,
         }
     }
-    decode(body, &codings(headers)).ok_or(RobotsFetchOutcome::UnsupportedCoding)
+    decode(body, &codings(headers))
+        .await
+        .ok_or(RobotsFetchOutcome::UnsupportedCoding)
 }
 
 /// Returns the names of the codings, in the order in which they were applied.
@@ -60,35 +66,54 @@ fn codings(headers: &HeaderMap) -> Vec<&[u8]> {
 }
 
 /// Undoes codings until the text reads as a robots.txt. One that cannot be undone is ignored, but
-/// then the text must read as one in the end; otherwise the result is `None`.
-fn decode(body: LimitedText, codings: &[&[u8]]) -> Option<Vec<u8>> {
+/// then the text must read as one in the end; otherwise the result is `None`. Other tasks run in
+/// between.
+async fn decode(body: LimitedText, codings: &[&[u8]]) -> Option<Vec<u8>> {
     let mut text = body;
     let mut must_be_recognized = codings.len() > MAX_CODINGS;
+    let mut work = TurnWork::default();
     for coding in codings.iter().rev().take(MAX_CODINGS) {
-        if text.bytes.is_empty() || reads_as_robots_txt(&text.bytes) {
+        if text.bytes.is_empty() || reads_as_robots_txt(&text.bytes, &mut work).await {
             return Some(text.bytes);
         }
         let decoded = if coding.eq_ignore_ascii_case(b"br") {
-            text.decode_brotli()
+            // Its decoder cannot be interrupted.
+            let (read, decoded) = run_long(move || {
+                let decoded = text.decode_brotli();
+                (text, decoded)
+            })
+            .await?;
+            text = read;
+            decoded
         } else {
-            ContentCoding::from_name(coding).and_then(|coding| text.decode(coding))
+            match ContentCoding::from_name(coding) {
+                Some(coding) => text.decode(coding, &mut work).await,
+                None => None,
+            }
         };
         match decoded {
             Some(decoded) => text = decoded,
             None => must_be_recognized = true,
         }
     }
-    (!must_be_recognized || reads_as_robots_txt(&text.bytes)).then_some(text.bytes)
+    let is_text = !must_be_recognized || reads_as_robots_txt(&text.bytes, &mut work).await;
+    is_text.then_some(text.bytes)
 }
 
 /// Returns `true` if a line has one of the [`KEYS`].
-fn reads_as_robots_txt(text: &[u8]) -> bool {
+async fn reads_as_robots_txt(text: &[u8], work: &mut TurnWork) -> bool {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    text.split(|b| matches!(b, b'\r' | b'\n')).any(|line| {
+    for line in text.split(|b| matches!(b, b'\r' | b'\n')) {
         let colon = memchr::memchr(b':', line).unwrap_or(0);
         let key = line.get(..colon).unwrap_or_default().trim_ascii();
-        KEYS.iter().any(|known| key.eq_ignore_ascii_case(known))
-    })
+        if KEYS.iter().any(|known| key.eq_ignore_ascii_case(known)) {
+            return true;
+        }
+        if work.add(LINE + line.len()) {
+            work.pause().await;
+        }
+    }
+    false
 }
 
 /// A text with a size limit.
@@ -123,16 +148,24 @@ impl LimitedText {
     }
 
     /// Undoes a coding; `None` if the bytes are not in it.
-    fn decode(&self, coding: ContentCoding) -> Option<Self> {
+    async fn decode(&self, coding: ContentCoding, work: &mut TurnWork) -> Option<Self> {
         let mut decoder = ContentDecoder::new(coding);
         let mut text = Self::default();
-        let result = decoder.feed(&mut self.bytes.as_slice(), &mut |part| {
-            text.push(part);
-            match text.end {
-                TextEnd::Whole => ControlFlow::Continue(()),
-                TextEnd::Limit => ControlFlow::Break(()),
+        let mut rest = self.bytes.as_slice();
+        let result = loop {
+            let fed = decoder.feed(&mut rest, &mut |part| {
+                text.push(part);
+                if text.is_full() || work.add(part.len()) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            match fed {
+                Ok(ControlFlow::Break(())) if !text.is_full() => work.pause().await,
+                Ok(_) | Err(_) => break fed,
             }
-        });
+        };
         let is_whole = result.is_ok() && decoder.may_end();
         match (text.end, self.end) {
             (TextEnd::Limit, _) => Some(text),

@@ -81,7 +81,7 @@ enum FetchRedirect {
 }
 
 impl RobotsFetch {
-    fn failed(outcome: RobotsFetchOutcome) -> Self {
+    pub(super) fn failed(outcome: RobotsFetchOutcome) -> Self {
         Self {
             outcome,
             url: None,

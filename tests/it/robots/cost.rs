@@ -18,6 +18,20 @@ fn check(name: &str, body: &str, path: &str, access: RobotsAccess) {
 }
 
 #[test]
+fn the_work_of_a_decision_is_known_before() {
+    let work = |line: &str, url_length| {
+        let file = format!("User-agent: *\n{}", line.repeat(10_000));
+        RobotsFile::parse(file.as_bytes()).decision_work(url_length)
+    };
+    assert_eq!(work("Disallow: /folder/\n", 8_000), 0);
+    assert!(work("Disallow: /*a\n", 100) > 1_000_000);
+    assert!(work("Disallow: /*a\n", 8_000) > 50_000_000);
+    assert!(work("Disallow: /*a*b*c\n", 100) > work("Disallow: /*a\n", 100));
+    let ordinary = "User-agent: *\nDisallow: /*?sort=\nDisallow: /*.php$\nDisallow: /search\n";
+    assert!(RobotsFile::parse(ordinary.as_bytes()).decision_work(100) < 1_000);
+}
+
+#[test]
 fn hostile_files() {
     let head = "User-agent: *\n";
     fn lines(head: &str, count: usize, line: &dyn Fn(usize) -> String) -> String {

@@ -112,6 +112,38 @@ fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
     assert_eq!(paths, ["/robots.txt", "/open", "/private/1"]);
 }
 
+/// Such a file is parsed, and searched, on threads that serve no requests.
+#[test]
+fn a_file_of_thousands_of_wildcards_applies() {
+    let many = |count: u32| -> String { (0..count).map(|n| format!("Allow: /*q{n}\n")).collect() };
+    let file = format!(
+        "User-agent: *\n{}Disallow: /*secret\n\nUser-agent: mozilla\nDisallow: /old*\n\n\
+         User-agent: goodbot\n{}Disallow: /vip*\n",
+        many(30_000),
+        many(1_000)
+    );
+    let origin = ScriptedOrigin::respond(move |request| match request.path() == "/robots.txt" {
+        true => response(200, "Content-Type: text/plain\r\n", &file),
+        false => response(200, "Content-Type: text/html\r\n", "page"),
+    });
+    let gate = gate("{}", "");
+    let good_bot = "Mozilla/5.0 (compatible; GoodBot/2.1)";
+    for (path, agent, line) in [
+        ("/open", "", None),
+        ("/a/secret", "", Some("line=30002")),
+        ("/a/..%2fsecret", "", Some("line=30002")),
+        ("/open", good_bot, None),
+        ("/vip", good_bot, Some("line=31008")),
+        ("/old", good_bot, Some("line=30005")),
+    ] {
+        let response = get_as(&gate, &origin.url("a.test", path), agent);
+        match line {
+            None => response.check(200, &["page"]),
+            Some(line) => response.check(451, &["crawl-reason: robots_txt", line]),
+        }
+    }
+}
+
 #[test]
 fn the_policy_sets_the_agent() {
     let origin = site();

@@ -62,6 +62,15 @@ impl<'a> RobotsAgent<'a> {
         }
     }
 
+    /// Returns the agent with the token of the first product of its `User-Agent`, if that is another
+    /// one.
+    pub fn with_first_product(self, first_product: Option<&'a str>) -> Self {
+        Self {
+            first_product,
+            ..self
+        }
+    }
+
     /// Returns the agent of a `User-Agent`: the product after `compatible;`, else the first product;
     /// `None` without either.
     pub fn from_user_agent(user_agent: &'a str) -> Option<Self> {
