@@ -19,6 +19,7 @@ from nodes import (
     LEASE,
     NODES,
     PARTITIONS,
+    UNAVAILABLE,
     database_and_certificates,
     database_url,
     free_port,
@@ -110,8 +111,7 @@ def _repeat(
     ends = (answers[:2], answers[2:]) if is_link else (answers[:1], answers[1:])
     if is_link:
         report.check("requests that need the link are refused", [] if unavailable else ["none"], unavailable or 1)
-    # The time that a request has waited for its owner is part of the time for which it waits for its host.
-    compare(report, "the crawlers of the ends", ends[0], {"owner_unavailable", "rate_limited"})
+    compare(report, "the crawlers of the ends", ends[0], UNAVAILABLE)
     compare(report, "the crawlers of the others", ends[1], set())
 
 

@@ -33,6 +33,9 @@ LEASE = int(os.environ.get("CRAWLGATE_FLEET_LEASE", "5"))
 UNNOTICED = (0.8 - 0.2 - 0.1) * LEASE
 ALLOWED = 0.005
 HOST_DELAY = 0.200
+# The reasons for refusals of requests whose owner is unavailable. If it is found before the time is over, the rest of it may be too
+# short for the turn of the request.
+UNAVAILABLE = {"owner_unavailable", "rate_limited"}
 # The end of a connection to a node that is killed.
 CUT_OFF = {"ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected", "BrokenPipeError", "IncompleteRead"}
 
@@ -435,4 +438,4 @@ def reload(nodes: list[Gate], folder: pathlib.Path, delay: float, budget: int | 
 
 def unavoidable(away: float) -> set[str]:
     """The reasons for refusals if the database was away for so many seconds: leases end if this machine starts it slowly."""
-    return set() if away < UNNOTICED else {"owner_unavailable"}
+    return set() if away < UNNOTICED else UNAVAILABLE

@@ -89,7 +89,8 @@ def _serve(ways: list[Way], listeners: list[socket.socket], commands: Connection
 class _Relay:
     def __init__(self) -> None:
         self.pids: dict[str, int] = {}
-        self._lock = threading.Lock()
+        # Notified of other cuts.
+        self._lock = threading.Condition()
         self._cut: set[Direction] = set()
         # The direction of what each socket receives.
         self._receivers: dict[socket.socket, Direction] = {}
@@ -100,6 +101,7 @@ class _Relay:
                 if (direction in directions) != (direction in self._cut):
                     _set_dropping(receiver, direction in directions)
             self._cut = directions
+            self._lock.notify_all()
 
     def accept(self, way: Way, listener: socket.socket) -> None:
         while True:
@@ -127,6 +129,9 @@ class _Relay:
         dialled = socket.socket()
         self._register(accepted, (source, way.target))
         self._register(dialled, (way.target, source))
+        with self._lock:
+            # Its first packets may have come before the filter.
+            self._lock.wait_for(lambda: (source, way.target) not in self._cut)
         try:
             dialled.connect(("127.0.0.1", way.port))
         except OSError:
