@@ -333,22 +333,22 @@ fn cuttable_link(fleet: &FleetBench, is_cut: &Arc<AtomicBool>) {
     thread::spawn(move || {
         while let Ok((near, _)) = listener.accept() {
             let far = TcpStream::connect(address).unwrap();
-            let ends = [&far, &near].map(|end| end.try_clone().unwrap());
-            for (mut from, mut to) in [(near, far), ends.into()] {
+            let (to_far, to_near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            for (from, to) in [(near, to_far), (far, to_near)] {
                 let is_cut = Arc::clone(&is_cut);
-                thread::spawn(move || {
-                    let mut bytes = [0; 4096];
-                    while let Ok(length @ 1..) = from.read(&mut bytes) {
-                        if !is_cut.load(Ordering::Relaxed)
-                            && to.write_all(&bytes[..length]).is_err()
-                        {
-                            return;
-                        }
-                    }
-                });
+                thread::spawn(move || carry(from, to, &is_cut));
             }
         }
     });
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        if !is_cut.load(Ordering::Relaxed) && to.write_all(&bytes[..length]).is_err() {
+            return;
+        }
+    }
 }
 
 #[test]
