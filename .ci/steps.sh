@@ -264,10 +264,25 @@ frames_through_a_fleet() {
   python3 -B tests/conformance/h2/run.py --fleet --binary "$binary" | tee "$scratch/acceptance-frames-fleet.log"
 }
 
-# fleet_failures [COUNT]: nodes and the database are killed, paused and frozen so many times.
+# fleet_failures [COUNT]: nodes and the database are killed, paused, frozen and cut off, and the database fails over, so many times.
+# Four runs side by side, since each waits for most of the time.
 fleet_failures() {
-  python3 -B tests/acceptance/fleet.py --failures "${1:-5}" --cost --binary "$binary" |
-    tee "$scratch/acceptance-fleet-failures.log"
+  local names run running=() failed=0
+  for names in "kill pause lose-0.2 lose-3" "lose-60 freeze fail-over" "cut-link cut-link-there cut-link-back" \
+    "cut-database cut-database-there cut-database-back"; do
+    # shellcheck disable=SC2086
+    python3 -B tests/acceptance/fleet.py --failures "${1:-5}" --only $names --binary "$binary" >"$scratch/acceptance-fleet-${names%% *}.log" &
+    running+=($!)
+  done
+  for run in "${running[@]}"; do
+    wait "$run" || failed=1
+  done
+  cat "$scratch"/acceptance-fleet-{kill,lose-60,cut-link,cut-database}.log
+  return "$failed"
+}
+
+fleet_cost() {
+  python3 -B tests/acceptance/fleet.py --cost --binary "$binary" | tee "$scratch/acceptance-fleet-cost.log"
 }
 
 paces_over_http2() {

@@ -3,6 +3,7 @@
 //! Both sides have certificates of the fleet's authority, and the certificate of the node that answers must be for the
 //! name of the member that was dialled. A link carries one request at a time and is pooled; a tunnel keeps its link.
 
+mod check;
 mod connection;
 mod download;
 mod pool;
@@ -26,6 +27,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::tls::maybe_tls_stream::MaybeTlsStream;
 
+use check::LinkChecks;
 use connection::{LinkConnection, LinkExchangeFailure};
 use pool::LinkPool;
 
@@ -54,6 +56,8 @@ pub struct LinkClient {
     tls: Option<Arc<ClientConfig>>,
     builder: http1::Builder,
     pool: Arc<LinkPool>,
+    checks: LinkChecks,
+    clock: Clock,
     metrics: Metrics,
     failures: Mutex<BTreeMap<NodeName, LinkError>>,
 }
@@ -89,7 +93,9 @@ impl LinkClient {
         Self {
             tls,
             builder,
-            pool: Arc::new(LinkPool::new(clock)),
+            pool: Arc::new(LinkPool::new(clock.clone())),
+            checks: LinkChecks::default(),
+            clock,
             metrics,
             failures: Mutex::default(),
         }
@@ -140,9 +146,15 @@ impl LinkClient {
         response.map(|body| LinkDownload::new(body, connection, Arc::clone(&self.pool)))
     }
 
+    /// Closes the links to a node that no request uses, since one has broken off: the others may be dead, too.
+    pub fn close_idle(&self, peer: &LinkPeer) {
+        self.pool.remove(peer);
+    }
+
     /// Closes links that are no longer needed.
     pub fn sweep(&self) {
         self.pool.sweep();
+        self.checks.sweep();
     }
 
     /// Forgets the failures of nodes that requests are no longer forwarded to.

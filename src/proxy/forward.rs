@@ -195,6 +195,7 @@ impl ForwardCall<'_> {
         let answer = tokio::select! {
             answer = fleet.links.send(peer, request) => answer,
             () = wait_silent(fleet, peer) => Err(ForwardFailure::Lost),
+            () = fleet.links.wait_unreachable(peer, fleet.lease / 5) => Err(ForwardFailure::Lost),
         };
         self.record.set_returned();
         match answer {
@@ -220,6 +221,8 @@ impl ForwardCall<'_> {
                 Attempt::Again
             }
             Err(ForwardFailure::Lost) => {
+                // Another attempt needs a new link.
+                fleet.links.close_idle(peer);
                 if let Some(error) = self.upload.as_ref().and_then(ForwardedUpload::failure) {
                     return Attempt::Failed(Box::new(UpstreamError::Upload(error).into()));
                 }

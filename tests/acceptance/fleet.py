@@ -8,8 +8,11 @@ a host at one node is in force at all within a second, also after the database w
 nodes together, also if one is killed. The crawlers ask thirty hosts, while a node is killed (`kill -9`), and while the database
 is killed and comes back: no gap may be too short, and every answer is a page or `owner_unavailable`. With `--replace` the three
 nodes are also replaced one after another (SIGTERM, the end, a new process) under that load: every answer of a request is a page,
-and no gap is too short. With `--failures N` failures are repeated instead (`fleet_failures.py`), and with `--cost` the calls to the
-database and the processor time of forwarding are measured instead (`fleet_cost.py`).
+and no gap is too short.
+
+With `--failures N` failures are repeated instead (`fleet_failures.py`): all, or those that `--only` names. The environment
+variable CRAWLGATE_FLEET_LEASE sets the lease, in seconds. With `--cost` the calls to the database and the processor time of
+forwarding are measured instead (`fleet_cost.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import time
 import fleet_cost
 import fleet_failures
 from arrivals import DOMAIN, Origin, too_close
+from load import busy_crawlers, under_load
 from nodes import (
     ALLOWED,
     HOST_DELAY,
@@ -34,16 +38,15 @@ from nodes import (
     Crawler,
     MovingCrawler,
     Postgres,
-    busy_crawlers,
     database_and_certificates,
     is_installed,
-    policy,
+    reload,
     run,
     serves,
     shares,
     start_node,
+    started,
     unavoidable,
-    under_load,
     wait_settled,
 )
 from report import Report
@@ -161,31 +164,13 @@ def budget(report: Report, nodes: list[Gate], folder: pathlib.Path) -> None:
     report.equal("the crawlers of the others get pages, or budget, or owner_unavailable", odd, set())
 
 
-def reload(nodes: list[Gate], folder: pathlib.Path, delay: float, budget: int | None = None) -> None:
-    for name, node in zip(NODES, nodes):
-        (folder / name / "policy.yaml").write_text(policy(delay, budget), encoding="utf-8")
-        node.hang_up()
-    time.sleep(1)
-
-
-def repeated(
-    report: Report, arguments: argparse.Namespace, nodes: list[Gate], folder: pathlib.Path, database: Postgres
-) -> int:
-    report.equal("the nodes share the hosts", wait_settled(nodes), True)
-    if arguments.failures:
-        reload(nodes, folder, HOST_DELAY)
-        fleet_failures.run(report, arguments, nodes, folder, database)
-    if arguments.cost:
-        fleet_cost.run(report, arguments.binary, nodes, folder)
-    return report.close()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target/release/crawlgate")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--replace", action="store_true", help="replace the nodes one after another, too")
     parser.add_argument("--failures", type=int, metavar="N", help="repeat failures so many times instead")
+    parser.add_argument("--only", nargs="+", choices=fleet_failures.NAMES, help="repeat only these")
     parser.add_argument("--cost", action="store_true", help="measure the cost of the fleet instead")
     arguments = parser.parse_args()
     arguments.binary = arguments.binary.resolve()
@@ -193,11 +178,17 @@ def main() -> int:
     if not is_installed():
         report.missing("a fleet", "postgresql")
         return report.close()
+    if arguments.failures:
+        fleet_failures.run(report, arguments)
+    if arguments.cost:
+        with database_and_certificates(arguments.binary) as (folder, database):
+            with started(lambda name: start_node(arguments, folder, name, database.url, DELAY)) as nodes:
+                report.equal("the nodes share the hosts", wait_settled(nodes), True)
+                fleet_cost.run(report, arguments.binary, nodes, folder)
+    if arguments.failures or arguments.cost:
+        return report.close()
     with database_and_certificates(arguments.binary) as (folder, database):
-        nodes = [start_node(arguments, folder, name, database.url, DELAY) for name in NODES]
-        try:
-            if arguments.failures or arguments.cost:
-                return repeated(report, arguments, nodes, folder, database)
+        with started(lambda name: start_node(arguments, folder, name, database.url, DELAY)) as nodes:
             one_host(report, nodes, folder, arguments.seconds)
             reload(nodes, folder, HOST_DELAY)
             stopped(report, arguments.binary, nodes, folder, database)
@@ -230,9 +221,6 @@ def main() -> int:
             report.check("the node is back", [] if shared else [f"{shares(nodes)}"])
             reload(nodes, folder, HOST_DELAY / 5, BUDGET)
             budget(report, nodes, folder)
-        finally:
-            for node in nodes:
-                node.stop()
     return report.close()
 
 

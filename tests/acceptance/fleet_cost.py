@@ -10,8 +10,7 @@ import threading
 import time
 
 from arrivals import DOMAIN
-from nodes import HOSTS, NODES
-from nodes import run as run_command
+from nodes import HOSTS, NODES, owners
 from report import Report
 from services import Gate, by_labels
 
@@ -34,7 +33,7 @@ def run(report: Report, binary: pathlib.Path, nodes: list[Gate], folder: pathlib
         node.hang_up()
     time.sleep(1)
     with _Origin() as port:
-        owner = _owners(binary, folder)
+        owner = [name for _, name in owners(binary, folder, range(HOSTS))]
         _calls(report, nodes, port)
         _processor_time(report, nodes, owner.index(NODES[0]), port)
 
@@ -66,13 +65,6 @@ def _serve(listener: socket.socket) -> None:
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=answer, args=(connection,), daemon=True).start()
-
-
-def _owners(binary: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    """The owner of each host."""
-    config = folder / NODES[0] / "crawlgate.yaml"
-    answers = [run_command(binary, "fleet", "owner", f"h{host}.{DOMAIN}", "--config", config) for host in range(HOSTS)]
-    return [next(name for name in NODES if name in answer) for answer in answers]
 
 
 def _calls(report: Report, nodes: list[Gate], port: int) -> None:

@@ -1,89 +1,194 @@
-"""Failures of a fleet, repeated under load: killed and paused nodes, and a database that is killed, or does not answer.
+"""Failures of a fleet, repeated under load: killed and paused nodes, a database that is killed, does not answer, or fails over to
+its synchronous standby, and cuts of the network between two nodes, and between a node and the database (`fleet_cuts.py`).
 
 After each, every host is served again; no gap is too short and no host has two requests at once; every answer is a page or
-`owner_unavailable`, and only a page if the database was back before a lease ended.
+`owner_unavailable`, and only a page if the database was back before a lease ended. Crawlers that a failure does not concern keep
+above 95 % of their rate (`load.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import dataclasses
 import os
 import pathlib
 import signal
 import time
 from collections.abc import Callable
 
-from nodes import CUT_OFF, HOST_DELAY, LEASE, NODES, Postgres, start_node, unavoidable, under_load, wait_settled
+import fleet_cuts
+from load import Bystanders, Pair, compare, under_load
+from nodes import (
+    CUT_OFF,
+    HOST_DELAY,
+    LEASE,
+    NODES,
+    UNNOTICED,
+    Postgres,
+    database_and_certificates,
+    database_url,
+    start_node,
+    started,
+    unavoidable,
+    wait_settled,
+)
 from report import Report
 from services import Gate
 
-# The seconds for which the database is away, and the share of the repetitions: the longest takes most of the time.
-AWAY = ((0.2, 1.0), (3.0, 1.0), (60.0, 0.2))
 FROZEN = 10.0
+# Between the end of the primary and the promotion of its standby.
+PROMOTED_AFTER = 1.0
 
 
-def run(
-    report: Report, arguments: argparse.Namespace, nodes: list[Gate], folder: pathlib.Path, database: Postgres
-) -> None:
-    count = arguments.failures
-    first, *others = _repeat(
-        report, f"A node is killed {count} times", nodes, folder, count, lambda: _kill(arguments, nodes, folder, database)
-    )
-    _compare(report, "the crawlers of the others", others, {"owner_unavailable"})
-    _compare(report, "its own crawlers", [first], {"owner_unavailable", *CUT_OFF})
-    answers = _repeat(report, f"A node is paused {count} times for two leases", nodes, folder, count, lambda: _pause(nodes))
-    _compare(report, "all crawlers", answers, {"owner_unavailable"})
-    for seconds, share in AWAY:
-        times = max(1, round(count * share))
-        title = f"The database is killed {times} times and away for {seconds:g} s"
-        away: list[float] = []
+@dataclasses.dataclass
+class Fleet:
+    """Three nodes with one database."""
 
-        def lose() -> None:
-            away.append(database.kill_and_restart(seconds))
+    report: Report
+    arguments: argparse.Namespace
+    folder: pathlib.Path
+    database: Postgres
+    url: str
+    nodes: list[Gate] = dataclasses.field(default_factory=list)
+
+    def start(self, name: str) -> Gate:
+        return start_node(self.arguments, self.folder, name, self.url, HOST_DELAY)
+
+    def repeat(
+        self, title: str, is_concerned: Callable[[Pair], bool], disturb: Callable[[Bystanders], None]
+    ) -> list[collections.Counter]:
+        """Returns the answers by node."""
+        bystanders = Bystanders(self.arguments.binary, self.folder, self.nodes, is_concerned)
+
+        def times() -> None:
+            for _ in range(self.arguments.failures):
+                disturb(bystanders)
+
+        answers = under_load(self.report, title, self.nodes, self.folder, times, bystanders)
+        bystanders.check(self.report)
+        return answers
+
+
+def kill(fleet: Fleet) -> None:
+    def disturb(bystanders: Bystanders) -> None:
+        nodes = fleet.nodes
+        with bystanders.failure():
+            os.kill(nodes[0].pid, signal.SIGKILL)
             time.sleep(2 * LEASE)
+        nodes[0].stop()
+        nodes[0] = fleet.start(NODES[0])
+        wait_settled(nodes)
 
-        answers = _repeat(report, title, nodes, folder, times, lose)
-        print(f"        it was away for {', '.join(f'{time:.1f}' for time in away)} s", flush=True)
-        _compare(report, "all crawlers", answers, unavoidable(max(away)))
-
-    def freeze() -> None:
-        database.freeze(FROZEN)
-        time.sleep(2 * LEASE)
-
-    title = f"The database does not answer for {FROZEN:g} s, {count} times"
-    answers = _repeat(report, title, nodes, folder, count, freeze)
-    _compare(report, "all crawlers", answers, {"owner_unavailable"})
+    title = f"A node is killed {fleet.arguments.failures} times"
+    first, *others = fleet.repeat(title, lambda pair: NODES[0] in pair, disturb)
+    compare(fleet.report, "the crawlers of the others", others, {"owner_unavailable"})
+    compare(fleet.report, "its own crawlers", [first], {"owner_unavailable", *CUT_OFF})
 
 
-def _repeat(
-    report: Report, title: str, nodes: list[Gate], folder: pathlib.Path, count: int, disturb: Callable[[], None]
-) -> list[collections.Counter]:
-    def times() -> None:
-        for _ in range(count):
-            disturb()
+def pause(fleet: Fleet) -> None:
+    def disturb(bystanders: Bystanders) -> None:
+        with bystanders.failure():
+            os.kill(fleet.nodes[0].pid, signal.SIGSTOP)
+            time.sleep(2 * LEASE)
+            os.kill(fleet.nodes[0].pid, signal.SIGCONT)
+        wait_settled(fleet.nodes)
 
-    return under_load(report, title, nodes, folder, times)
-
-
-def _kill(arguments: argparse.Namespace, nodes: list[Gate], folder: pathlib.Path, database: Postgres) -> None:
-    os.kill(nodes[0].pid, signal.SIGKILL)
-    time.sleep(2 * LEASE)
-    nodes[0].stop()
-    nodes[0] = start_node(arguments, folder, NODES[0], database.url, HOST_DELAY)
-    wait_settled(nodes)
+    title = f"A node is paused {fleet.arguments.failures} times for two leases"
+    answers = fleet.repeat(title, lambda pair: NODES[0] in pair, disturb)
+    compare(fleet.report, "all crawlers", answers, {"owner_unavailable"})
 
 
-def _pause(nodes: list[Gate]) -> None:
-    os.kill(nodes[0].pid, signal.SIGSTOP)
-    time.sleep(2 * LEASE)
-    os.kill(nodes[0].pid, signal.SIGCONT)
-    wait_settled(nodes)
+def lose(seconds: float) -> Callable[[Fleet], None]:
+    def repeated(fleet: Fleet) -> None:
+        _without_database(
+            fleet,
+            f"The database is killed {fleet.arguments.failures} times and away for {seconds:g} s",
+            lambda: fleet.database.kill_and_restart(seconds),
+            lambda: None,
+        )
+
+    return repeated
 
 
-def _compare(report: Report, who: str, answers: list[collections.Counter], allowed: set[str]) -> None:
-    total = sum(answers, collections.Counter())
-    wrong = [f"{count} × {answer}" for answer, count in total.items() if answer not in {"200", *allowed}]
-    named = " or ".join(sorted(allowed)) or "nothing else"
-    report.check(f"{who} get pages, or {named}", wrong, sum(total.values()))
-    print(f"        {dict(total)}", flush=True)
+def freeze(fleet: Fleet) -> None:
+    def disturb() -> float:
+        fleet.database.freeze(FROZEN)
+        return FROZEN
+
+    title = f"The database does not answer for {FROZEN:g} s, {fleet.arguments.failures} times"
+    _without_database(fleet, title, disturb, lambda: None)
+
+
+def fail_over(fleet: Fleet) -> None:
+    """The standby is promoted, and what was the primary becomes a new standby."""
+    servers = [fleet.database, Postgres(fleet.folder / "standby", fleet.database)]
+
+    def disturb() -> float:
+        begin = time.monotonic()
+        servers[0].kill()
+        time.sleep(PROMOTED_AFTER)
+        servers[1].promote()
+        return time.monotonic() - begin
+
+    def restore() -> None:
+        servers.reverse()
+        servers[1].follow(servers[0])
+
+    fleet.url = database_url([server.port for server in servers])
+    try:
+        with started(fleet.start) as fleet.nodes:
+            fleet.report.equal("the nodes share the hosts", wait_settled(fleet.nodes), True)
+            title = f"The database fails over to its standby {fleet.arguments.failures} times"
+            _without_database(fleet, title, disturb, restore)
+    finally:
+        # The other one is stopped with its folder.
+        standby = next(server for server in servers if server is not fleet.database)
+        with contextlib.suppress(RuntimeError):
+            standby.stop()
+
+
+def _without_database(fleet: Fleet, title: str, disturb: Callable[[], float], restore: Callable[[], None]) -> None:
+    """`disturb` returns the time for which the database was away."""
+    away: list[float] = []
+
+    def once(bystanders: Bystanders) -> None:
+        with bystanders.failure():
+            away.append(disturb())
+            time.sleep(2 * LEASE)
+        restore()
+
+    # If leases end, every host is concerned.
+    answers = fleet.repeat(title, lambda _: max(away) >= UNNOTICED, once)
+    print(f"        it was away for {', '.join(f'{time:.1f}' for time in away)} s", flush=True)
+    compare(fleet.report, "all crawlers", answers, unavoidable(max(away)))
+
+
+# Of one fleet, one after another.
+FAILURES: dict[str, Callable[[Fleet], None]] = {
+    "kill": kill,
+    "pause": pause,
+    "lose-0.2": lose(0.2),
+    "lose-3": lose(3.0),
+    "lose-60": lose(60.0),
+    "freeze": freeze,
+}
+FAIL_OVER = "fail-over"
+NAMES = (*FAILURES, FAIL_OVER, *fleet_cuts.CUTS)
+
+
+def run(report: Report, arguments: argparse.Namespace) -> None:
+    names = arguments.only or NAMES
+    if failures := [failure for name, failure in FAILURES.items() if name in names]:
+        with database_and_certificates(arguments.binary) as (folder, database):
+            fleet = Fleet(report, arguments, folder, database, database.url)
+            with started(fleet.start) as fleet.nodes:
+                report.equal("the nodes share the hosts", wait_settled(fleet.nodes), True)
+                for failure in failures:
+                    failure(fleet)
+    if FAIL_OVER in names:
+        with database_and_certificates(arguments.binary) as (folder, database):
+            fail_over(Fleet(report, arguments, folder, database, database.url))
+    if cuts := [name for name in fleet_cuts.CUTS if name in names]:
+        fleet_cuts.run(report, arguments, cuts)

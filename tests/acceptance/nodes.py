@@ -16,21 +16,26 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from arrivals import DOMAIN, Origin, too_close
-from report import Report
-from services import Gate
+from arrivals import DOMAIN
+from services import Gate, wait_for
 
 NODES = ("node-a", "node-b", "node-c")
 HOSTS = 30
+# Hosts without a delay. Those that end in 1 take their time for a page (`arrivals.py`).
+QUICK = [number for number in range(100, 130) if number % 10 != 1]
 PARTITIONS = 1024
-LEASE = 5
+# In seconds.
+LEASE = int(os.environ.get("CRAWLGATE_FLEET_LEASE", "5"))
 # A lease is valid for 0.8 of its length from the last renewal, which was up to a fifth of it before the database was lost; and
 # a node connects again up to a tenth of it after the database is back.
 UNNOTICED = (0.8 - 0.2 - 0.1) * LEASE
 ALLOWED = 0.005
-HOST_DELAY = 0.100
+HOST_DELAY = 0.200
+# The reasons for refusals of requests whose owner is unavailable. If it is found before the time is over, the rest of it may be too
+# short for the turn of the request.
+UNAVAILABLE = {"owner_unavailable", "rate_limited"}
 # The end of a connection to a node that is killed.
 CUT_OFF = {"ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected", "BrokenPipeError", "IncompleteRead"}
 
@@ -41,30 +46,34 @@ def is_installed() -> bool:
 
 def policy(delay: float, budget: int | None = None) -> str:
     limit = f"  budget: {{ urls: {budget}, per: crawler }}\n" if budget else ""
+    quick = ", ".join(f"h{number}.{DOMAIN}" for number in QUICK)
     return (
         f"policy: 1\nname: fleet\noptions:\n  disposition: allow\n  robots: {{ obey: false }}\n{limit}"
         f"  politeness: {{ delay: {round(delay * 1000)}ms, jitter: none, concurrency: 1, adaptive: null, max_hold: 20s }}\n"
+        f"hosts:\n  - {{ host: [ {quick} ], delay: 0s, concurrency: 20 }}\n"
     )
 
 
 class Postgres:
-    """A database server in a folder, at a port of its own."""
+    """A database server in a folder, at a port of its own. With a primary it is a standby, which follows that one."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: pathlib.Path, primary: Postgres | None = None) -> None:
+        self._folder, self._data = folder, folder / "data"
         programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
         self._bin = programs[-1] if programs else pathlib.Path(shutil.which("initdb")).parent
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         folder.mkdir()
         if os.geteuid() == 0:
             # PostgreSQL does not run as root.
             shutil.chown(folder, "postgres")
             for parent in folder.parents[:-2]:
                 parent.chmod(parent.stat().st_mode | 0o055)
-        self._run("initdb", "--auth=trust", "--username=crawlgate", "--encoding=UTF8", "-D", folder / "data")
+        if primary:
+            return self.follow(primary)
+        self._run("initdb", "--auth=trust", "--username=crawlgate", "--encoding=UTF8", "-D", self._data)
         self.start()
         self.create("crawlgate")
+        return None
 
     @property
     def url(self) -> str:
@@ -76,16 +85,16 @@ class Postgres:
         return self._url_of(name)
 
     def _url_of(self, name: str) -> str:
-        return f"postgresql://crawlgate@127.0.0.1:{self.port}/{name}?sslmode=disable"
+        return database_url([self.port], name)
 
     def start(self) -> None:
         options = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder} -p {self.port}"
-        self._run("pg_ctl", "-D", self._folder / "data", "-o", options, "-l", self._folder / "log", "-w", "start")
+        self._run("pg_ctl", "-D", self._data, "-o", options, "-l", self._folder / "log", "-w", "start")
 
     def kill_and_restart(self, seconds: float = 1.0) -> float:
         """Kills it (`kill -9`) and starts it again so many seconds later; returns the time for which it was away."""
         begin = time.monotonic()
-        os.kill(self._postmaster(), signal.SIGKILL)
+        self.kill()
         time.sleep(seconds)
         while True:
             try:
@@ -96,6 +105,34 @@ class Postgres:
                 if time.monotonic() > begin + 30:
                     raise
             time.sleep(0.1)
+
+    def kill(self) -> None:
+        os.kill(self._postmaster(), signal.SIGKILL)
+
+    def follow(self, primary: Postgres) -> None:
+        """Starts as a new copy of a primary, which from then on waits for this one before it answers a commit."""
+        shutil.rmtree(self._data, ignore_errors=True)
+        source = ("-h", "127.0.0.1", "-p", primary.port, "-U", "crawlgate")
+        self._run("pg_basebackup", *source, "-D", self._data, "--write-recovery-conf", "--checkpoint=fast")
+        self._set_synchronous("")
+        self.start()
+        primary._set_synchronous("*")
+        primary._run("pg_ctl", "-D", primary._data, "reload")
+        if not wait_for(primary._is_replicated, 30):
+            raise RuntimeError("the standby does not follow its primary")
+
+    def promote(self) -> None:
+        """Makes a standby the primary, which waits for no other."""
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
+
+    def _set_synchronous(self, names: str) -> None:
+        """Of several lines the last one counts."""
+        with (self._data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
+            file.write(f"synchronous_standby_names = '{names}'\n")
+
+    def _is_replicated(self) -> bool:
+        query = "select count(*) from pg_stat_replication where sync_state = 'sync'"
+        return self._run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "crawlgate", "-Atc", query, "crawlgate").strip() == "1"
 
     def freeze(self, seconds: float) -> None:
         """Stops all its processes (SIGSTOP): connections stay open, and nothing is answered."""
@@ -109,18 +146,30 @@ class Postgres:
             os.kill(pid, signal.SIGCONT)
 
     def _postmaster(self) -> int:
-        return int((self._folder / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
+        return int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self._folder / "data", "-m", "immediate", "stop")
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "stop")
 
-    def _run(self, program: str, *arguments: object) -> None:
+    def _run(self, program: str, *arguments: object) -> str:
         command = [str(self._bin / program), *map(str, arguments)]
         if os.geteuid() == 0:
             command = ["runuser", "-u", "postgres", "--", *command]
         done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+
+def database_url(ports: list[int], name: str = "crawlgate") -> str:
+    """The URL of a database with a server at each port."""
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    return f"postgresql://crawlgate@{servers}/{name}?sslmode=disable"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -159,11 +208,18 @@ class Crawler(threading.Thread):
                 connection.request("GET", f"{url}?{turn}", headers={"Host": url.split("/")[2]})
                 answer = connection.getresponse()
                 answer.read()
-                self.answers[answer.headers.get("Crawl-Reason") or str(answer.status)] += 1
+                reason = answer.headers.get("Crawl-Reason")
+                # A link that broke off, in contrast to an owner that is not known or reached.
+                is_lost = reason == "owner_unavailable" and answer.status == 502
+                self.answered("link lost" if is_lost else reason or str(answer.status))
             except (OSError, http.client.HTTPException) as error:
                 connection = None
-                self.answers[type(error).__name__] += 1
+                self.answered(type(error).__name__)
                 time.sleep(0.1)
+
+    def answered(self, answer: str) -> None:
+        """Counts an answer, or an error of the connection."""
+        self.answers[answer] += 1
 
     def _new_connection(self) -> http.client.HTTPConnection:
         # The node may have been started anew, at another port.
@@ -228,25 +284,30 @@ class MovingCrawler(Crawler):
 
 
 def start_node(
-    arguments: argparse.Namespace, folder: pathlib.Path, name: str, database: str, delay: float, more: dict | None = None
+    arguments: argparse.Namespace,
+    folder: pathlib.Path,
+    name: str,
+    database: str,
+    delay: float,
+    more: dict | None = None,
+    addresses: dict[str, str] | None = None,
 ) -> Gate:
-    """`more`: settings that replace others."""
+    """`more`: settings that replace others; `addresses`: those at which other nodes reach this one."""
     home = folder / name
     home.mkdir(exist_ok=True)
     (home / "policy.yaml").write_text(policy(delay), encoding="utf-8")
-    hosts = {f"h{number}.{DOMAIN}": "127.0.0.1" for number in range(HOSTS)}
     settings = {
-        "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts},
+        "egress": _egress(),
         "store": {"path": str(home / "store"), "kind": "postgres", "url": database},
         "fleet": {
             "node": name,
-            "listen": "127.0.0.1:0",
             "lease": f"{LEASE}s",
             "tls": {
                 "cert": str(folder / f"{name}.pem"),
                 "key": str(folder / f"{name}.key"),
                 "ca": str(folder / "fleet.pem"),
             },
+            **(addresses or {"listen": "127.0.0.1:0"}),
         },
     }
     config = home / "found.yaml"
@@ -254,6 +315,31 @@ def start_node(
         config.write_text(json.dumps(settings | {"policy": {"path": "policy.yaml"}}), encoding="utf-8")
         run(arguments.binary, "fleet", "found", "--config", config)
     return Gate(arguments.binary, home / "policy.yaml", home, settings | (more or {}))
+
+
+def start_alone(binary: pathlib.Path, folder: pathlib.Path) -> Gate:
+    """A proxy that belongs to no fleet."""
+    home = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    (home / "policy.yaml").write_text(policy(HOST_DELAY), encoding="utf-8")
+    return Gate(binary, home / "policy.yaml", home, {"egress": _egress(), "store": {"path": str(home / "store")}})
+
+
+def _egress() -> dict:
+    hosts = {f"h{number}.{DOMAIN}": "127.0.0.1" for number in (*range(HOSTS), *QUICK)}
+    return {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts}
+
+
+@contextlib.contextmanager
+def started(start: Callable[[str], Gate]) -> Iterator[list[Gate]]:
+    """A node of each name, which may be replaced in the list."""
+    nodes: list[Gate] = []
+    try:
+        for name in NODES:
+            nodes.append(start(name))
+        yield nodes
+    finally:
+        for node in nodes:
+            node.stop()
 
 
 def run(*command: object) -> str:
@@ -335,35 +421,21 @@ class Fleet:
         return {"node": name, "listen": "127.0.0.1:0", "lease": f"{LEASE}s", "tls": tls}
 
 
+def owners(binary: pathlib.Path, folder: pathlib.Path, hosts: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """The hosts and their owners."""
+    config = folder / NODES[0] / "crawlgate.yaml"
+    for host in hosts:
+        answer = run(binary, "fleet", "owner", f"h{host}.{DOMAIN}", "--config", config)
+        yield host, next(name for name in NODES if name in answer)
+
+
+def reload(nodes: list[Gate], folder: pathlib.Path, delay: float, budget: int | None = None) -> None:
+    for name, node in zip(NODES, nodes):
+        (folder / name / "policy.yaml").write_text(policy(delay, budget), encoding="utf-8")
+        node.hang_up()
+    time.sleep(1)
+
+
 def unavoidable(away: float) -> set[str]:
     """The reasons for refusals if the database was away for so many seconds: leases end if this machine starts it slowly."""
-    return set() if away < UNNOTICED else {"owner_unavailable"}
-
-
-def busy_crawlers(nodes: list[Gate], urls: list[str]) -> list[Crawler]:
-    """Five crawlers for each node, which begin with different hosts."""
-    starts = range(0, len(urls), 6)
-    return [Crawler(nodes, at, urls[start:] + urls[:start]) for at in range(len(nodes)) for start in starts]
-
-
-def under_load(report: Report, title: str, nodes: list[Gate], folder: pathlib.Path, disturb) -> list[collections.Counter]:
-    """Asks thirty hosts through the nodes while something happens; returns the answers by node."""
-    report.section(title)
-    origin = Origin(folder / title.replace(" ", "-"), 1, 0.0)
-    urls = [origin.url(number, "/page") for number in range(HOSTS)]
-    crawlers = busy_crawlers(nodes, urls)
-    for crawler in crawlers:
-        crawler.start()
-    time.sleep(5)
-    disturb()
-    time.sleep(4 * LEASE)
-    served = [url for url in urls if not serves(nodes[-1], url)]
-    report.check("every host is served again", served, len(urls))
-    answers = [crawler.stop() for crawler in crawlers]
-    log = origin.stop()
-    short, gaps = too_close(log, HOST_DELAY - ALLOWED)
-    report.check("no gap is too short", short, len(gaps))
-    many = [f"h{host}: {most} at once" for host, most in log.most.items() if most > 1]
-    report.check("no host has two requests at once", many, len(log.most))
-    per_node = len(crawlers) // len(nodes)
-    return [sum(answers[at : at + per_node], collections.Counter()) for at in range(0, len(answers), per_node)]
+    return set() if away < UNNOTICED else UNAVAILABLE

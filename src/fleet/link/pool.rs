@@ -60,6 +60,11 @@ impl LinkPool {
         }
     }
 
+    /// Closes the links to a node.
+    pub(super) fn remove(&self, peer: &LinkPeer) {
+        self.idle.lock().remove(peer);
+    }
+
     /// Closes links that have been idle too long, or that the other node has closed.
     pub(super) fn sweep(&self) {
         let now = self.clock.now();

@@ -179,6 +179,11 @@ impl FleetBench {
         self.publish_members(at, |_, node| node.links);
     }
 
+    /// Returns the address at which other nodes reach a node.
+    pub(super) fn links(&self, at: usize) -> SocketAddr {
+        self.nodes[at].links
+    }
+
     /// Publishes the table of a node, with another address of one member.
     pub(super) fn publish_with_address(&self, at: usize, member: usize, address: SocketAddr) {
         self.publish_members(

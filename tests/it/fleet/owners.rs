@@ -1,8 +1,9 @@
 //! Owners that change, are not known, or die: a request finds the new one, or is refused, and is never sent twice.
 
-use std::io::Read as _;
-use std::net::TcpListener;
-use std::sync::{Mutex, mpsc};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -155,6 +156,53 @@ fn a_request_whose_owner_dies_is_repeated_only_if_that_is_safe() {
 }
 
 #[test]
+fn a_request_is_not_repeated_on_another_link_of_before() {
+    let settings = BenchSettings {
+        without_tls: true,
+        ..BenchSettings::default()
+    };
+    let fleet = FleetBench::start_with(3, POLICY, &settings);
+    let origin = ScriptedOrigin::ok();
+    fleet.set_owner("a.test", 2, 2);
+    fleet.set_owner_at(1, "a.test", Some((0, 1)));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fleet.publish_with_address(1, 0, listener.local_addr().unwrap());
+    let url = origin.url("a.test", "/");
+    // An owner that answers on two links, and then ends with the next request on each.
+    let owner = thread::spawn(move || {
+        let mut links = [(); 2].map(|()| listener.accept().unwrap().0);
+        for link in &mut links {
+            assert!(link.read(&mut [0; 4096]).unwrap() > 0);
+        }
+        for link in &mut links {
+            link.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .unwrap();
+        }
+        drop(listener);
+        for mut link in links {
+            thread::spawn(move || {
+                let _ = link.read(&mut [0; 4096]);
+                reset_on_close(&link);
+            });
+        }
+    });
+    thread::scope(|scope| {
+        for answer in [(); 2].map(|()| scope.spawn(|| fleet.get(1, &url))) {
+            answer.join().unwrap().check(200, &["ok"]);
+        }
+    });
+    owner.join().unwrap();
+    let lost = "crawlgate_fleet_forwarded_total{result=\"lost\"}";
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| fleet.get(1, &url));
+        wait_until("a link is lost", || fleet.metric(1, lost) == 1);
+        fleet.set_owner_at(1, "a.test", Some((2, 2)));
+        answer.join().unwrap().check(200, &["ok"]);
+    });
+    assert_eq!(fleet.metric(1, lost), 1);
+}
+
+#[test]
 fn a_node_that_has_ended_is_not_reached_and_the_link_is_reported() {
     let mut fleet = FleetBench::start(2, POLICY);
     let origin = ScriptedOrigin::ok();
@@ -275,6 +323,62 @@ fn a_request_whose_owner_hangs_is_ended_once_the_owner_is_silent() {
         assert_eq!(fleet.metric(1, lost), lost_before + 1);
     }
     assert_eq!(origin.heads().len(), 1);
+}
+
+/// Makes `b` reach `a` through something that carries bytes until it is cut: then it takes them, and carries none on.
+fn cuttable_link(fleet: &FleetBench, is_cut: &Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fleet.publish_with_address(1, 0, listener.local_addr().unwrap());
+    let (address, is_cut) = (fleet.links(0), Arc::clone(is_cut));
+    thread::spawn(move || {
+        while let Ok((near, _)) = listener.accept() {
+            let far = TcpStream::connect(address).unwrap();
+            let (to_far, to_near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            for (from, to) in [(near, to_far), (far, to_near)] {
+                let is_cut = Arc::clone(&is_cut);
+                thread::spawn(move || carry(from, to, &is_cut));
+            }
+        }
+    });
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        if !is_cut.load(Ordering::Relaxed) && to.write_all(&bytes[..length]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_request_on_a_link_that_is_cut_does_not_wait_for_ever() {
+    let fleet = FleetBench::start(2, POLICY);
+    let origin = slow_origin();
+    fleet.set_owner("a.test", 0, 1);
+    let is_cut = Arc::new(AtomicBool::new(false));
+    cuttable_link(&fleet, &is_cut);
+    let url = origin.url("a.test", "/slow");
+    thread::scope(|scope| {
+        let send = |method: &str| {
+            let request = format!(
+                "{method} {url} HTTP/1.1\r\nHost: x\r\n{IMPATIENT}Content-Length: 0\r\n\r\n"
+            );
+            let mut client = fleet.client(1);
+            scope.spawn(move || client.request(request))
+        };
+        let (get, post) = (send("GET"), send("POST"));
+        wait_until("both are at the origin", || origin.heads().len() == 2);
+        is_cut.store(true, Ordering::Relaxed);
+        let of_owner = "crawl-reason: owner_unavailable";
+        get.join().unwrap().check(503, &[of_owner]);
+        post.join().unwrap().check(502, &[of_owner]);
+    });
+    let ready = fleet.ready(1);
+    assert!(ready.contains("warn links: a:"), "{ready}");
+    is_cut.store(false, Ordering::Relaxed);
+    let url = origin.url("a.test", "/");
+    fleet.get(1, &url).check(200, &["ok"]);
 }
 
 /// An origin that never answers for `/slow`.
