@@ -193,6 +193,8 @@ impl<S: AsyncWrite + Unpin, O: FrameObserver + Unpin> AsyncWrite for ObservedStr
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -233,6 +235,26 @@ mod tests {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
+    /// Reads until nothing is ready. Returns `true` at the end of the stream.
+    fn read_turn(
+        stream: &mut (impl AsyncRead + Unpin),
+        cx: &mut Context<'_>,
+        received: &mut Vec<u8>,
+    ) -> bool {
+        loop {
+            let mut room = [0; 8 * 1024];
+            let mut out = ReadBuf::new(&mut room);
+            match Pin::new(&mut *stream).poll_read(cx, &mut out) {
+                Poll::Pending => return false,
+                Poll::Ready(read) => read.unwrap(),
+            }
+            if out.filled().is_empty() {
+                return true;
+            }
+            received.extend_from_slice(out.filled());
+        }
+    }
+
     #[tokio::test]
     async fn a_turn_has_a_limited_number_of_frames() {
         const COUNT: usize = 3_000;
@@ -250,22 +272,7 @@ mod tests {
         while !is_over {
             turns += 1;
             let before = received.len();
-            std::future::poll_fn(|cx| {
-                loop {
-                    let mut room = [0; 8 * 1024];
-                    let mut out = ReadBuf::new(&mut room);
-                    match Pin::new(&mut stream).poll_read(cx, &mut out) {
-                        Poll::Pending => return Poll::Ready(()),
-                        Poll::Ready(read) => read.unwrap(),
-                    }
-                    if out.filled().is_empty() {
-                        is_over = true;
-                        return Poll::Ready(());
-                    }
-                    received.extend_from_slice(out.filled());
-                }
-            })
-            .await;
+            is_over = poll_fn(|cx| Poll::Ready(read_turn(&mut stream, cx, &mut received))).await;
             let frames = (received.len() - before) / DATA.len();
             assert!(
                 frames <= max + PREFACE.len() / DATA.len() + 1,
