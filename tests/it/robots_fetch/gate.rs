@@ -103,7 +103,7 @@ fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
         ],
     );
     get(&gate, &origin, "/private/1", "VIP/1.0").check(200, &[]);
-    get(&gate, &origin, "/vip", "vip").check(451, &["line=6"]);
+    get(&gate, &origin, "/vip", "vip").check(451, &["line=5"]);
     let paths: Vec<String> = origin
         .heads()
         .iter()
