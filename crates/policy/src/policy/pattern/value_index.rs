@@ -17,7 +17,7 @@ use super::{CaseSensitivity, LiteralTestKind, TextKind, to_surt};
 /// The number of texts up to which comparing them one by one is about as fast.
 const MAX_UNINDEXED_TEXTS: usize = 8;
 
-/// The same for expressions, each of which takes longer to try.
+/// The number of expressions up to which it is, each of which takes longer to try.
 const MAX_UNINDEXED_EXPRESSIONS: usize = 3;
 
 /// The values of a text test, arranged for the comparison of its kind. In tests that ignore case
