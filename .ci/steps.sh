@@ -267,17 +267,23 @@ frames_through_a_fleet() {
 # fleet_failures [COUNT]: nodes and the database are killed, paused, frozen and cut off, and the database fails over, so many times.
 # Four runs side by side, since each waits for most of the time.
 fleet_failures() {
-  local names run running=() failed=0
-  for names in "kill pause lose-0.2 lose-3" "lose-60 freeze fail-over" "cut-link cut-link-there cut-link-back" \
-    "cut-database cut-database-there cut-database-back"; do
+  local names lease run running=() failed=0
+  # By leases of 15 s nobody notices that the database was away for some seconds.
+  while read -r lease names; do
     # shellcheck disable=SC2086
-    python3 -B tests/acceptance/fleet.py --failures "${1:-5}" --only $names --binary "$binary" >"$scratch/acceptance-fleet-${names%% *}.log" &
+    CRAWLGATE_FLEET_LEASE=$lease python3 -B tests/acceptance/fleet.py --failures "${1:-5}" --only $names --binary "$binary" \
+      </dev/null >"$scratch/acceptance-fleet-${names%% *}.log" &
     running+=($!)
-  done
+  done <<'END'
+5 kill pause lose-60
+15 lose-0.2 lose-3 freeze fail-over
+5 cut-link cut-link-there cut-link-back
+5 cut-database cut-database-there cut-database-back
+END
   for run in "${running[@]}"; do
     wait "$run" || failed=1
   done
-  cat "$scratch"/acceptance-fleet-{kill,lose-60,cut-link,cut-database}.log
+  cat "$scratch"/acceptance-fleet-{kill,lose-0.2,cut-link,cut-database}.log
   return "$failed"
 }
 

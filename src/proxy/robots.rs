@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::fleet::handover::{RobotsFileRecord, RobotsHandover};
-use crate::long_work::run_long;
+use crate::long_work::{LongWork, run_long};
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
 use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
@@ -312,12 +312,14 @@ async fn state_after(
         return RobotsState::from_fetch(before.as_ref(), &fetch.fetched(), now);
     }
     let known = before.clone();
-    run_long(move || RobotsState::from_fetch(known.as_ref(), &fetch.fetched(), now))
-        .await
-        .unwrap_or_else(|| {
-            let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Broken);
-            RobotsState::from_fetch(before.as_ref(), &failed, now)
-        })
+    run_long(LongWork::Robots, move || {
+        RobotsState::from_fetch(known.as_ref(), &fetch.fetched(), now)
+    })
+    .await
+    .unwrap_or_else(|| {
+        let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Broken);
+        RobotsState::from_fetch(before.as_ref(), &failed, now)
+    })
 }
 
 impl RobotsCachePartition {

@@ -91,8 +91,12 @@ fn other_owner(owner: &Json) -> Option<String> {
     }
     let node = get_str(owner, "node");
     Some(match get_or_null(owner, "admin").as_str() {
-        Some(url) => format!("{node}, which knows robots.txt and pace: ask it by --admin {url}"),
-        None => format!("{node}, which knows robots.txt and pace: ask it by --admin"),
+        Some(url) => format!(
+            "{node}. Only that node knows robots.txt and pace: run explain with --admin {url}"
+        ),
+        None => format!(
+            "{node}. Only that node knows robots.txt and pace: run explain with its address as --admin"
+        ),
     })
 }
 

@@ -1,7 +1,8 @@
 //! Checks of links on which requests wait for an answer.
 //!
-//! A link that is cut between the nodes stays open at both ends, and if something in between acknowledges what is sent, not even
-//! the system notices. A new connection needs an answer of the other node, unless there is no TLS.
+//! A link that is cut between the nodes stays open at both ends, and if something in between acknowledges
+//! what is sent, not even the system notices. A new connection needs an answer of the other node, unless
+//! there is no TLS.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::{LinkClient, LinkPeer};
+use super::{LinkClient, LinkError, LinkPeer};
 
-/// The number of failed attempts in a row after which a node is not reached.
+/// The number of attempts in a row without an answer after which a node is not reached.
 const ATTEMPTS: u32 = 2;
 
 /// The latest checks of all nodes. Requests that wait for one node share them.
@@ -29,10 +30,10 @@ struct LatestCheck {
 }
 
 impl LatestCheck {
-    /// Returns `true` if a request that has asked at this time needs no check of its own.
-    fn is_recent(&self, asked: Instant, interval: Duration) -> bool {
+    /// Returns `true` if a request that wants a check at this time needs none of its own.
+    fn is_recent(&self, wanted_at: Instant, interval: Duration) -> bool {
         self.ended.is_some_and(|ended| {
-            ended >= asked || (self.is_reached && asked.duration_since(ended) < interval)
+            ended >= wanted_at || (self.is_reached && wanted_at.duration_since(ended) < interval)
         })
     }
 }
@@ -55,10 +56,10 @@ impl LinkClient {
     pub async fn wait_unreachable(&self, peer: &LinkPeer, interval: Duration) {
         loop {
             tokio::time::sleep(interval).await;
-            let asked = self.clock.now();
+            let wanted_at = self.clock.now();
             let latest = self.checks.latest(peer);
             let mut latest = latest.lock().await;
-            if !latest.is_recent(asked, interval) {
+            if !latest.is_recent(wanted_at, interval) {
                 // Few requests get here: the others need no room for it.
                 latest.is_reached = Box::pin(self.check(peer)).await;
                 latest.ended = Some(self.clock.now());
@@ -69,7 +70,9 @@ impl LinkClient {
         }
     }
 
-    /// Connects to a node.
+    /// Connects to a node. Returns `false` if there is no answer in time. One that refuses the connection says nothing
+    /// about the links that are open: it completes what is under way before it ends, or has too many of them. Nor
+    /// does an error of this node.
     async fn check(&self, peer: &LinkPeer) -> bool {
         for _ in 0..ATTEMPTS {
             match self.connect(peer).await {
@@ -78,7 +81,8 @@ impl LinkClient {
                     self.pool.put(connection);
                     return true;
                 }
-                Err(error) => self.record_failure(peer, error),
+                Err(error @ LinkError::Timeout(_)) => self.record_failure(peer, error),
+                Err(LinkError::Connect(..) | LinkError::Tls(..)) => return true,
             }
         }
         false

@@ -85,7 +85,7 @@ const HOST_STATE: &[&str] = &[
     )",
 ];
 
-/// Version 4: the protocols of members, and where people reach them. A release without this version adds rows with
+/// Version 4: the protocols of members, and the URLs of their admin listeners. A release without this version adds rows with
 /// [`FleetProtocol::FIRST`].
 const MEMBER_RELEASES: &[&str] = &[
     "alter table crawlgate_member add column if not exists protocol bigint not null default 1",
@@ -129,6 +129,10 @@ pub async fn found(
     founding: &Founding,
 ) -> Result<FoundOutcome, StoreError> {
     let mut session = StoreSession::connect(config).await?;
+    if founding.restored {
+        let version = session.schema_version().await?;
+        session.check_version(version.max(VERSION)).await?;
+    }
     session.check_migration().await?;
     let timeout = config.timeout;
     let (number, key) = (random_number()?, FleetKey::new(random_bytes()?));

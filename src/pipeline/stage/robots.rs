@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::TimeSpan;
-use crate::long_work::run_long;
+use crate::long_work::{LongWork, run_long};
 use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
 use crate::model::reason::Reason;
@@ -198,7 +198,8 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         return result;
     }
     wait.admission.record_robots_token(agent.source());
-    let decisions = if takes_long(evaluation, &option, &state) {
+    let is_searched = !evaluation.facts().reads_robots_txt();
+    let decisions = if is_searched && takes_long(evaluation, &option, &state) {
         Box::pin(decide_elsewhere(evaluation, &option, &state)).await
     } else {
         None
@@ -321,7 +322,7 @@ async fn decide_elsewhere(
     let token: Box<str> = agent.token().into();
     let first_product: Option<Box<str>> = agent.first_product().map(Box::from);
     let source = agent.source();
-    run_long(move || {
+    run_long(LongWork::Robots, move || {
         let agent = RobotsAgent::new(&token, source).with_first_product(first_product.as_deref());
         let file = effective_file(&state, on_unreachable)?;
         let decisions = FileDecisions::new(file, agent, &target);

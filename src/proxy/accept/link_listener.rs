@@ -69,7 +69,7 @@ impl LinkListener {
     /// Reads what the entry says about a request, and makes the request the one that the crawler sent.
     ///
     /// # Errors
-    /// The mistake, if it is no request of an entry.
+    /// If it is no request of an entry.
     fn accept_forwarded(
         &self,
         request: &mut Request<ClientBody>,
@@ -113,9 +113,9 @@ impl LinkListener {
         let method = request.method().clone();
         let context = match self.accept_forwarded(&mut request, link) {
             Ok(context) => Arc::new(context),
-            Err(mistake) => {
-                tracing::warn!(peer = %connection.peer, %mistake, "a request on a link was refused");
-                return unrecorded_response(mistake.to_response(), &method, Some(open));
+            Err(error) => {
+                tracing::warn!(peer = %connection.peer, %error, "a request on a link was refused");
+                return unrecorded_response(error.to_response(), &method, Some(open));
             }
         };
         let service = &self.inner.service;

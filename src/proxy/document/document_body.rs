@@ -13,7 +13,7 @@ use super::buffer::BodyBuffer;
 use super::content_hash::ContentHasher;
 use super::rewrite::{DocumentRewriter, RewriteError};
 use super::{BodyError, ResponseDownload};
-use crate::long_work::run_long;
+use crate::long_work::{LongWork, run_long};
 use crate::proxy::turn::TurnWork;
 
 /// The number of rewritten bytes that are sent at once.
@@ -252,7 +252,7 @@ impl RewriteStream {
         step: fn(&mut DocumentRewriter, &mut Bytes) -> Result<(), RewriteError>,
     ) {
         let mut input = std::mem::take(&mut self.input);
-        self.rewriter = RewriterPlace::Away(Box::pin(run_long(move || {
+        self.rewriter = RewriterPlace::Away(Box::pin(run_long(LongWork::Documents, move || {
             let result = step(&mut rewriter, &mut input);
             LongStepResult {
                 rewriter,

@@ -12,7 +12,7 @@ use brotli_decompressor::Decompressor;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
-use crate::long_work::run_long;
+use crate::long_work::{LongWork, run_long};
 use crate::proxy::body::{BodyError, ResponseDownload};
 use crate::proxy::document::coding::{ContentCoding, ContentDecoder};
 use crate::proxy::turn::TurnWork;
@@ -78,7 +78,7 @@ async fn decode(body: LimitedText, codings: &[&[u8]]) -> Option<Vec<u8>> {
         }
         let decoded = if coding.eq_ignore_ascii_case(b"br") {
             // Its decoder cannot be interrupted.
-            let (read, decoded) = run_long(move || {
+            let (read, decoded) = run_long(LongWork::Robots, move || {
                 let decoded = text.decode_brotli();
                 (text, decoded)
             })

@@ -1,7 +1,7 @@
 //! Owners that change, are not known, or die: a request finds the new one, or is refused, and is never sent twice.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -156,7 +156,7 @@ fn a_request_whose_owner_dies_is_repeated_only_if_that_is_safe() {
 }
 
 #[test]
-fn a_request_is_not_repeated_on_another_link_of_before() {
+fn a_request_is_repeated_on_a_new_link() {
     let settings = BenchSettings {
         without_tls: true,
         ..BenchSettings::default()
@@ -332,14 +332,18 @@ fn cuttable_link(fleet: &FleetBench, is_cut: &Arc<AtomicBool>) {
     let (address, is_cut) = (fleet.links(0), Arc::clone(is_cut));
     thread::spawn(move || {
         while let Ok((near, _)) = listener.accept() {
-            let far = TcpStream::connect(address).unwrap();
-            let (to_far, to_near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
-            for (from, to) in [(near, to_far), (far, to_near)] {
-                let is_cut = Arc::clone(&is_cut);
-                thread::spawn(move || carry(from, to, &is_cut));
-            }
+            relay(near, address, &is_cut);
         }
     });
+}
+
+fn relay(near: TcpStream, address: SocketAddr, is_cut: &Arc<AtomicBool>) {
+    let far = TcpStream::connect(address).unwrap();
+    let (to_far, to_near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+    for (from, to) in [(near, to_far), (far, to_near)] {
+        let is_cut = Arc::clone(is_cut);
+        thread::spawn(move || carry(from, to, &is_cut));
+    }
 }
 
 fn carry(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool) {
@@ -379,6 +383,40 @@ fn a_request_on_a_link_that_is_cut_does_not_wait_for_ever() {
     is_cut.store(false, Ordering::Relaxed);
     let url = origin.url("a.test", "/");
     fleet.get(1, &url).check(200, &["ok"]);
+}
+
+/// As while it is drained.
+#[test]
+fn a_request_goes_on_while_its_owner_takes_no_new_links() {
+    let fleet = FleetBench::start(2, POLICY);
+    let (answer, waiting) = mpsc::channel::<()>();
+    let waiting = Mutex::new(waiting);
+    let origin = ScriptedOrigin::respond(move |_| {
+        // An error: the test has dropped the other side.
+        let _ = waiting.lock().unwrap().recv();
+        OK
+    });
+    fleet.set_owner("a.test", 0, 1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fleet.publish_with_address(1, 0, listener.local_addr().unwrap());
+    let address = fleet.links(0);
+    thread::spawn(move || {
+        let (near, _) = listener.accept().unwrap();
+        drop(listener);
+        relay(near, address, &Arc::default());
+    });
+    let url = origin.url("a.test", "/");
+    thread::scope(|scope| {
+        let response = scope.spawn(|| fleet.get(1, &url));
+        wait_until("it is at the origin", || origin.heads().len() == 1);
+        // The entry tries a new link each second, a fifth of the lease.
+        thread::sleep(Duration::from_millis(2_500));
+        drop(answer);
+        response.join().unwrap().check(200, &["ok"]);
+    });
+    assert_eq!(origin.heads().len(), 1);
+    let ready = fleet.ready(1);
+    assert!(!ready.contains("links: a"), "{ready}");
 }
 
 /// An origin that never answers for `/slow`.

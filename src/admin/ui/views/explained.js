@@ -34,8 +34,8 @@ function outcome(found) {
 }
 
 function ownerWords({ node, admin }) {
-  const place = admin ? ` at ${admin}` : "";
-  return `${node}, another node of the fleet, which knows robots.txt and pace: ask it${place}`;
+  const place = admin ? ` (${admin})` : "";
+  return `${node}${place}, another node of the fleet: only that one knows robots.txt and pace`;
 }
 
 /** Shows what the proxy would do with the request now, and what was not asked. */

@@ -169,7 +169,7 @@ export class Host {
     if ((this.owner.dataset.said ?? "") === said) return;
     this.owner.dataset.said = said;
     const link = said && nodeLink(owner, `#/hosts?${new URLSearchParams({ host: this.name })}`);
-    const words = "Another node of the fleet owns this host, and knows its queue, pace and robots.txt: ";
+    const words = "Another node of the fleet owns this host; only that one has its queue, pace and robots.txt: ";
     fill(this.owner, said ? h("p.notice.warn", words, link) : null);
   }
 
