@@ -30,6 +30,25 @@ impl ConnectionBurst {
     }
 }
 
+/// Detects the end of a series of work on other threads, each of which keeps the memory that was freed there.
+#[derive(Debug, Default)]
+pub struct WorkBurst {
+    ended: u64,
+    given_back: u64,
+}
+
+impl WorkBurst {
+    /// Records how often work has ended so far. Returns `true` once it has not ended since the previous call, but before.
+    pub fn observe(&mut self, ended: u64) -> bool {
+        let is_over = ended == self.ended && ended != self.given_back;
+        self.ended = ended;
+        if is_over {
+            self.given_back = ended;
+        }
+        is_over
+    }
+}
+
 /// Asks the C library to return free memory to the system. It locks one arena after the other, for milliseconds, so it
 /// must not be called on a thread that serves requests.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -45,6 +64,16 @@ pub fn give_back() {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_series_of_work_is_detected_once() {
+        let mut burst = WorkBurst::default();
+        let over = [0, 0, 3, 5, 5, 5, 6, 6, 6].map(|ended| burst.observe(ended));
+        assert_eq!(
+            over,
+            [false, false, false, false, true, false, false, true, false]
+        );
+    }
 
     #[test]
     fn the_end_of_a_burst_is_detected_once() {

@@ -2,6 +2,7 @@
 //! requests.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
@@ -32,6 +33,14 @@ fn processor_count() -> usize {
     available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
 }
 
+/// The count of [`ended_count`].
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of times that work has ended since the start of the process.
+pub(crate) fn ended_count() -> u64 {
+    ENDED.load(Ordering::Relaxed)
+}
+
 /// Runs work on the blocking pool. Returns `None` if it panicked, or the process is shutting down.
 pub(crate) async fn run_long<T: Send + 'static>(
     kind: LongWork,
@@ -42,6 +51,7 @@ pub(crate) async fn run_long<T: Send + 'static>(
         let result = work();
         // Not earlier, even if nobody waits for the result any more.
         drop(permit);
+        ENDED.fetch_add(1, Ordering::Relaxed);
         result
     });
     done.await.ok()

@@ -29,8 +29,9 @@ use crate::config::settings::{DrainConfig, ListenerConfig, ParentConfig, Setting
 use crate::fleet::FleetNode;
 use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
-use crate::heap::{self, ConnectionBurst};
+use crate::heap::{self, ConnectionBurst, WorkBurst};
 use crate::identity::{DirectoryServer, IdentityError, RequestSigners};
+use crate::long_work;
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
 use crate::metrics::record::Recorder;
@@ -806,6 +807,7 @@ async fn run_periodic_cleanup(
     mut drain: DrainWatch,
 ) {
     let mut burst = ConnectionBurst::default();
+    let mut work = WorkBurst::default();
     let mut saving: Option<JoinHandle<()>> = None;
     let mut interval = tokio::time::interval(SWEEP_INTERVAL);
     loop {
@@ -825,7 +827,8 @@ async fn run_periodic_cleanup(
             saving = save_changes(&service.admission_queue);
         }
         let load = connections.take_load();
-        if burst.observe(load.open, load.peak) {
+        let is_over = burst.observe(load.open, load.peak);
+        if work.observe(long_work::ended_count()) || is_over {
             let _ = tokio::task::spawn_blocking(heap::give_back).await;
         }
     }
