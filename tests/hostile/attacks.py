@@ -136,6 +136,8 @@ class Row:
     ends: float | None = None
     peak: int = 25
     after: int = 15
+    # The rest in seconds, if it is longer than that of other rows.
+    rest: float = 0.0
     # It keeps a processor busy: no other row runs beside it.
     busy: bool = False
     any_proxy: bool = False
@@ -559,10 +561,11 @@ ROWS = [
         "bomb",
         "compressed documents of 8 MB that the proxy rewrites",
         functools.partial(of_origin, "/bomb", 8),
-        # The parser may take 16 MiB for open elements, in each of eight documents. It returns to the system within four
-        # seconds after the last of them, which may be later than this row's rest.
+        # The parser may take 16 MiB for open elements, in each of eight documents. They return to the system two sweeps,
+        # of two seconds each, after the last step of the last of them; what that one frees later may stay.
         peak=160,
-        after=100,
+        after=30,
+        rest=8.0,
         busy=True,
     ),
     Row(
@@ -838,7 +841,7 @@ class Runner:
             except BaseException:
                 watch.stop()
                 raise
-        time.sleep(self._rest if found.until is None else 0)
+        time.sleep(max(self._rest, row.rest) if found.until is None else 0)
         readings = watch.stop()
         figures = Figures(
             quiet=[took for at, took in readings.healthy if quiet <= at < begin],

@@ -275,7 +275,7 @@ impl ContentDecoder {
             let part = rest.get(..INPUT_STEP).unwrap_or(rest);
             let room = self.out.get_mut(filled..).unwrap_or_default();
             let Ok(status) = stream.decompress(part, room, FlushDecompress::None) else {
-                // What was decoded before counts, however the calls were divided.
+                // The bytes that were decoded before the error are passed on, as if each part had been a call.
                 let _ = self.out.get(..filled).map(sink);
                 return Err(ContentDecodeError);
             };

@@ -41,7 +41,7 @@ pub enum ObserverVerdict {
 
 /// A socket whose frames are observed.
 ///
-/// What belongs to the turn in which a limit is exceeded is still passed on.
+/// The frames of the turn that exceeds a limit are still passed on.
 #[derive(Debug)]
 pub struct ObservedStream<S, O> {
     stream: S,
