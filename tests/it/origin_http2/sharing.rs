@@ -178,6 +178,7 @@ fn requests_wait_for_one_dial_to_an_origin_that_is_known() {
         }
         let stream = peer.read_request().unwrap();
         peer.respond(stream, "first");
+        peer.close();
     });
     let url = origin.https_url("a.test", "/");
     assert_eq!(get(gate.proxy, &url).body, "first");
@@ -207,7 +208,7 @@ fn an_origin_may_change_its_version() {
             let mut peer = FramePeer::accept(stream, &[]).unwrap();
             let stream = peer.read_request().unwrap();
             peer.respond(stream, "two");
-            // Closed after one request, without GOAWAY.
+            peer.close();
         } else {
             connection.serve_tls(&one, &|_: &str| text_response("one"));
         }

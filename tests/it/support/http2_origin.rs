@@ -1,7 +1,7 @@
 //! Origins that speak HTTP/2: one with a library, for correct exchanges, and one that writes frames.
 
 use std::io::{Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Shutdown};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -375,6 +375,12 @@ impl FramePeer {
         let head = frame(kind::HEADERS, END_HEADERS, stream, &fields);
         let data = frame(kind::DATA, END_STREAM, stream, body.as_bytes());
         self.send(&[head, data].concat())
+    }
+
+    /// Closes the connection, without GOAWAY. Returns when the other side has closed it too: then it knows of the end.
+    pub(crate) fn close(mut self) {
+        let _ = self.stream.sock.shutdown(Shutdown::Write);
+        let _ = self.stream.sock.read_to_end(&mut Vec::new());
     }
 
     /// Answers every request with a 200.
