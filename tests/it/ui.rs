@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crawlgate::admin::ui::ASSETS;
+use crawlgate::model::profile::Profile;
+use crawlgate::policy::cases::FACT_KEYS;
 use sha2::{Digest, Sha256};
 
 use crate::admin::{AdminBench, TOKEN, body, status};
@@ -260,6 +262,29 @@ fn no_text_becomes_markup() {
             .all(|script| script.starts_with(" src=")),
         "a script of its own"
     );
+}
+
+/// The form sends its lists `FACTS` and `MORE`.
+#[test]
+fn the_form_has_every_fact_and_every_profile() {
+    let script = fs::read_to_string(folder().join("views/try.js")).unwrap();
+    let list = |name: &str| -> BTreeSet<String> {
+        let (_, rest) = script.split_once(&format!("const {name} = [")).unwrap();
+        let items = rest.split_once(']').unwrap().0.split('"').skip(1);
+        items.step_by(2).map(String::from).collect()
+    };
+    let sent = &list("FACTS") | &list("MORE");
+    let others = ["profile", "user_agent", "fetch"];
+    let facts: BTreeSet<String> = FACT_KEYS
+        .into_iter()
+        .chain(others)
+        .map(String::from)
+        .collect();
+    assert_eq!(sent, facts);
+    let profiles = Profile::ALL
+        .iter()
+        .map(|profile| profile.as_str().to_owned());
+    assert_eq!(list("PROFILES"), profiles.collect());
 }
 
 /// The files that a file references: `/ui/NAME` in the page, `from "./NAME"` in a module.

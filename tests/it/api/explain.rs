@@ -1,6 +1,9 @@
 //! `POST /api/v1/explain`.
 
+use std::collections::BTreeSet;
+
 use crawlgate::model::profile::Profile;
+use crawlgate::policy::cases::FACT_KEYS;
 use serde_json::{Value as Json, json};
 
 use super::ApiBench;
@@ -172,4 +175,19 @@ async fn of_a_big_policy_the_rules_that_matter_are_explained() {
     assert_eq!(all["decision"], output["decision"]);
     let (status, output) = explain(&bench, &json!({ "url": url, "all_rules": "yes" })).await;
     assert_eq!(status, 400, "{output}");
+}
+
+#[tokio::test]
+async fn the_schema_of_a_question_has_every_fact() {
+    let bench = ApiBench::new(POLICY).await;
+    let (_, document) = bench.ask("GET /api/v1/openapi.json", b"").await;
+    let question = &document["components"]["schemas"]["Question"];
+    let described: BTreeSet<&str> = question["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let others = ["profile", "all_rules", "user_agent", "fetch"];
+    assert_eq!(described, FACT_KEYS.into_iter().chain(others).collect());
 }

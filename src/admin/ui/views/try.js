@@ -18,6 +18,7 @@ const PROFILES = [
   "nutch",
   "stormcrawler",
   "norconex",
+  "cloudview",
   "httpx",
   "newspaper",
   "lychee",
@@ -46,6 +47,7 @@ const MORE = [
   "canonical",
   "headers",
   "usage",
+  "license",
   "body_prefix",
   "tunnel",
   "known",
@@ -138,6 +140,7 @@ class Try {
             spellcheck: "false",
           }),
         ),
+        field("License of the site, by robots.txt", text("license", "http://www.example.com/license.xml")),
         field("Title", text("title")),
         field("Beginning of the body", h("textarea", { name: "body_prefix", rows: 2, spellcheck: "false" })),
         h(
