@@ -36,7 +36,7 @@ use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::pacing::pace::{HostPace, PaceDecision, PaceWait, WaitCause};
 use crate::pacing::queue::{QueueRank, QueueTicket};
-use crate::pacing::retry_after;
+use crate::pacing::retry_after::{self, DEFAULT_RETRY_AFTER};
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::held_requests::HeldRequests;
 use crate::pipeline::stop_registry::StopRegistry;
@@ -432,10 +432,10 @@ const NO_WAIT: PaceWait = PaceWait {
     duration: Duration::ZERO,
     cause: WaitCause::Time,
 };
-/// The refusal at shutdown: the proxy that replaces this one needs a moment.
+/// The refusal at shutdown.
 const SHUTTING_DOWN: AdmissionRefusal = AdmissionRefusal {
     reason: Reason::ShuttingDown,
-    retry_after: Duration::from_secs(5),
+    retry_after: DEFAULT_RETRY_AFTER,
     load: None,
 };
 

@@ -191,6 +191,15 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
             return Err(NotForwarded::ServeRobots(known));
         }
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
+        if arrival.is_some()
+            && self
+                .active_policy()
+                .newer_than(evaluation.snapshot())
+                .is_some()
+        {
+            // The new policy may refuse the host, whose robots.txt is then not fetched.
+            return Ok(StagesResult::Repeat);
+        }
         let robots_txt = robots::evaluate(evaluation, robots, &self.wait, arrival).await;
         evaluation.add_robots(robots_txt.terms, robots_txt.fetch_time);
         let verdict = robots_txt.verdict.map_err(|mut refusal| {

@@ -18,6 +18,7 @@ use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::rule_id::RuleId;
+use crate::pacing::retry_after::DEFAULT_RETRY_AFTER;
 use crate::pipeline::headers::first_values;
 use crate::pipeline::refusal::{Refusal, SubstituteRobots};
 use crate::pipeline::response::ResponseAnnotations;
@@ -57,9 +58,6 @@ pub const CRAWL_SHADOW: HeaderName = HeaderName::from_static("crawl-shadow");
 pub const CRAWL_TRACE_ID: HeaderName = HeaderName::from_static("crawl-trace-id");
 /// `Proxy-Status` (RFC 9209).
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-
-/// The `Retry-After` value for a refusal because of overload, in seconds.
-const RETRY_SECONDS: u64 = 5;
 
 /// The properties of a request that determine the form of its refusal.
 #[derive(Clone, Copy, Debug)]
@@ -257,10 +255,8 @@ pub fn refusal_response(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let later = matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later);
     if later || refusal.retry_after.is_some() {
-        let seconds = refusal
-            .retry_after
-            .map_or(RETRY_SECONDS, |time| time.as_secs());
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        let time = refusal.retry_after.unwrap_or(DEFAULT_RETRY_AFTER);
+        headers.insert(RETRY_AFTER, HeaderValue::from(time.as_secs()));
     }
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         headers.insert(PROXY_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
+use crate::pacing::retry_after::DEFAULT_RETRY_AFTER;
 use crate::pipeline::admission::{AdmissionQueue, Arrival, HostSlot};
 use crate::pipeline::budget::sharing::BudgetCharge;
 use crate::pipeline::budget::{
@@ -25,8 +26,6 @@ use super::pace::{self, WaitContext};
 /// The explanation of a refusal, if the store of the fleet does not say what is left.
 const SHARE_UNKNOWN: &str =
     "the fleet's database is unavailable, which has the rest of today's budget";
-/// The `Retry-After` of such a refusal.
-const SHARE_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Refuses a request if its daily budget is used up.
 pub(crate) fn check_remaining(
@@ -79,7 +78,7 @@ async fn wait_for_share_of(
         {
             let refusal = Refusal::new(Reason::OwnerUnavailable, Stage::Pace)
                 .with_detail(SHARE_UNKNOWN)
-                .with_retry_after(Some(SHARE_RETRY_AFTER));
+                .with_retry_after(Some(DEFAULT_RETRY_AFTER));
             return Err(evaluation.refuse(refusal));
         }
     }

@@ -1,6 +1,9 @@
 //! Stops: what an operator has stopped waits for the end of the stop, and is refused if that takes too long. Checked
 //! before robots.txt is fetched, before the wait for the host's turn, and once more after it, since a stop may be given
 //! while a request waits.
+//!
+//! A reload does not end this wait: a request is evaluated again once no stop covers it, before anything is sent to its
+//! host. One that a stop refuses is refused as stopped, even if the new policy refuses it as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +12,7 @@ use crate::clock::Rfc3339;
 use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
-use crate::pacing::retry_after::retry_after_of_wait;
+use crate::pacing::retry_after::{DEFAULT_RETRY_AFTER, retry_after_of_wait};
 use crate::pacing::stops::{EmergencyStop, StopQuery};
 use crate::pipeline::admission::{AdmissionQueue, Arrival, StopWaitRequest};
 use crate::pipeline::evaluation::Evaluation;
@@ -24,9 +27,7 @@ use super::pace::{self, WaitContext};
 use super::robots;
 
 /// The `Retry-After` of a stop without an end.
-const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// The `Retry-After` of a shutdown: the proxy that replaces this one needs a moment.
-const RESTART_RETRY_AFTER: Duration = Duration::from_secs(5);
+const ENDLESS_STOP_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The properties of a request or a tunnel that a stop may match.
 struct StopSubject<'a> {
@@ -163,7 +164,7 @@ fn refusal(stop_refusal: StopRefusal) -> Refusal {
             stop,
             remaining: left,
         } => Refusal {
-            retry_after: Some(left.map_or(DEFAULT_RETRY_AFTER, retry_after_of_wait)),
+            retry_after: Some(left.map_or(ENDLESS_STOP_RETRY_AFTER, retry_after_of_wait)),
             ..Refusal::new(Reason::Stopped, Stage::Pace).with_detail(stop_detail(&stop))
         },
         StopRefusal::ShuttingDown => shutdown_refusal(),
@@ -173,7 +174,7 @@ fn refusal(stop_refusal: StopRefusal) -> Refusal {
 /// Returns the refusal of a request that is held when the proxy shuts down.
 pub(super) fn shutdown_refusal() -> Refusal {
     Refusal {
-        retry_after: Some(RESTART_RETRY_AFTER),
+        retry_after: Some(DEFAULT_RETRY_AFTER),
         ..Refusal::new(Reason::ShuttingDown, Stage::Pace)
     }
 }

@@ -277,6 +277,30 @@ async fn a_policy_change_during_a_stop_evaluates_again() {
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
 
+/// A reload does not wake a request that a stop holds, and nothing is sent under the old policy after it.
+#[tokio::test(start_paused = true)]
+async fn after_a_stop_no_robots_txt_is_fetched_that_a_new_policy_needs_not() {
+    for (lifted, expected) in [(true, Reason::Rule), (false, Reason::Stopped)] {
+        let bench = pipeline("{ delay: 0s, max_hold: 9s }", "");
+        let change = press(bench.stops(), "a.test", None);
+        let waiting = bench.start("http://a.test/");
+        sleep(SECOND).await;
+        bench
+            .active_policy
+            .replace(snapshot(FREE, "{ id: no, forbid: { host: a.test } }"));
+        sleep(SECOND).await;
+        assert!(!waiting.is_finished());
+        if lifted {
+            bench.stops().lift(change.stop.id).unwrap();
+        }
+        let result = waiting.await.unwrap();
+        let waited = if lifted { 2 } else { 9 };
+        assert_eq!(result.wait_time, Some(waited * SECOND));
+        assert_eq!(result.refused().0, expected);
+        assert_eq!(bench.robots.fetches(), 0);
+    }
+}
+
 /// Requests that the policy or robots.txt refuses are refused at once: these are checked first.
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_does_not_wait_for_a_stop() {

@@ -10,6 +10,9 @@ const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The maximum, of origins' values that are obeyed and of values for crawlers.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
+/// The value for crawlers if it is unknown when a request will succeed, as after a shutdown or if the proxy is overloaded.
+pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// The value of an origin's `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
