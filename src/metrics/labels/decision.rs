@@ -35,9 +35,8 @@ pub(crate) const DECISION_COUNT: usize = Stage::ALL.len() * VerdictLabel::ALL.le
 /// Returns the common decisions, which are exported as 0 until they occur; others appear when they occur.
 pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
     let rejects = Reason::ALL.into_iter().flat_map(|reason| {
-        possible_stages(reason)
-            .iter()
-            .map(move |s| (*s, VerdictLabel::Reject, Some(reason)))
+        let stages = reason.row().stages.iter();
+        stages.map(move |stage| (*stage, VerdictLabel::Reject, Some(reason)))
     });
     let causes = [Some(Reason::Rule), Some(Reason::Default)];
     let allows = [Stage::Destination, Stage::Upstream, Stage::Response]
@@ -48,60 +47,6 @@ pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel,
     let left =
         [Stage::Destination, Stage::Upstream].map(|stage| (stage, VerdictLabel::Allow, None));
     rejects.chain(allows).chain(shadows).chain(left)
-}
-
-/// Returns the stages at which a reason is exported as 0 before it occurs; other stages are exported once it has.
-fn possible_stages(reason: Reason) -> &'static [Stage] {
-    match reason {
-        Reason::Rule | Reason::Default => &[
-            Stage::Request,
-            Stage::Destination,
-            Stage::Response,
-            Stage::Document,
-        ],
-        Reason::TooDeep | Reason::Trap | Reason::Budget => &[Stage::Request],
-        Reason::Premature => &[Stage::Ledger],
-        Reason::Unmodified | Reason::Duplicate => &[Stage::Response, Stage::Document],
-        Reason::AmbiguousUrl => &[
-            Stage::Target,
-            Stage::Request,
-            Stage::Destination,
-            Stage::Response,
-            Stage::Document,
-        ],
-        Reason::BodyTooLarge => &[Stage::Response],
-        Reason::SoftError => &[Stage::Document],
-        Reason::Noncanonical | Reason::Noindex => &[Stage::Response, Stage::Document],
-        Reason::RobotsTxt | Reason::RobotsUnreachable => &[Stage::Robots],
-        Reason::Usage => &[Stage::Robots, Stage::Response],
-        Reason::IpProhibited => &[Stage::Destination],
-        Reason::UpstreamDns => &[Stage::Destination],
-        Reason::Undecided => &[Stage::Connect],
-        Reason::PortDenied => &[Stage::Destination, Stage::Connect],
-        Reason::HostMismatch | Reason::BadRequest | Reason::RequestTimeout => {
-            &[Stage::Target, Stage::Connect]
-        }
-        Reason::MethodDenied
-        | Reason::UpgradeDenied
-        | Reason::SchemeDenied
-        | Reason::HeadersTooLarge
-        | Reason::Loop => &[Stage::Target],
-        Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
-        // At the destination stage, if the host has refused connections recently.
-        Reason::UpstreamConnect => &[Stage::Destination, Stage::Upstream],
-        Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
-        // The host's robots.txt is requested first.
-        Reason::UpstreamTls => &[Stage::Robots, Stage::Upstream],
-        Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
-        Reason::Unauthorized => &[Stage::Identify],
-        Reason::Overloaded => &[Stage::Identify, Stage::Connect],
-        Reason::RateLimited
-        | Reason::QueueFull
-        | Reason::HostBackoff
-        | Reason::Stopped
-        | Reason::OwnerUnavailable
-        | Reason::ShuttingDown => &[Stage::Pace],
-    }
 }
 
 #[cfg(test)]

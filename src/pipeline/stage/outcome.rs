@@ -349,7 +349,7 @@ impl OutcomeRecorder {
                 removal,
             };
         }
-        let by_reason = RemovalOutcome::from_reason(refusal.reason);
+        let by_reason = row.removal;
         let OutcomeProgress::Answered(response) = &self.progress else {
             return ObservationOutcome::Refused(ObservedRefusal {
                 crawl_status,

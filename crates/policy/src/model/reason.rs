@@ -1,10 +1,12 @@
 //! The closed table of reasons for refusing a request.
 //!
-//! Each reason is one row: its status, header text, metric label and retry hint. A refusal may set a
-//! more precise status, such as 414 or 504.
+//! Each reason is one row: its status, header text, metric label, retry hint, and its outcome for an
+//! index. A refusal may set a more precise status, such as 414 or 504.
 
 use super::crawl_status::CrawlStatus;
 use super::intent::Intent;
+use super::removal::RemovalOutcome;
+use super::stage::Stage;
 use super::words::Word;
 
 /// The advice about a repetition: the value of `Crawl-Retry`.
@@ -55,6 +57,11 @@ pub struct ReasonRow {
     pub retry: RetryHint,
     /// An OmniFind code, if there is one.
     pub code: Option<u16>,
+    /// The outcome for a page of the index; `None` if the refusal says nothing against the page. A soft error has the outcome
+    /// of the status that it is answered with.
+    pub removal: Option<RemovalOutcome>,
+    /// The stages at which it is exported as 0 before it occurs; at others, once it has.
+    pub stages: &'static [Stage],
     /// The `title` of the problem document (RFC 9457).
     pub title: &'static str,
 }
@@ -87,18 +94,23 @@ reasons! {
     Rule {
         name: "rule",
         title: "URL rejected by crawl policy",
+        removal: Some(RemovalOutcome::Rule),
+        stages: &[Stage::Request, Stage::Destination, Stage::Response, Stage::Document],
         ..FILTER
     }
     /// No rule matched, and `options.disposition` refused it.
     Default {
         name: "default",
         title: "URL rejected by the policy's default",
+        removal: Some(RemovalOutcome::Rule),
+        stages: &[Stage::Request, Stage::Destination, Stage::Response, Stage::Document],
         ..FILTER
     }
     /// The decision on a tunnel depends on parts of URLs that the tunnel hides.
     Undecided {
         name: "undecided",
         title: "The policy cannot decide a tunnel to this host",
+        stages: &[Stage::Connect],
         ..FILTER
     }
     /// The URL is deeper than the option `max_depth` allows.
@@ -106,6 +118,8 @@ reasons! {
         name: "too_deep",
         crawl_status: CrawlStatus::TooDeep,
         title: "URL deeper than the policy allows",
+        removal: Some(RemovalOutcome::Rule),
+        stages: &[Stage::Request],
         ..FILTER
     }
     /// The policy decides differently on the raw and on the decoded path.
@@ -113,6 +127,7 @@ reasons! {
         name: "ambiguous_url",
         retry: RetryHint::Never,
         title: "URL that servers may interpret in two ways",
+        stages: &[Stage::Target, Stage::Request, Stage::Destination, Stage::Response, Stage::Document],
         ..REQUEST
     }
     /// The URL matches a pattern of the option `traps`.
@@ -120,6 +135,8 @@ reasons! {
         name: "trap",
         crawl_status: CrawlStatus::Trap,
         title: "URL of a crawler trap",
+        removal: Some(RemovalOutcome::Rule),
+        stages: &[Stage::Request],
         ..FILTER
     }
     /// The option `budget` is used up for today.
@@ -128,6 +145,7 @@ reasons! {
         crawl_status: CrawlStatus::Budget,
         retry: RetryHint::After,
         title: "Daily budget used up",
+        stages: &[Stage::Request],
         ..FILTER
     }
     /// The option `recrawl` does not allow another request yet.
@@ -137,6 +155,7 @@ reasons! {
         status: StatusSource::Profile(Intent::Keep),
         retry: RetryHint::After,
         title: "Requested again too soon",
+        stages: &[Stage::Ledger],
         ..FILTER
     }
     /// The response is larger than the option `max_body` allows.
@@ -146,6 +165,8 @@ reasons! {
         error: "http_response_body_size",
         retry: RetryHint::Never,
         title: "Response larger than the policy allows",
+        removal: Some(RemovalOutcome::TooLarge),
+        stages: &[Stage::Response],
         ..FILTER
     }
     /// The page reports an error although its status does not: a filter with `as`.
@@ -156,6 +177,8 @@ reasons! {
         error: "proxy_internal_response",
         retry: RetryHint::Never,
         title: "Page that reports an error",
+        removal: Some(RemovalOutcome::NotFound),
+        stages: &[Stage::Document],
         ..FILTER
     }
     /// The response names another canonical URL, which the option `noncanonical` rejects.
@@ -163,6 +186,8 @@ reasons! {
         name: "noncanonical",
         crawl_status: CrawlStatus::Noncanonical,
         title: "URL with another canonical form",
+        removal: Some(RemovalOutcome::Noncanonical),
+        stages: &[Stage::Response, Stage::Document],
         ..FILTER
     }
     /// The response asks not to be indexed, which the option `noindex` rejects.
@@ -170,6 +195,8 @@ reasons! {
         name: "noindex",
         crawl_status: CrawlStatus::Noindex,
         title: "Document that asks not to be indexed",
+        removal: Some(RemovalOutcome::Noindex),
+        stages: &[Stage::Response, Stage::Document],
         ..FILTER
     }
     /// The document has not changed since the last fetch, which the option `unmodified` rejects.
@@ -179,6 +206,7 @@ reasons! {
         status: StatusSource::Profile(Intent::Keep),
         retry: RetryHint::Never,
         title: "Document that has not changed",
+        stages: &[Stage::Response, Stage::Document],
         ..FILTER
     }
     /// Another URL of the host has the same document, which the option `duplicate` rejects.
@@ -186,6 +214,8 @@ reasons! {
         name: "duplicate",
         crawl_status: CrawlStatus::Duplicate,
         title: "Document already served by another URL",
+        removal: Some(RemovalOutcome::Duplicate),
+        stages: &[Stage::Response, Stage::Document],
         ..FILTER
     }
     /// The host's robots.txt forbids the URL.
@@ -194,6 +224,8 @@ reasons! {
         crawl_status: CrawlStatus::RobotsTxt,
         code: Some(740),
         title: "URL forbidden by the host's robots.txt",
+        removal: Some(RemovalOutcome::RobotsTxt),
+        stages: &[Stage::Robots],
         ..FILTER
     }
     /// The host's robots.txt is unavailable.
@@ -204,6 +236,7 @@ reasons! {
         retry: RetryHint::After,
         code: Some(740),
         title: "The host's robots.txt is unavailable",
+        stages: &[Stage::Robots],
         ..FILTER
     }
     /// The site denies a use that the option `robots.usage` declares.
@@ -211,6 +244,8 @@ reasons! {
         name: "usage",
         crawl_status: CrawlStatus::Usage,
         title: "Use denied by the site",
+        removal: Some(RemovalOutcome::RobotsTxt),
+        stages: &[Stage::Robots, Stage::Response],
         ..FILTER
     }
     /// The host's rate limit would hold the request for longer than it may wait.
@@ -254,6 +289,7 @@ reasons! {
         crawl_status: CrawlStatus::Address,
         error: "destination_ip_prohibited",
         title: "Host with a prohibited address",
+        stages: &[Stage::Destination],
         ..REQUEST
     }
     /// The port is not in `egress.ports`, or not allowed for tunnels.
@@ -261,6 +297,7 @@ reasons! {
         name: "port_denied",
         code: Some(770),
         title: "Port not allowed",
+        stages: &[Stage::Destination, Stage::Connect],
         ..REQUEST
     }
     /// The method is TRACE, or CONNECT inside a tunnel.
@@ -268,12 +305,14 @@ reasons! {
         name: "method_denied",
         status: StatusSource::Fixed(405),
         title: "Method not allowed",
+        stages: &[Stage::Target],
         ..REQUEST
     }
     /// The request has `Upgrade`, and the policy does not allow it.
     UpgradeDenied {
         name: "upgrade_denied",
         title: "Protocol upgrade not allowed",
+        stages: &[Stage::Target],
         ..REQUEST
     }
     /// The scheme is neither `http` nor `https`.
@@ -281,6 +320,7 @@ reasons! {
         name: "scheme_denied",
         code: Some(770),
         title: "Scheme not allowed",
+        stages: &[Stage::Target],
         ..REQUEST
     }
     /// A request inside a tunnel names another host than the CONNECT did.
@@ -289,6 +329,7 @@ reasons! {
         status: StatusSource::Fixed(421),
         retry: RetryHint::Never,
         title: "Host differs from the tunnel's",
+        stages: &[Stage::Target, Stage::Connect],
         ..REQUEST
     }
     /// The request target or body exceeds its limit.
@@ -296,6 +337,7 @@ reasons! {
         name: "request_too_large",
         status: StatusSource::Fixed(413),
         title: "Request too large",
+        stages: &[Stage::Target, Stage::Upstream],
         ..CLIENT
     }
     /// The request head did not arrive in time.
@@ -303,12 +345,14 @@ reasons! {
         name: "request_timeout",
         status: StatusSource::Fixed(408),
         title: "Request head not received in time",
+        stages: &[Stage::Target, Stage::Connect],
         ..CLIENT
     }
     /// The request is ambiguous or malformed.
     BadRequest {
         name: "bad_request",
         title: "Request not understood",
+        stages: &[Stage::Target, Stage::Connect],
         ..CLIENT
     }
     /// The request head exceeds its limit.
@@ -332,6 +376,7 @@ reasons! {
         error: "dns_error",
         code: Some(680),
         title: "Host name not resolved",
+        stages: &[Stage::Destination],
         ..GATEWAY
     }
     /// No address of the host accepts a connection.
@@ -340,6 +385,8 @@ reasons! {
         error: "connection_refused",
         code: Some(612),
         title: "No connection to the origin",
+        // At the destination stage, if the host has refused connections recently.
+        stages: &[Stage::Destination, Stage::Upstream],
         ..GATEWAY
     }
     /// The origin's certificate is not trusted, or the TLS handshake fails.
@@ -348,6 +395,8 @@ reasons! {
         error: "tls_protocol_error",
         code: Some(614),
         title: "No trusted TLS connection to the origin",
+        // The host's robots.txt is requested first.
+        stages: &[Stage::Robots, Stage::Upstream],
         ..GATEWAY
     }
     /// The origin did not respond in time.
@@ -374,6 +423,8 @@ reasons! {
         retry: RetryHint::Never,
         code: None,
         title: "Internal error of the proxy",
+        removal: None,
+        stages: &[Stage::Request, Stage::Upstream, Stage::Response],
     }
     /// The client must authenticate, or its credentials are wrong.
     Unauthorized {
@@ -381,18 +432,21 @@ reasons! {
         crawl_status: CrawlStatus::Unauthorized,
         status: StatusSource::Fixed(407),
         title: "Proxy credentials needed",
+        stages: &[Stage::Identify],
         ..CLIENT
     }
     /// The proxy has reached a connection limit.
     Overloaded {
         name: "overloaded",
         title: "Proxy overloaded",
+        stages: &[Stage::Identify, Stage::Connect],
         ..UNAVAILABLE
     }
     /// The proxy is shutting down, and the request would have had to wait.
     ShuttingDown {
         name: "shutting_down",
         title: "Proxy shutting down",
+        stages: &[Stage::Pace],
         ..UNAVAILABLE
     }
 }
@@ -438,12 +492,15 @@ const FILTER: ReasonRow = ReasonRow {
     retry: RetryHint::PolicyChange,
     code: None,
     title: "",
+    removal: None,
+    stages: &[],
 };
 const POLITENESS: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Politeness,
     status: StatusSource::Profile(Intent::Later),
     error: "http_request_error",
     retry: RetryHint::After,
+    stages: &[Stage::Pace],
     ..FILTER
 };
 const REQUEST: ReasonRow = ReasonRow {
@@ -456,6 +513,7 @@ const CLIENT: ReasonRow = ReasonRow {
     status: StatusSource::Fixed(400),
     error: "http_request_error",
     retry: RetryHint::Never,
+    stages: &[Stage::Target],
     ..FILTER
 };
 const GATEWAY: ReasonRow = ReasonRow {
@@ -463,6 +521,8 @@ const GATEWAY: ReasonRow = ReasonRow {
     status: StatusSource::Gateway,
     error: "http_protocol_error",
     retry: RetryHint::After,
+    removal: Some(RemovalOutcome::Error),
+    stages: &[Stage::Upstream],
     ..FILTER
 };
 const UNAVAILABLE: ReasonRow = ReasonRow {

@@ -1,7 +1,6 @@
 //! The outcomes after which a page may have to leave the index, and the action that the policy
 //! chooses for each of them.
 
-use super::reason::Reason;
 use super::words::words;
 
 words! {
@@ -39,48 +38,6 @@ impl RemovalOutcome {
             404 => Self::NotFound,
             410 => Self::Gone,
             _ => Self::BadStatus,
-        }
-    }
-
-    /// Returns the outcome of a refusal; `None` if it says nothing against the page. A soft error
-    /// has the outcome of the status that it is answered with.
-    pub fn from_reason(reason: Reason) -> Option<Self> {
-        use Reason as Of;
-        match reason {
-            Of::Rule | Of::Default | Of::TooDeep | Of::Trap => Some(Self::Rule),
-            Of::RobotsTxt | Of::Usage => Some(Self::RobotsTxt),
-            Of::Noindex => Some(Self::Noindex),
-            Of::Noncanonical => Some(Self::Noncanonical),
-            Of::Duplicate => Some(Self::Duplicate),
-            Of::BodyTooLarge => Some(Self::TooLarge),
-            Of::SoftError => Some(Self::NotFound),
-            Of::UpstreamDns
-            | Of::UpstreamConnect
-            | Of::UpstreamTls
-            | Of::UpstreamTimeout
-            | Of::UpstreamProtocol => Some(Self::Error),
-            Of::Undecided | Of::AmbiguousUrl | Of::Budget | Of::Premature | Of::Unmodified => None,
-            Of::RobotsUnreachable
-            | Of::RateLimited
-            | Of::QueueFull
-            | Of::HostBackoff
-            | Of::Stopped => None,
-            Of::IpProhibited
-            | Of::PortDenied
-            | Of::MethodDenied
-            | Of::UpgradeDenied
-            | Of::SchemeDenied
-            | Of::HostMismatch => None,
-            Of::RequestTooLarge
-            | Of::RequestTimeout
-            | Of::BadRequest
-            | Of::HeadersTooLarge
-            | Of::Loop => None,
-            Of::InternalError
-            | Of::Unauthorized
-            | Of::Overloaded
-            | Of::OwnerUnavailable
-            | Of::ShuttingDown => None,
         }
     }
 }

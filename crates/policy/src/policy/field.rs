@@ -1,7 +1,7 @@
 //! The fields that a condition can name, and the facts that they read.
 //!
 //! A new field is a variant of [`Field`] with a row in `Field::row`, an entry in `FIXED_FIELDS`, and an
-//! arm in the function that reads its fact.
+//! arm in each function that reads facts: CONTRIBUTING.md has the recipe.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -500,16 +500,36 @@ impl Field {
 
     /// The text of a field that is known for a tunnel.
     fn tunnel_text<'a>(&self, target: &'a HostTarget, facts: &Facts<'a>) -> Option<&'a str> {
-        if *self == Self::Scheme {
-            return Some(target.scheme().as_str());
+        match self {
+            Self::Scheme => Some(target.scheme().as_str()),
+            Self::Host => Some(target.host()),
+            Self::Authority => Some(target.authority()),
+            Self::Crawler => Some(facts.crawler),
+            Self::Url
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_)
+            | Self::Method
+            | Self::Referer
+            | Self::Dest
+            | Self::Depth
+            | Self::Port
+            | Self::Address
+            | Self::ContentType
+            | Self::Status
+            | Self::Size
+            | Self::Header(_)
+            | Self::Usage(_)
+            | Self::License
+            | Self::Title
+            | Self::BodyPrefix
+            | Self::MetaRobots
+            | Self::Canonical => None,
         }
-        if *self == Self::Host {
-            return Some(target.host());
-        }
-        if *self == Self::Authority {
-            return Some(target.authority());
-        }
-        (*self == Self::Crawler).then_some(facts.crawler)
     }
 
     fn url_text_matches(
