@@ -1,7 +1,7 @@
 //! The pipeline: which requests may be sent to an origin, and which answers may be passed on.
 //!
 //! The order of the stages is written once: in [`request`] up to the permit, in [`response`] from the origin's head on.
-//! [`tunnel`] has those of a CONNECT. The pipeline knows the types of HTTP but no sockets; for what it needs from the
+//! [`tunnel`] has the stages of a CONNECT. The pipeline knows the types of HTTP but no sockets; for what it needs from the
 //! proxy (addresses of a name, robots.txt, the sender of a request) it declares traits that `proxy` implements.
 
 pub mod admission;

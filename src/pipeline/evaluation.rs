@@ -29,7 +29,7 @@ use crate::robots::agent::RobotsAgent;
 use super::document_rewrite::RewriteNeed;
 use super::facts::{EvaluationFacts, RequestFacts, TunnelFacts};
 use super::permit::SendOptions;
-use super::refusal::{Refusal, recorded_url_detail};
+use super::refusal::{Refusal, recorded_url_retention};
 use super::shadow::ShadowEvaluation;
 use super::snapshot::PolicySnapshot;
 use super::stage::ledger::{LedgerEntry, LedgerRecall, RequestConditions};
@@ -179,33 +179,34 @@ impl<F: EvaluationFacts> Evaluation<F> {
     }
 
     /// Returns what the log keeps of the URL for a refusal that the policy has not decided.
-    pub(crate) fn url_detail(&self, refusal: &Refusal) -> UrlRetention {
+    pub(crate) fn url_retention(&self, refusal: &Refusal) -> UrlRetention {
         if refusal.stage >= Stage::Upstream {
-            self.url_detail_after_sending()
+            self.url_retention_after_sending()
         } else {
-            recorded_url_detail(self.policy(), &self.trail, refusal.unlogged_url_detail())
+            recorded_url_retention(self.policy(), &self.trail, refusal.unlogged_url_retention())
         }
     }
 
     /// Returns what the log keeps of the URL if something other than the policy refuses a request that was sent, or if
     /// the proxy fails.
-    pub(crate) fn url_detail_after_sending(&self) -> UrlRetention {
-        recorded_url_detail(self.policy(), &self.trail, UrlRetention::Full)
+    pub(crate) fn url_retention_after_sending(&self) -> UrlRetention {
+        recorded_url_retention(self.policy(), &self.trail, UrlRetention::Full)
     }
 
     /// Boxes a refusal that the policy has not decided, with what the log keeps of the URL.
     pub fn refuse(&self, refusal: Refusal) -> Box<Refusal> {
         Box::new(Refusal {
-            url_detail: self.url_detail(&refusal),
+            url_retention: self.url_retention(&refusal),
             ..refusal
         })
     }
 
     /// Returns the refusal of a request inside a tunnel that was refused, with what the log keeps of its URL.
     pub(crate) fn refuse_inside_tunnel(&self, refusal: &Refusal) -> Box<Refusal> {
-        let url_detail = recorded_url_detail(self.policy(), &self.trail, refusal.url_detail);
+        let url_retention =
+            recorded_url_retention(self.policy(), &self.trail, refusal.url_retention);
         Box::new(Refusal {
-            url_detail,
+            url_retention,
             ..refusal.clone()
         })
     }

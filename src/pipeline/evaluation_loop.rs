@@ -63,7 +63,7 @@ pub(super) trait PipelineStages {
     ) -> Result<BudgetCharge, Self::Error>;
 }
 
-/// The result of a run of the stages that refuses nothing.
+/// The result of the stages if none refuses.
 pub(super) enum StagesResult<Addresses, Inputs> {
     /// The request has passed them all.
     Ready(ReadyToSend<Addresses, Inputs>),
@@ -89,7 +89,7 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
     facts: S::Facts,
     snapshot: Arc<PolicySnapshot>,
 ) -> impl Future<Output = PipelineResult<S::Facts, S::Addresses, S::Error>> {
-    // Not an `async fn`, which would store the facts next to the evaluation that they become a part of.
+    // Not an `async fn`, whose future would contain the facts twice: they become a part of the evaluation.
     let mut evaluation = Box::new(stages.evaluate(facts, snapshot));
     let mut arrival = None;
     async move {
@@ -154,7 +154,7 @@ type PermitResult<S> = Result<
     <S as PipelineStages>::Error,
 >;
 
-/// Returns no permit, and the slot unused, if the request must wait for its budget.
+/// Returns `None`, and gives the slot back unused, if the request must wait for its budget.
 fn permit<S: PipelineStages>(
     stages: &S,
     evaluation: &Evaluation<S::Facts>,

@@ -8,8 +8,8 @@ use super::admission::HostSlot;
 
 /// Proof that a request or a tunnel has passed every stage, and where it may go. Nothing else names an upstream.
 ///
-/// `T` is the URL of a request or the host of a tunnel, so that the one cannot be used for the other; `V` are the
-/// addresses that may be dialled. Only the pipeline makes a permit, and redeeming it consumes it, so that one
+/// `T` is the URL of a request or the host of a tunnel, so that the one cannot be used for the other; `Addresses` are
+/// those that may be dialled. Only the pipeline makes a permit, and redeeming it consumes it, so that one
 /// evaluation sends one request:
 ///
 /// ```compile_fail,E0451
@@ -27,9 +27,9 @@ use super::admission::HostSlot;
 /// ```
 #[derive(Debug)]
 #[must_use = "a permit that is not redeemed is a request that is not sent"]
-pub struct Permit<T, V> {
+pub struct Permit<T, Addresses> {
     target: T,
-    addresses: V,
+    addresses: Addresses,
     slot: HostSlot,
     options: SendOptions,
 }
@@ -45,10 +45,10 @@ pub struct SendOptions {
     pub timeouts: OriginTimeouts,
 }
 
-impl<T, V> Permit<T, V> {
+impl<T, Addresses> Permit<T, Addresses> {
     pub(in crate::pipeline) fn new(
         target: T,
-        addresses: V,
+        addresses: Addresses,
         slot: HostSlot,
         options: SendOptions,
     ) -> Self {
@@ -66,14 +66,14 @@ impl<T, V> Permit<T, V> {
     }
 
     /// Returns the addresses to dial.
-    pub fn addresses(&self) -> &V {
+    pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
     /// Exchanges the permit for the target, the addresses to dial, and the host's slot, which must be kept until the
     /// last byte of the response, or until the tunnel is open. A permit that is dropped instead returns its slot
     /// unused.
-    pub fn redeem(self) -> (T, V, HostSlot) {
+    pub fn redeem(self) -> (T, Addresses, HostSlot) {
         let mut slot = self.slot;
         slot.begin();
         (self.target, self.addresses, slot)

@@ -62,7 +62,7 @@ pub struct Refusal {
     /// The rule that is counted as the cause.
     pub cause: Option<RuleIndex>,
     /// The part of the URL that the log keeps.
-    pub url_detail: UrlRetention,
+    pub url_retention: UrlRetention,
     /// The address of the origin, if it has failed. Boxed, since few refusals have one.
     pub address: Option<Box<IpAddr>>,
 }
@@ -125,7 +125,7 @@ impl Refusal {
             robots: None,
             failure: failure_class::classify_reason(reason),
             cause: None,
-            url_detail: UrlRetention::Full,
+            url_retention: UrlRetention::Full,
             address: None,
         }
     }
@@ -209,17 +209,17 @@ impl Refusal {
         let by_log = if decision.logged {
             UrlRetention::Full
         } else {
-            refusal.unlogged_url_detail()
+            refusal.unlogged_url_retention()
         };
         Some(Self {
-            url_detail: recorded_url_detail(policy, trail, by_log),
+            url_retention: recorded_url_retention(policy, trail, by_log),
             ..refusal
         })
     }
 
     /// Returns what `record: by-log` keeps of the URL if no rule logs the refusal: the URL of a request that was lost,
     /// the host of one that the policy or the site excludes.
-    pub(crate) fn unlogged_url_detail(&self) -> UrlRetention {
+    pub(crate) fn unlogged_url_retention(&self) -> UrlRetention {
         if self.is_failure() || self.intent() == Some(Intent::Later) {
             UrlRetention::Unrepeated
         } else {
@@ -229,7 +229,11 @@ impl Refusal {
 
     /// Records the refusal as the outcome of a request.
     pub fn record_in(&self, record: &mut RequestRecord) {
-        record.set_rejected(self.reason, self.cause.map(|rule| rule.0), self.url_detail);
+        record.set_rejected(
+            self.reason,
+            self.cause.map(|rule| rule.0),
+            self.url_retention,
+        );
         // A crawler that gets a robots.txt in place of the refusal has lost nothing, even if the host is refused for now.
         let is_answered = self.substitute_robots().is_some();
         record.set_refusal_intent(self.intent().filter(|_| !is_answered));
@@ -333,7 +337,7 @@ fn undecided_text(rule: Option<&str>) -> String {
 }
 
 /// Applies the option `record`, where `by-log` means the given value.
-pub(crate) fn recorded_url_detail(
+pub(crate) fn recorded_url_retention(
     policy: &Policy,
     trail: &Trail,
     by_log: UrlRetention,

@@ -1,8 +1,8 @@
 //! From a request to a permit: the stages before the origin, in their order.
 //!
-//! `identify → target → evaluate → recall → rewrite → budget → recrawl interval → destination → robots →
-//! pace → permit`. Cheap and certain stages come first, shared state last: a URL that the policy rejects costs no
-//! name lookup and no slot of its host.
+//! `identify → target → evaluate → ledger lookup → rewrite → budget → recrawl interval → destination → robots →
+//! pace → permit`. Stages that are cheap and use no shared state come first: a URL that the policy rejects
+//! costs no name lookup and no slot of its host.
 
 pub mod dry_run;
 mod incoming;
@@ -26,10 +26,10 @@ use super::stage::robots::{RobotsAllowance, RobotsVerdict};
 use super::stage::{budget, destination, ledger, pace, request, robots, stop};
 pub use crate::store::ledger::Ledger;
 
-pub use incoming::{IncomingBody, IncomingRequest, NotForwarded};
+pub use incoming::{IncomingBody, IncomingRequest, NotSent};
 
 /// A request that has been through the stages before the origin.
-pub type RequestResult<V> = PipelineResult<RequestFacts, V, NotForwarded>;
+pub type RequestResult<Addresses> = PipelineResult<RequestFacts, Addresses, NotSent>;
 
 /// The services that the stages use.
 pub struct RequestServices<'a, D, R> {
@@ -37,7 +37,7 @@ pub struct RequestServices<'a, D, R> {
     pub destinations: &'a D,
     /// Knows the robots.txt of hosts.
     pub robots: &'a R,
-    /// The policy in effect after a wait.
+    /// The active policy, read again after a wait.
     pub active_policy: &'a ActivePolicy,
     /// Where requests wait for their host.
     pub admission: &'a Arc<AdmissionQueue>,
@@ -45,12 +45,14 @@ pub struct RequestServices<'a, D, R> {
     pub ledger: Option<&'a Ledger>,
 }
 
-/// Takes a request through the stages before the origin. It is evaluated again if the policy has changed while it waited
-/// for a name, for robots.txt or for its host, if the ledger or robots.txt has changed while it was held, or if robots.txt
-/// could not be fetched and is fetched again.
+/// Takes a request through the stages before the origin. It is evaluated again if
+///
+/// - the policy has changed while it waited for a name, for robots.txt or for its host,
+/// - the ledger or robots.txt has changed while it was held,
+/// - robots.txt could not be fetched and is fetched again.
 ///
 /// # Errors
-/// The refusal of a request without a crawler or a target, which the policy does not see.
+/// The refusal of a request whose crawler or URL cannot be determined; the policy is not evaluated.
 pub async fn admit_request<
     I: IncomingRequest,
     B: IncomingBody,
@@ -90,8 +92,8 @@ struct RequestStages<'a, B, D, R> {
 }
 
 impl<B, D: DestinationResolver, R: RobotsProvider> RequestStages<'_, B, D, R> {
-    /// Evaluates the rules on a URL, with its record in the ledger. The rules come first since they choose the
-    /// form of the URL that the ledger knows.
+    /// Evaluates the rules on a URL, with its record in the ledger. The rules come first since
+    /// they determine the form of the URL under which the ledger has it.
     fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
         let mut evaluation = Evaluation::new(facts, snapshot);
         let recall = ledger::recall(&evaluation, self.services.ledger, self.services.admission);
@@ -143,7 +145,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
     type Facts = RequestFacts;
     type Addresses = D::Addresses;
     type Inputs = RobotsAllowance;
-    type Error = NotForwarded;
+    type Error = NotSent;
 
     fn active_policy(&self) -> &ActivePolicy {
         self.services.active_policy
@@ -171,24 +173,25 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         &mut self,
         evaluation: &mut Evaluation,
         arrival: &mut Option<Arrival>,
-    ) -> Result<StagesResult<D::Addresses, RobotsAllowance>, NotForwarded> {
+    ) -> Result<StagesResult<D::Addresses, RobotsAllowance>, NotSent> {
         let RequestServices {
             destinations,
             robots,
             admission,
             ..
         } = *self.services;
-        if ledger::is_exceptional(evaluation)
+        if ledger::records_without_ledger_policy(evaluation)
             && let Some(ledger) = self.services.ledger
         {
-            // Not in variables: these would make each request's future larger.
+            // Written in one expression: variables would make each request's future larger.
             Box::pin(ledger.wait_if_full()).await;
         }
         self.check_before_addresses(evaluation)?;
         let mut addresses = destination::resolve(evaluation, destinations).await?;
         self.check_addresses(evaluation, &mut addresses)?;
         if let Some(known) = stop::robots_txt_while_stopped(evaluation, robots, admission) {
-            return Err(NotForwarded::ServeRobots(known));
+            // Not a refusal, but nothing is sent either.
+            return Err(NotSent::ServeRobots(known));
         }
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
         if arrival.is_some()
@@ -208,13 +211,13 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         });
         let allowance = match verdict? {
             RobotsVerdict::Allow(allowance) => allowance,
-            RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
+            RobotsVerdict::Serve(state) => return Err(NotSent::ServeRobots(state)),
             RobotsVerdict::Repeat => return Ok(StagesResult::Repeat),
         };
-        let read = self.body.read_ahead(evaluation.body_timeouts()).await;
-        read.map_err(|error| match error {
-            NotForwarded::Refuse(refusal) => NotForwarded::Refuse(evaluation.refuse(*refusal)),
-            NotForwarded::ServeRobots(_) | NotForwarded::ClientLeft => error,
+        let read_ahead = self.body.read_ahead(evaluation.body_timeouts()).await;
+        read_ahead.map_err(|error| match error {
+            NotSent::Refuse(refusal) => NotSent::Refuse(evaluation.refuse(*refusal)),
+            NotSent::ServeRobots(_) | NotSent::ClientLeft => error,
         })?;
         budget::wait_for_share(evaluation, &self.wait, *arrival).await?;
         let pacing = RequestPacing::new(evaluation, allowance.spacing, &self.wait);
@@ -238,7 +241,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
         &self,
         evaluation: &Evaluation,
         slot: &mut HostSlot,
-    ) -> Result<BudgetCharge, NotForwarded> {
+    ) -> Result<BudgetCharge, NotSent> {
         Ok(budget::spend(evaluation, self.services.admission, slot)?)
     }
 }

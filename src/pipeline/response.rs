@@ -28,8 +28,8 @@ pub struct ResponseAnnotations {
     pub redirect_refusal: Option<HeaderValue>,
 }
 
-/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` is whether the client requested a
-/// 304. The target of a redirect that is passed on is remembered by the admission queue.
+/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` says if the client's request is
+/// conditional. The target of a redirect that is passed on is remembered by the admission queue.
 ///
 /// # Errors
 /// The refusal that replaces the origin's response.
@@ -70,10 +70,10 @@ pub fn evaluate_response(
 
 /// Returns the part of the body that must be read before the response may be sent on; `None` if no part. Costs nothing
 /// if the policy never needs it.
-pub fn document_requirements<'j>(
-    evaluation: &'j Evaluation,
+pub fn document_requirements<'e>(
+    evaluation: &'e Evaluation,
     head: &Parts,
-) -> Option<DocumentRequirements<'j>> {
+) -> Option<DocumentRequirements<'e>> {
     document::document_requirements(evaluation, head)
 }
 

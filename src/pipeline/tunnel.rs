@@ -37,13 +37,13 @@ pub enum TunnelDecision {
 }
 
 /// The result of the stages before the origin for a CONNECT.
-pub type TunnelResult<V> = PipelineResult<TunnelFacts, V, Box<Refusal>>;
+pub type TunnelResult<Addresses> = PipelineResult<TunnelFacts, Addresses, Box<Refusal>>;
 
 /// The services that the stages of a tunnel use.
 pub struct TunnelServices<'a, D> {
     /// Resolves names.
     pub destinations: &'a D,
-    /// The policy in effect after a wait.
+    /// The active policy, read again after a wait.
     pub active_policy: &'a ActivePolicy,
     /// Where tunnels wait for their host.
     pub admission: &'a Arc<AdmissionQueue>,

@@ -10,7 +10,7 @@ use crate::policy::options::{OptionIndex, OptionSetter};
 use crate::policy::trail::Trail;
 
 use super::facts::{EvaluationFacts, TunnelFacts};
-use super::refusal::{Refusal, recorded_url_detail};
+use super::refusal::{Refusal, recorded_url_retention};
 use super::snapshot::PolicySnapshot;
 
 const TLS: OptionIndex = option_index("tls");
@@ -42,7 +42,7 @@ pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Op
 /// Returns the refusal by `tls: reject` of a rule or of the options.
 fn tls_refusal(policy: &Policy, trail: &Trail) -> Refusal {
     let refusal = Refusal {
-        url_detail: recorded_url_detail(policy, trail, UrlRetention::Host),
+        url_retention: recorded_url_retention(policy, trail, UrlRetention::Host),
         ..Refusal::new(Reason::Default, Stage::Connect)
     };
     match trail.set_by(policy, TLS) {

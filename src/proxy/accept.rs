@@ -595,7 +595,7 @@ fn handle_request<O: ConnectionHandler>(
     async move {
         if !last && request.body().is_end_stream() {
             let response = handler.handle_request(request, open, connection);
-            let mut response = response.await.map_err(ServiceError::Hangup)?;
+            let mut response = response.await.map_err(ServiceError::CloseConnection)?;
             if is_old {
                 announce_http10_close(&mut response);
             }
@@ -639,7 +639,7 @@ async fn handle_watched<O: ConnectionHandler>(
 ) -> Result<Response<O::ResBody>, ServiceError<O::Error>> {
     tokio::select! {
         biased;
-        result = handler.handle_request(request, open, connection) => result.map_err(ServiceError::Hangup),
+        result = handler.handle_request(request, open, connection) => result.map_err(ServiceError::CloseConnection),
         () = connection.client_watch.wait_left() => Err(ServiceError::ClientLeft),
     }
 }
@@ -648,7 +648,7 @@ async fn handle_watched<O: ConnectionHandler>(
 #[derive(Debug, thiserror::Error)]
 enum ServiceError<E> {
     #[error("{0}")]
-    Hangup(E),
+    CloseConnection(E),
     #[error("the client left")]
     ClientLeft,
 }

@@ -56,7 +56,7 @@ use super::local_reply::ReplyPreferences;
 use super::parents::{ParentCall, ParentUse};
 use super::request_target::{self, EnclosingTunnel};
 use super::service_response::{
-    Hangup, ServiceResult, established_response, local_response, unrecorded_response,
+    CloseConnection, ServiceResult, established_response, local_response, unrecorded_response,
 };
 use super::timing;
 use super::tunnel::TunnelSlot;
@@ -132,7 +132,7 @@ enum ConnectAnswer {
     /// Another node has answered, or must be asked instead: this node records nothing.
     Unrecorded(Response<Bytes>),
     /// The owner closes the connection without a response.
-    HangUp,
+    CloseConnection,
 }
 
 #[derive(Debug)]
@@ -219,7 +219,7 @@ impl ProxyService {
     /// Answers a CONNECT. [`Self::continue_after_connect`] handles the data after a granted one.
     ///
     /// # Errors
-    /// Returns [`Hangup`] if this crawler is refused by closing its connection.
+    /// Returns [`CloseConnection`] if this crawler is refused by closing its connection.
     pub(super) async fn handle_connect(
         &self,
         request: Request<ClientBody>,
@@ -255,9 +255,9 @@ impl ProxyService {
                 record.discard();
                 return Ok(unrecorded_response(response, &method, Some(open)));
             }
-            Ok(ConnectAnswer::HangUp) => {
+            Ok(ConnectAnswer::CloseConnection) => {
                 record.discard();
-                return Err(Hangup);
+                return Err(CloseConnection);
             }
             Err(refusal) => {
                 self.count_refused(refusal.reason);
@@ -266,7 +266,7 @@ impl ProxyService {
                         let response = with_phrase(response, &refusal, &record);
                         Ok(local_response(response, &method, Box::new(record), open))
                     }
-                    None => Err(Hangup),
+                    None => Err(CloseConnection),
                 };
             }
         };
@@ -450,11 +450,11 @@ impl ProxyService {
             *snapshot = Arc::clone(evaluation.snapshot());
         }
         let permit = outcome?;
-        let url_detail = evaluation.url_detail_after_sending();
+        let url_retention = evaluation.url_retention_after_sending();
         let tunnel = self.dial(permit, evaluation, ownership, record).await;
         let tunnel = tunnel.map_err(|refusal| {
             Box::new(Refusal {
-                url_detail,
+                url_retention,
                 ..refusal
             })
         })?;

@@ -75,7 +75,7 @@ pub(super) async fn run_stage(
 ) -> Result<OutgoingBody, Box<Refusal>> {
     let coding = ContentCoding::from_headers(&head.headers)
         .and_then(|coding| check_not_partial(head).map(|()| coding));
-    let url_detail = evaluation.url_detail_after_sending();
+    let url_retention = evaluation.url_retention_after_sending();
     let mut read = read_facts(evaluation, head, &mut download, coding, metrics).await?;
     let content = response::content_use(evaluation, head);
     let hashing = coding
@@ -87,7 +87,7 @@ pub(super) async fn run_stage(
         let hash = match coding {
             Ok(coding) => hash_content(buffer, &mut download, coding, evaluation, metrics)
                 .await
-                .map_err(|error| broken_body_refusal(error, Stage::Document, url_detail))?,
+                .map_err(|error| broken_body_refusal(error, Stage::Document, url_retention))?,
             Err(UnsupportedCoding) => None,
         };
         response::check_content(evaluation, head, recorder, hash.as_ref())?;
@@ -104,7 +104,7 @@ pub(super) async fn run_stage(
         let untouched = DocumentBody::untouched(buffer_of(read), download, None);
         metrics.record_document(DocumentOutcome::Unreadable);
         return if changes.is_stripping() {
-            Err(unstrippable_refusal(url_detail))
+            Err(unstrippable_refusal(url_retention))
         } else {
             Ok(OutgoingBody::Document(Box::new(untouched)))
         };
@@ -120,7 +120,7 @@ pub(super) async fn run_stage(
             let buffer = read.take().map(|read| read.buffer);
             let prefix = prefix::resume_prefix(buffer, &mut download, coding, &plan, &source)
                 .await
-                .map_err(|error| broken_body_refusal(error, Stage::Document, url_detail))?;
+                .map_err(|error| broken_body_refusal(error, Stage::Document, url_retention))?;
             let encoding = prefix.encoding.unwrap_or(encoding_rs::UTF_8);
             read = Some(prefix);
             encoding
@@ -175,7 +175,7 @@ async fn read_facts(
                 broken_body_refusal(
                     error,
                     Stage::Document,
-                    evaluation.url_detail_after_sending(),
+                    evaluation.url_retention_after_sending(),
                 )
             })?,
         Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
@@ -191,13 +191,13 @@ fn buffer_of(read: Option<DocumentPrefix>) -> BodyBuffer {
 }
 
 /// Returns the refusal of a body that must be changed and cannot be decoded.
-fn unstrippable_refusal(url_detail: UrlRetention) -> Box<Refusal> {
+fn unstrippable_refusal(url_retention: UrlRetention) -> Box<Refusal> {
     let refusal = Refusal::new(Reason::UpstreamProtocol, Stage::Document).with_detail(UNREADABLE);
     // The cause is the policy: the ledger records no failure of the document.
     Box::new(Refusal {
         error: Some("http_response_content_coding"),
         failure: None,
-        url_detail,
+        url_retention,
         ..refusal
     })
 }
@@ -217,12 +217,12 @@ fn check_not_partial(head: &Parts) -> Result<(), UnsupportedCoding> {
 pub(super) fn broken_body_refusal(
     error: BodyError,
     stage: Stage,
-    url_detail: UrlRetention,
+    url_retention: UrlRetention,
 ) -> Box<Refusal> {
     let (reason, failure) = match error {
         BodyError::LeaseEnded => {
             return Box::new(Refusal {
-                url_detail,
+                url_retention,
                 ..lease_ended_refusal()
             });
         }
@@ -236,7 +236,7 @@ pub(super) fn broken_body_refusal(
     Box::new(Refusal {
         error: Some(error.as_str()),
         failure: failure.or(refusal.failure),
-        url_detail,
+        url_retention,
         ..refusal
     })
 }

@@ -79,7 +79,7 @@ pub(super) enum ForwardOutcome {
     /// Another node has answered.
     Answered(Response<LinkDownload>),
     /// The owner closes the connection to the crawler without an answer.
-    HangUp,
+    CloseConnection,
 }
 
 /// The outcome of one attempt.
@@ -292,7 +292,7 @@ async fn wait_silent(fleet: &FleetNode, peer: &LinkPeer) {
 fn finish_answer(mut response: Response<LinkDownload>) -> ForwardOutcome {
     if is_hang_up(response.headers()) {
         response.into_body().release();
-        return ForwardOutcome::HangUp;
+        return ForwardOutcome::CloseConnection;
     }
     for name in CONNECTION_FIELDS.into_iter().chain([CRAWL_FLEET]) {
         response.headers_mut().remove(name);
@@ -307,7 +307,7 @@ fn finish_answer(mut response: Response<LinkDownload>) -> ForwardOutcome {
 /// Returns the refusal of a request whose host has no owner that can be reached. The policy may keep nothing of its URL.
 pub(super) fn unavailable(detail: &'static str, retry_after: Duration) -> BoxedRefusal {
     Box::new(Refusal {
-        url_detail: UrlRetention::Host,
+        url_retention: UrlRetention::Host,
         ..Refusal::new(Reason::OwnerUnavailable, Stage::Pace)
             .with_detail(detail)
             .with_retry_after(Some(retry_after))

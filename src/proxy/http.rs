@@ -28,8 +28,7 @@ use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
 use crate::pipeline::permit::{BodyTimeouts, Permit};
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::request::{
-    IncomingBody, IncomingRequest, Ledger, NotForwarded, RequestResult, RequestServices,
-    admit_request,
+    IncomingBody, IncomingRequest, Ledger, NotSent, RequestResult, RequestServices, admit_request,
 };
 use crate::pipeline::response::{ResponseAnnotations, evaluate_response};
 use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
@@ -49,11 +48,11 @@ use super::head::ServiceGuard;
 use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName, WARCPROX_META};
 use super::intercept::Interceptor;
 use super::local_reply::{self, ProfileSelection, RefusalContacts, ReplyPreferences};
-use super::request_target::{self, EnclosingTunnel, ForwardMode, RequestTarget};
+use super::request_target::{self, EnclosingTunnel, RequestHandling, RequestTarget};
 use super::robots::RobotsFileCache;
 use super::robots_tag;
 use super::service_response::{
-    Hangup, ServiceResult, local_response, origin_observer, unrecorded_observer,
+    CloseConnection, ServiceResult, local_response, origin_observer, unrecorded_observer,
     unrecorded_response,
 };
 use super::timing::{self, WaitTimes};
@@ -128,8 +127,8 @@ impl ProxyService {
         }
     }
 
-    /// Returns `true` if `Warcprox-Meta` is passed on for this request: its parent is warcprox, and its
-    /// crawler may use it.
+    /// Returns `true` if `Warcprox-Meta` is passed on for this request: its parent proxy is warcprox, and
+    /// its crawler may use it.
     fn passes_warcprox_meta(&self, evaluation: &Evaluation) -> bool {
         let parents = self.upstream.parents();
         !parents.is_empty()
@@ -145,15 +144,15 @@ impl ProxyService {
     /// Answers one request. Its record ends with the last byte of the response, or when the client leaves.
     ///
     /// # Errors
-    /// [`Hangup`], if this crawler is refused by closing its connection.
+    /// [`CloseConnection`], if this crawler is refused by closing its connection.
     pub fn handle_request<'a>(
         &'a self,
         request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         context: &'a ConnectionContext,
     ) -> impl Future<Output = ServiceResult> + Send + 'a {
-        // Not an `async fn`, which would store the request next to its parts; hyper moves the whole future for each
-        // request.
+        // Not an `async fn`, whose future would contain the request as well as its parts; hyper moves the whole future for
+        // each request.
         let (mut parts, body) = request.into_parts();
         async move {
             self.recorder.log().wait_if_full().await;
@@ -161,12 +160,12 @@ impl ProxyService {
             if let Some(ledger) = self.ledger.get().filter(|_| exchange.snapshot.uses_ledger) {
                 ledger.wait_if_full().await;
             }
-            let outcome = catch_panic(pin!(exchange.run())).await;
-            exchange.into_response(outcome, open)
+            let result = catch_panic(pin!(exchange.run())).await;
+            exchange.into_response(result, service_guard)
         }
     }
 
-    /// The response to a refused request; none for a crawler that is hung up on.
+    /// Returns the response to a refused request; `None` if this crawler is refused by closing its connection.
     pub(crate) fn refusal_response(
         &self,
         refusal: &Refusal,
@@ -201,50 +200,50 @@ impl ProxyService {
     }
 }
 
-/// The outcome of a request that is not refused.
-enum ExchangeOutcome {
+/// The response to a request that is not refused.
+enum ExchangeResponse {
     /// The origin's response.
     Origin(OriginResponse),
     /// A response by the proxy.
     Local(Response<Bytes>),
     /// No response, since the client left in the middle of its request.
     ClientLeft,
-    /// The answer of another node, which records the request.
+    /// The response of another node, which records the request.
     Forwarded(Box<OwnerAnswer>),
-    /// The answer to another node, which must forward the request elsewhere.
+    /// The response to the node that has admitted the request here, although this node does not own the host.
     NotOwner(Box<Response<Bytes>>),
 }
 
-/// The proxy's response to a request that is not sent on.
-enum LocalReply {
+/// The result of a request that is not sent to an origin.
+enum LocalResult {
     Response(Box<Response<Bytes>>),
     Refused(BoxedRefusal),
-    /// The client has left in the middle of its request.
-    None,
+    /// No response, since the client left in the middle of its request.
+    ClientLeft,
 }
 
 /// A request on its way through the proxy.
 struct Exchange<'a> {
     service: &'a ProxyService,
     context: &'a ConnectionContext,
-    /// The request's head; the parts that are sent on are taken out of it.
+    /// The request's head; its fields and URI are moved out when the request is sent.
     parts: &'a mut request::Parts,
-    /// The request's body, until it is sent on.
+    /// The request's body, until the request is sent.
     upload: RequestUpload,
-    /// A watch of the request's body, if there is one.
+    /// Observes the progress of the body; `None` if the request has no body.
     upload_watch: Option<UploadWatch>,
     preferences: ReplyPreferences,
-    forward_mode: ForwardMode,
+    handling: RequestHandling,
     /// The snapshot that the request was evaluated under last.
     snapshot: Arc<PolicySnapshot>,
-    /// Boxed, since hyper moves it with the response, several times.
+    /// Boxed, since hyper moves the response, and the record with it, several times.
     record: Box<RequestRecord>,
     /// The request as it was received, if this is a node of a fleet.
     fleet_request: Option<Box<FleetRequest>>,
 }
 
-/// The state of a forwarded request until its response has been evaluated.
-struct ForwardedRequest {
+/// The state of an admitted request until its response has been evaluated.
+struct AdmittedRequest {
     evaluation: Box<Evaluation>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
     wait_time: Option<Duration>,
@@ -268,20 +267,18 @@ impl IncomingRequest for Exchange<'_> {
     fn target(&mut self) -> Result<UrlTarget, BoxedRefusal> {
         self.record.enter_stage(Stage::Target);
         let tunnel = self.context.enclosing_tunnel();
-        let RequestTarget {
-            target,
-            forward_mode,
-        } = request_target::parse_request(self.parts, &self.service.via, tunnel)?;
+        let RequestTarget { target, handling } =
+            request_target::parse_request(self.parts, &self.service.via, tunnel)?;
         if content_length(self.parts).is_some_and(|size| size > self.service.max_request_body) {
             return Err(Box::new(body_too_large()));
         }
-        self.forward_mode = forward_mode;
+        self.handling = handling;
         self.record.set_target(&target);
         if let Some(refused) = tunnel.and_then(EnclosingTunnel::refused) {
-            refused.forget_connect_record();
+            refused.discard_connect_record();
             self.snapshot = Arc::clone(&refused.policy);
             self.record.set_policy(&self.snapshot.counters);
-            // The policy may keep less of this URL than of the tunnel.
+            // The log may keep less of this URL than of the tunnel.
             let facts = self.facts(target, refused.crawler.clone());
             let evaluation = Evaluation::new(facts, Arc::clone(&refused.policy));
             let robots = &self.service.robots;
@@ -304,13 +301,13 @@ impl IncomingRequest for Exchange<'_> {
 }
 
 impl IncomingBody for RequestUpload {
-    async fn read_ahead(&mut self, times: BodyTimeouts) -> Result<(), NotForwarded> {
-        Self::read_ahead(self, times).await.map_err(|error| {
+    async fn read_ahead(&mut self, timeouts: BodyTimeouts) -> Result<(), NotSent> {
+        Self::read_ahead(self, timeouts).await.map_err(|error| {
             let error = UpstreamError::Upload(error);
             if error.is_client_left() {
-                NotForwarded::ClientLeft
+                NotSent::ClientLeft
             } else {
-                NotForwarded::Refuse(Box::new(error.into()))
+                NotSent::Refuse(Box::new(error.into()))
             }
         })
     }
@@ -346,28 +343,28 @@ impl<'a> Exchange<'a> {
             upload,
             upload_watch,
             preferences,
-            forward_mode: ForwardMode::ToOrigin,
+            handling: RequestHandling::Send,
             snapshot: service.active_policy.load(),
             record,
             fleet_request: None,
         }
     }
 
-    /// Runs all stages, and reads the body of a request that is not sent.
-    async fn run(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
-        let outcome = self.run_stages().await;
+    /// Runs all stages, then reads and discards the body of a request that was not sent.
+    async fn run(&mut self) -> Result<ExchangeResponse, BoxedRefusal> {
+        let result = self.run_stages().await;
         if !self.upload.is_empty() {
             Box::pin(self.upload.discard()).await;
         }
-        outcome
+        result
     }
 
     /// Runs all stages, each of which may refuse the request.
     ///
-    /// No large value is borrowed or matched across an `await`, since the future would keep room for it.
-    async fn run_stages(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
+    /// Large values are moved before an `await`, not borrowed across it, to keep the future small.
+    async fn run_stages(&mut self) -> Result<ExchangeResponse, BoxedRefusal> {
         let service = self.service;
-        let (response, forwarded) = loop {
+        let (response, admitted) = loop {
             let result = match &service.fleet {
                 None => {
                     let services = service.request_services();
@@ -379,54 +376,59 @@ impl<'a> Exchange<'a> {
                 }
                 Some(fleet) => match Box::pin(self.admit_in_fleet(fleet)).await? {
                     FleetAdmission::Evaluated(result) => *result,
-                    FleetAdmission::Finished(outcome) => return Ok(outcome),
+                    FleetAdmission::Finished(response) => return Ok(response),
                 },
             };
-            let (permit, mut forwarded) = match self.take_permit(result) {
-                Ok(admitted) => admitted,
-                Err(LocalReply::Response(response)) => {
-                    return Ok(ExchangeOutcome::Local(*response));
+            let (permit, mut admitted) = match self.take_permit(result) {
+                Ok(permit) => permit,
+                Err(LocalResult::Response(response)) => {
+                    return Ok(ExchangeResponse::Local(*response));
                 }
-                Err(LocalReply::Refused(refusal)) => return Err(refusal),
-                Err(LocalReply::None) => return Ok(ExchangeOutcome::ClientLeft),
+                Err(LocalResult::Refused(refusal)) => return Err(refusal),
+                Err(LocalResult::ClientLeft) => return Ok(ExchangeResponse::ClientLeft),
             };
-            let call = self.build_upstream_request(&mut forwarded.evaluation);
-            let result = service.upstream.send(permit, call, forwarded.sent_at).await;
-            break match self.record_origin_response(result, &mut forwarded) {
-                Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
-                // The host has got another owner meanwhile: the request goes there, or waits for one.
-                Err(UpstreamError::OwnerLost(upload)) if self.is_owner_lost() => {
+            let request = self.build_upstream_request(&mut admitted.evaluation);
+            let result = service
+                .upstream
+                .send(permit, request, admitted.sent_at)
+                .await;
+            break match self.record_origin_response(result, &mut admitted) {
+                Err(error) if error.is_client_left() => return Ok(ExchangeResponse::ClientLeft),
+                // The owner of the host has changed: the request goes to the new owner, or waits for one.
+                Err(UpstreamError::OwnerLost(upload)) if self.has_lost_ownership() => {
                     self.upload = upload;
                     continue;
                 }
-                Err(UpstreamError::LeaseEnded) if self.may_repeat() && self.is_owner_lost() => {
+                Err(UpstreamError::LeaseEnded)
+                    if self.may_resend() && self.has_lost_ownership() =>
+                {
                     continue;
                 }
                 Err(error) => (
-                    Err(forwarded.evaluation.refuse(Refusal::from(error))),
-                    forwarded,
+                    Err(admitted.evaluation.refuse(Refusal::from(error))),
+                    admitted,
                 ),
-                Ok(response) => (self.run_response_stage(response, &mut forwarded), forwarded),
+                Ok(response) => (self.run_response_stage(response, &mut admitted), admitted),
             };
         };
         // Boxed, since few responses are read as documents, and what that takes would make the future of each larger.
         let document_stage = match response {
-            Ok(response) if document::is_needed(&forwarded.evaluation, &response.head) => {
-                Box::pin(self.run_document_stage(response, forwarded))
+            Ok(response) if document::is_needed(&admitted.evaluation, &response.head) => {
+                Box::pin(self.run_document_stage(response, admitted))
             }
-            answer => return self.finish_response(answer, forwarded),
+            response => return self.finish_response(response, admitted),
         };
         document_stage.await
     }
 
     /// Returns `true` if the request may be sent again although its origin may have received it.
-    fn may_repeat(&self) -> bool {
+    fn may_resend(&self) -> bool {
         self.parts.method.is_idempotent() && self.upload_watch.is_none()
     }
 
-    /// Returns `true` if this node does not own the host that was requested any more. The one that the policy sends the
-    /// request to may be another.
-    fn is_owner_lost(&self) -> bool {
+    /// Returns `true` if this node no longer owns the requested host. If the policy has rewritten the URL, that is not the host
+    /// that the request is sent to.
+    fn has_lost_ownership(&self) -> bool {
         self.ownership()
             .is_some_and(|ownership| !ownership.is_valid())
     }
@@ -435,7 +437,7 @@ impl<'a> Exchange<'a> {
     fn take_permit(
         &mut self,
         result: RequestResult<VettedAddresses>,
-    ) -> Result<(Permit<UrlTarget, VettedAddresses>, ForwardedRequest), LocalReply> {
+    ) -> Result<(Permit<UrlTarget, VettedAddresses>, AdmittedRequest), LocalResult> {
         let RequestResult {
             outcome,
             evaluation,
@@ -445,10 +447,12 @@ impl<'a> Exchange<'a> {
         if !Arc::ptr_eq(&self.snapshot, evaluation.snapshot()) {
             self.snapshot = Arc::clone(evaluation.snapshot());
         }
+        // The time of the decision, at which the permit is used.
         let sent_at = timing::record_decision(&mut self.record, wait_times(&evaluation, wait_time));
         match outcome {
-            Ok(_) if self.forward_mode == ForwardMode::AnswerLocally => {
-                Err(LocalReply::Response(Box::new(options_response())))
+            // The permit is dropped, which returns its slot unused.
+            Ok(_) if self.handling == RequestHandling::AnswerLocally => {
+                Err(LocalResult::Response(Box::new(options_response())))
             }
             Ok(permit) => {
                 if let Some(address) = permit.addresses().first() {
@@ -460,22 +464,22 @@ impl<'a> Exchange<'a> {
                     self.record.set_parent(name.shared());
                 }
                 let outcome_recorder = OutcomeRecorder::for_request(&evaluation);
-                let forwarded = ForwardedRequest {
+                let admitted = AdmittedRequest {
                     evaluation,
                     outcome_recorder,
                     wait_time,
                     sent_at,
                 };
-                Ok((permit, forwarded))
+                Ok((permit, admitted))
             }
-            Err(NotForwarded::ServeRobots(known)) => Err(LocalReply::Response(Box::new(
-                local_reply::known_robots_txt(&known),
+            Err(NotSent::ServeRobots(cached)) => Err(LocalResult::Response(Box::new(
+                local_reply::cached_robots_txt(&cached),
             ))),
-            Err(NotForwarded::ClientLeft) => Err(LocalReply::None),
-            Err(NotForwarded::Refuse(refusal)) => {
+            Err(NotSent::ClientLeft) => Err(LocalResult::ClientLeft),
+            Err(NotSent::Refuse(refusal)) => {
                 let admission = &self.service.admission_queue;
                 outcome::record_early_refusal(&evaluation, &refusal, admission);
-                Err(LocalReply::Refused(refusal))
+                Err(LocalResult::Refused(refusal))
             }
         }
     }
@@ -486,16 +490,16 @@ impl<'a> Exchange<'a> {
         let Some(signer) = self.service.signers.get(facts.crawler.as_str()) else {
             return;
         };
-        if self.forward_mode == ForwardMode::ToServer {
+        if self.handling == RequestHandling::SendForServer {
             return;
         }
         let now = self.service.recorder.clock().wall_time();
         if let Err(error) = signer.sign(headers, &self.parts.method, &facts.target, now) {
-            tracing::error!(crawler = facts.crawler.as_str(), %error, "a request is sent without its signature");
+            tracing::error!(crawler = facts.crawler.as_str(), %error, "a request could not be signed, and is sent without a signature");
         }
     }
 
-    /// Makes the request that the origin gets.
+    /// Builds and signs the request to the origin.
     fn build_upstream_request(&mut self, evaluation: &mut Evaluation) -> UpstreamRequest {
         self.record.enter_stage(Stage::Upstream);
         let target = &evaluation.facts().target;
@@ -515,7 +519,7 @@ impl<'a> Exchange<'a> {
             headers.insert(WARCPROX_META, meta);
         }
         if evaluation.facts().changes_origin() {
-            // They were meant for the origin that the crawler named.
+            // These credentials are for the origin that the crawler named.
             headers.remove(AUTHORIZATION);
             headers.remove(COOKIE);
         }
@@ -524,12 +528,12 @@ impl<'a> Exchange<'a> {
         let ownership = self.ownership().cloned();
         let ownership = ownership
             .map(|ownership| Box::new(OwnershipWatch::new(ownership.for_host(target.host()))));
-        let received = std::mem::take(&mut self.parts.uri).into_parts();
+        let received_uri = std::mem::take(&mut self.parts.uri).into_parts();
         let is_rewritten = evaluation.facts().rewritten_from().is_some();
-        let uri = if self.forward_mode == ForwardMode::ToServer && !is_rewritten {
+        let uri = if self.handling == RequestHandling::SendForServer && !is_rewritten {
             Some(Uri::from_static("*"))
         } else {
-            received
+            received_uri
                 .path_and_query
                 .filter(|path| path.as_str() == target.path_and_query())
                 .map(Into::into)
@@ -538,7 +542,7 @@ impl<'a> Exchange<'a> {
         evaluation.set_conditions(conditions);
         self.sign_request(&mut headers, evaluation);
         let mut body = std::mem::take(&mut self.upload);
-        // The client may have waited for its host's turn in the middle of its body.
+        // The request may have been held in the middle of its body; that time does not count towards the body's timeouts.
         body.restart_timers(evaluation.body_timeouts());
         if let Some(watch) = &self.upload_watch {
             self.record
@@ -553,36 +557,35 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Records what has come from the origin.
+    /// Records the response or the failure of the origin.
     fn record_origin_response(
         &mut self,
         result: Result<UpstreamResponse, UpstreamError>,
-        forwarded: &mut ForwardedRequest,
+        admitted: &mut AdmittedRequest,
     ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
-        let sent_at = forwarded.sent_at;
+        let sent_at = admitted.sent_at;
         let result = result.inspect_err(|error| {
-            let is_unrelated = matches!(
+            let says_nothing_of_origin = matches!(
                 error,
                 UpstreamError::BackingOff(_)
                     | UpstreamError::OwnerLost(_)
                     | UpstreamError::LeaseEnded
             );
-            if !error.is_client_left() && !is_unrelated {
+            if !error.is_client_left() && !says_nothing_of_origin {
                 timing::record_failure(&mut self.record, error, sent_at);
             }
         })?;
         let address = result.address.ip();
-        if let Some(recorder) = &mut forwarded.outcome_recorder {
+        if let Some(recorder) = &mut admitted.outcome_recorder {
             recorder.set_address(address);
         }
         self.record.set_address(address);
         let first_byte = timing::record_first_byte(&mut self.record, &result, sent_at);
         let response = result.response;
-        if self.service.passes_warcprox_meta(&forwarded.evaluation)
-            && is_warcprox_refusal(&response)
+        if self.service.passes_warcprox_meta(&admitted.evaluation) && is_warcprox_refusal(&response)
         {
-            // The answer of the parent, which says nothing about the URL.
-            forwarded.outcome_recorder = None;
+            // The response of the parent proxy, which says nothing about the URL.
+            admitted.outcome_recorder = None;
         }
         if response.version() == http::Version::HTTP_2 {
             self.record.set_used_http2();
@@ -598,39 +601,41 @@ impl<'a> Exchange<'a> {
     fn run_response_stage(
         &mut self,
         response: Response<Box<ResponseDownload>>,
-        forwarded: &mut ForwardedRequest,
+        admitted: &mut AdmittedRequest,
     ) -> Result<PendingResponse, BoxedRefusal> {
         let (mut head, mut download) = response.into_parts();
         match header_filter::normalize_framing(&mut head.headers) {
             Ok(_) if head.status.is_informational() => {
-                return Err(unreadable_response(&forwarded.evaluation));
+                return Err(invalid_response_refusal(&admitted.evaluation));
             }
             Ok(ResponseFraming::Unambiguous) => {}
             Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
-            Err(UnknownTransferCoding) => return Err(unreadable_response(&forwarded.evaluation)),
+            Err(UnknownTransferCoding) => {
+                return Err(invalid_response_refusal(&admitted.evaluation));
+            }
         }
         // Before the evaluation, so that the policy sees what the client will see.
         header_filter::remove_nominated_fields(&mut head.headers);
         self.record.enter_stage(Stage::Response);
-        let evaluation = &mut forwarded.evaluation;
+        let evaluation = &mut admitted.evaluation;
         let verdict = evaluate_response(
             evaluation,
             &head,
             self.preferences.conditional(),
-            forwarded.outcome_recorder.as_deref_mut(),
+            admitted.outcome_recorder.as_deref_mut(),
             &self.service.admission_queue,
         );
         record_evaluation(&mut self.record, evaluation);
         // If it is refused, the connection is dropped with the body, of which no byte was passed on.
         let annotations = verdict?;
-        // An error page is passed on whatever its size, as by the rules on sizes.
+        // An error page is passed on whatever its size: rules on size apply to successful responses only.
         if let Some(limit) = evaluation.max_body().filter(|_| head.status.is_success()) {
             download.set_limit(limit);
         }
         download.set_timeouts(evaluation.body_timeouts());
         if let Err(error) = download.read_first_part() {
             self.record.set_upstream_error(error.as_str());
-            return Err(broken_at_once(error, evaluation));
+            return Err(broken_start_refusal(error, evaluation));
         }
         Ok(PendingResponse {
             head,
@@ -643,50 +648,50 @@ impl<'a> Exchange<'a> {
     async fn run_document_stage(
         &mut self,
         response: PendingResponse,
-        mut forwarded: ForwardedRequest,
-    ) -> Result<ExchangeOutcome, BoxedRefusal> {
+        mut admitted: AdmittedRequest,
+    ) -> Result<ExchangeResponse, BoxedRefusal> {
         let PendingResponse {
             mut head,
             body: OutgoingBody::Streamed(download),
-            annotations: marks,
+            annotations,
         } = response
         else {
-            return self.finish_response(Ok(response), forwarded);
+            return self.finish_response(Ok(response), admitted);
         };
         self.record.enter_stage(Stage::Document);
         let body = document::run_stage(
-            &mut forwarded.evaluation,
+            &mut admitted.evaluation,
             &mut head,
             download,
-            forwarded.outcome_recorder.as_deref_mut(),
+            admitted.outcome_recorder.as_deref_mut(),
             self.service.recorder.metrics(),
         )
         .await;
-        record_evaluation(&mut self.record, &forwarded.evaluation);
+        record_evaluation(&mut self.record, &admitted.evaluation);
         let response = body.map(|body| PendingResponse {
             head,
             body,
-            annotations: marks,
+            annotations,
         });
-        self.finish_response(response, forwarded)
+        self.finish_response(response, admitted)
     }
 
     /// Prepares the response for the client, or records that it is refused.
     fn finish_response(
         &self,
         response: Result<PendingResponse, BoxedRefusal>,
-        forwarded: ForwardedRequest,
-    ) -> Result<ExchangeOutcome, BoxedRefusal> {
-        let ForwardedRequest {
+        admitted: AdmittedRequest,
+    ) -> Result<ExchangeResponse, BoxedRefusal> {
+        let AdmittedRequest {
             evaluation,
             mut outcome_recorder,
             wait_time,
             sent_at: _,
-        } = forwarded;
+        } = admitted;
         let PendingResponse {
             mut head,
             body,
-            annotations: marks,
+            annotations,
         } = response.inspect_err(|refusal| {
             if let Some(recorder) = &mut outcome_recorder {
                 recorder.record_refusal(&evaluation, refusal, &self.service.admission_queue);
@@ -695,11 +700,11 @@ impl<'a> Exchange<'a> {
         if let (Some(check), Some(recorder)) = (evaluation.links_only(), &mut outcome_recorder) {
             recorder.set_links_only(&evaluation, check);
         }
-        self.prepare_response_head(&mut head, marks, &evaluation);
+        self.prepare_response_head(&mut head, annotations, &evaluation);
         if let Some(wait_time) = wait_time {
-            local_reply::set_held(&mut head.headers, wait_time);
+            local_reply::set_held_time(&mut head.headers, wait_time);
         }
-        Ok(ExchangeOutcome::Origin(OriginResponse {
+        Ok(ExchangeResponse::Origin(OriginResponse {
             head,
             body,
             outcome_recorder,
@@ -746,8 +751,8 @@ impl<'a> Exchange<'a> {
     /// Answers the client, and hands the record to the response's body.
     fn into_response(
         self,
-        outcome: Result<Result<ExchangeOutcome, BoxedRefusal>, CaughtPanic>,
-        open: ServiceGuard,
+        result: Result<Result<ExchangeResponse, BoxedRefusal>, CaughtPanic>,
+        service_guard: ServiceGuard,
     ) -> ServiceResult {
         let Self {
             service,
@@ -759,56 +764,70 @@ impl<'a> Exchange<'a> {
             ..
         } = self;
         // RFC 9112 section 9.6: hyper closes the connection if the request's body is unread.
-        let closes = upload_watch.is_some_and(|upload| !upload.is_received());
-        let outcome = outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
-        match outcome {
-            Ok(ExchangeOutcome::Origin(OriginResponse {
+        let will_close = upload_watch.is_some_and(|upload| !upload.is_received());
+        let result = result.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
+        match result {
+            Ok(ExchangeResponse::Origin(OriginResponse {
                 mut head,
                 body,
                 outcome_recorder,
             })) => {
                 preferences.add_trace_headers(&mut head.headers, &record);
-                if closes {
+                if will_close {
                     announce_close(&mut head.headers);
                 }
                 record.set_sent_status(head.status.as_u16(), ResponseSource::Origin);
-                let observer = origin_observer(record, outcome_recorder, open);
+                let observer = origin_observer(record, outcome_recorder, service_guard);
                 let body = ResponseBody::streamed(body, observer);
                 Ok(Response::from_parts(head, body))
             }
-            Ok(ExchangeOutcome::Local(mut response)) => {
+            Ok(ExchangeResponse::Local(mut response)) => {
                 preferences.add_trace_headers(response.headers_mut(), &record);
-                if closes {
+                if will_close {
                     announce_close(response.headers_mut());
                 }
-                Ok(local_response(response, &parts.method, record, open))
+                Ok(local_response(
+                    response,
+                    &parts.method,
+                    record,
+                    service_guard,
+                ))
             }
-            Ok(ExchangeOutcome::ClientLeft) => Err(Hangup),
-            Ok(ExchangeOutcome::Forwarded(answer)) => {
+            Ok(ExchangeResponse::ClientLeft) => Err(CloseConnection),
+            Ok(ExchangeResponse::Forwarded(answer)) => {
                 record.discard();
                 let OwnerAnswer::Response(response) = *answer else {
-                    return Err(Hangup);
+                    return Err(CloseConnection);
                 };
                 let (mut head, body) = response.into_parts();
-                if closes {
+                if will_close {
                     announce_close(&mut head.headers);
                 }
                 head.version = http::Version::HTTP_11;
-                let body = ResponseBody::forwarded(body, unrecorded_observer(Some(open)));
+                let body = ResponseBody::forwarded(body, unrecorded_observer(Some(service_guard)));
                 Ok(Response::from_parts(head, body))
             }
-            Ok(ExchangeOutcome::NotOwner(response)) => {
+            Ok(ExchangeResponse::NotOwner(response)) => {
                 record.discard();
-                Ok(unrecorded_response(*response, &parts.method, Some(open)))
+                Ok(unrecorded_response(
+                    *response,
+                    &parts.method,
+                    Some(service_guard),
+                ))
             }
             Err(refusal) => {
                 let response =
                     service.refusal_response(&refusal, &preferences, &snapshot, &mut record);
-                let mut response = response.ok_or(Hangup)?;
-                if closes {
+                let mut response = response.ok_or(CloseConnection)?;
+                if will_close {
                     announce_close(response.headers_mut());
                 }
-                Ok(local_response(response, &parts.method, record, open))
+                Ok(local_response(
+                    response,
+                    &parts.method,
+                    record,
+                    service_guard,
+                ))
             }
         }
     }
@@ -836,8 +855,8 @@ pub(super) fn wait_times<F: EvaluationFacts>(
     wait_time: Option<Duration>,
 ) -> WaitTimes {
     WaitTimes {
-        resolved_in: evaluation.times().addresses,
-        fetched_in: evaluation.times().robots,
+        name_lookup: evaluation.times().addresses,
+        robots_fetch: evaluation.times().robots,
         held: wait_time,
     }
 }
@@ -851,7 +870,7 @@ pub(super) fn record_policy<F: EvaluationFacts>(
     record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
     record.set_allowed(evaluation.cause().map(|rule| rule.0));
     record.set_shadows(evaluation.shadow_notes());
-    record.set_url_retention(evaluation.url_detail_after_sending());
+    record.set_url_retention(evaluation.url_retention_after_sending());
 }
 
 fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
@@ -861,7 +880,7 @@ fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
     }
 }
 
-/// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with the capabilities of the proxy itself.
+/// Returns the response to OPTIONS whose `Max-Forwards` is 0: the capabilities of the proxy itself (RFC 9110 section 9.3.7).
 fn options_response() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(
@@ -871,10 +890,10 @@ fn options_response() -> Response<Bytes> {
     response
 }
 
-/// Returns the refusal of a request that ended in a panic. The policy may keep nothing of its URL.
+/// Returns the refusal of a request that ended in a panic. The log may keep nothing of its URL.
 pub(super) fn internal_error(record: &RequestRecord) -> Refusal {
     Refusal {
-        url_detail: record.url_retention(),
+        url_retention: record.url_retention(),
         ..Refusal::new(Reason::InternalError, record.stage())
     }
 }
@@ -883,18 +902,19 @@ fn announce_close(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Returns the refusal of a response whose body is broken where its head ends.
-fn broken_at_once(error: BodyError, evaluation: &Evaluation) -> BoxedRefusal {
+/// Returns the refusal of a response whose body is invalid from its first byte.
+fn broken_start_refusal(error: BodyError, evaluation: &Evaluation) -> BoxedRefusal {
     let stage = match error {
         BodyError::TooLarge => Stage::Response,
         BodyError::Incomplete | BodyError::ClientLeft | BodyError::Idle | BodyError::LeaseEnded => {
             Stage::Upstream
         }
     };
-    document::broken_body_refusal(error, stage, evaluation.url_detail_after_sending())
+    document::broken_body_refusal(error, stage, evaluation.url_retention_after_sending())
 }
 
-fn unreadable_response(evaluation: &Evaluation) -> BoxedRefusal {
+/// Returns the refusal of a response that is not valid HTTP.
+fn invalid_response_refusal(evaluation: &Evaluation) -> BoxedRefusal {
     evaluation.refuse(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
 }
 

@@ -279,7 +279,7 @@ pub fn refusal_response(
 }
 
 /// Sets `Crawl-Held: 1.250`, so that a crawler that adapts to latency can subtract the wait.
-pub fn set_held(headers: &mut HeaderMap, held: Duration) {
+pub fn set_held_time(headers: &mut HeaderMap, held: Duration) {
     insert(headers, CRAWL_HELD, &format!("{:.3}", held.as_secs_f64()));
 }
 
@@ -352,7 +352,7 @@ pub fn substitute_robots_txt(
     let mut response = match file {
         SubstituteRobots::DisallowAll => robots_txt(DISALLOW_ALL, StatusCode::OK),
         SubstituteRobots::AllowAll => robots_txt(ALLOW_ALL, StatusCode::OK),
-        SubstituteRobots::Cached(state) => known_robots_txt(state),
+        SubstituteRobots::Cached(state) => cached_robots_txt(state),
     };
     let headers = response.headers_mut();
     insert_reason_headers(headers, &refusal, policy, decision);
@@ -363,7 +363,7 @@ pub fn substitute_robots_txt(
 
 /// Returns the robots.txt of a host from the cache: the text, or the status that means that it
 /// does not exist.
-pub fn known_robots_txt(state: &RobotsState) -> Response<Bytes> {
+pub fn cached_robots_txt(state: &RobotsState) -> Response<Bytes> {
     let effective = match state.rules {
         RobotsRules::Unknown => state.stale().unwrap_or(state),
         RobotsRules::File(_) | RobotsRules::AllowAll => state,

@@ -29,17 +29,17 @@ pub struct RequestTarget {
     /// The URL in canonical form.
     pub target: UrlTarget,
     /// The handling of the request: forwarded to the origin or answered by the proxy.
-    pub forward_mode: ForwardMode,
+    pub handling: RequestHandling,
 }
 
 /// The way in which a request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForwardMode {
+pub enum RequestHandling {
     /// The request is forwarded.
-    ToOrigin,
+    Send,
     /// The request is forwarded as `OPTIONS *`: it is about the server, not about a resource (RFC
     /// 9110 section 9.3.7). The policy evaluates the root path of its host.
-    ToServer,
+    SendForServer,
     /// The request is evaluated and then answered by the proxy: OPTIONS whose `Max-Forwards` ends
     /// here (RFC 9110 section 7.6.2).
     AnswerLocally,
@@ -92,7 +92,7 @@ impl RefusedTunnel {
 
     /// Discards the record of the CONNECT, because a request inside reports the refusal in its own
     /// record.
-    pub fn forget_connect_record(&self) {
+    pub fn discard_connect_record(&self) {
         let connect = self.connect_record.lock().take();
         if let Some(connect) = connect {
             connect.discard();
@@ -181,12 +181,12 @@ pub fn parse_request(
     let ends_here = parts.method == Method::OPTIONS && max_forwards(&parts.headers) == Some(0);
     Ok(RequestTarget {
         target,
-        forward_mode: if ends_here {
-            ForwardMode::AnswerLocally
+        handling: if ends_here {
+            RequestHandling::AnswerLocally
         } else if concerns_server(parts) {
-            ForwardMode::ToServer
+            RequestHandling::SendForServer
         } else {
-            ForwardMode::ToOrigin
+            RequestHandling::Send
         },
     })
 }

@@ -17,12 +17,12 @@ use super::body::{BodyError, BodyObserver, ResponseBody};
 use super::head::ServiceGuard;
 
 /// The result for hyper: a response, or the instruction to close the connection without one.
-pub type ServiceResult = Result<Response<ResponseBody<ResponseObserver>>, Hangup>;
+pub type ServiceResult = Result<Response<ResponseBody<ResponseObserver>>, CloseConnection>;
 
 /// The connection closes without a response, which some crawlers interpret as "later".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("closed without a response")]
-pub struct Hangup;
+pub struct CloseConnection;
 
 /// The observer of a response body, which completes the record at the last byte.
 #[derive(Debug)]

@@ -13,9 +13,9 @@ use super::upstream::{UpstreamError, UpstreamResponse};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitTimes {
     /// The lookup of its host's name.
-    pub(crate) resolved_in: Option<TimeSpan>,
+    pub(crate) name_lookup: Option<TimeSpan>,
     /// The fetch of its host's robots.txt.
-    pub(crate) fetched_in: Option<TimeSpan>,
+    pub(crate) robots_fetch: Option<TimeSpan>,
     /// The wait for its host's turn, which has just ended.
     pub(crate) held: Option<Duration>,
 }
@@ -25,24 +25,24 @@ pub(crate) struct WaitTimes {
 pub(crate) fn record_decision(record: &mut RequestRecord, waits: WaitTimes) -> Instant {
     let now = record.clock().now();
     let WaitTimes {
-        resolved_in,
-        fetched_in,
+        name_lookup,
+        robots_fetch,
         held,
     } = waits;
     let held_since = held.and_then(|held| now.checked_sub(held));
     record.set_decided_at(held_since.unwrap_or(now));
     let starts = [
-        resolved_in.map(|span| span.start),
-        fetched_in.map(|span| span.start),
+        name_lookup.map(|span| span.start),
+        robots_fetch.map(|span| span.start),
         held_since,
     ];
     record.set_verdict_at(starts.into_iter().flatten().min().unwrap_or(now));
-    if let Some(resolved_in) = resolved_in {
-        record.set_dns_time(resolved_in.duration);
-        record.add_trace_part(TracePart::Resolve, resolved_in);
+    if let Some(name_lookup) = name_lookup {
+        record.set_dns_time(name_lookup.duration);
+        record.add_trace_part(TracePart::Resolve, name_lookup);
     }
-    if let Some(fetched_in) = fetched_in {
-        record.add_trace_part(TracePart::Robots, fetched_in);
+    if let Some(robots_fetch) = robots_fetch {
+        record.add_trace_part(TracePart::Robots, robots_fetch);
     }
     if let (Some(held), Some(since)) = (held, held_since) {
         record.set_held(held);

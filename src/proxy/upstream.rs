@@ -50,17 +50,17 @@ use super::read_allowance::{MAX_READ, ReadAllowance};
 
 pub use error::UpstreamError;
 pub(super) use error::lease_ended_refusal;
-use http2::{ExchangedStream, Repetition, SharedConnectionSettings, StreamCall};
+use http2::{ExchangedStream, ResendCondition, SharedConnectionSettings, StreamCall};
 pub use http2::{SharedConnection, StreamDownload, StreamReservation};
 pub use limited_stream::LimitedStream;
-use negotiation::{KnownVersion, LeadingDial, VersionMemory};
+use negotiation::{DialGuard, KnownVersion, VersionMemory};
 use upload_pace::UploadPace;
 
 /// Below this idle time, an origin hardly ever closes a connection just as it is used.
 const MAX_FRESH_IDLE: Duration = Duration::from_millis(500);
 
 /// The longest time for which a request that must be repeated waits for its host's turn.
-const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
+const MAX_RESEND_WAIT: Duration = Duration::from_secs(20);
 
 /// Limits and timeouts towards origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl UpstreamClient {
         let copy = match (&reused, &request) {
             (Some(PooledConnection::Exclusive { idle_for, .. }), Ok(request)) => {
                 let was_idle = MAX_FRESH_IDLE <= *idle_for || dispatch.route.uses_parent();
-                was_idle.then(|| repeatable_copy(request)).flatten()
+                was_idle.then(|| resendable_copy(request)).flatten()
             }
             (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => None,
         };
@@ -250,7 +250,7 @@ impl UpstreamClient {
                     ))
                 }
                 Err(ExchangeFailure { error, unsent }) => {
-                    match unsent.or(copy.filter(|_| error.may_repeat())) {
+                    match unsent.or(copy.filter(|_| error.allows_resend())) {
                         Some(request) => self.resend(dispatch, *request, error).await,
                         // An origin may close an idle connection at any time.
                         None if MAX_FRESH_IDLE <= idle_for
@@ -314,7 +314,7 @@ impl UpstreamClient {
         error: UpstreamError,
     ) -> Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>> {
         Box::pin(async move {
-            wait_to_retry(&dispatch.slot, error).await?;
+            wait_to_resend(&dispatch.slot, error).await?;
             dispatch.failed_hop = Some(dispatch.route.hop);
             let now = self.clock.now();
             self.send_on_new_connection(dispatch, request, now, SendAttempt::Repeated)
@@ -354,7 +354,7 @@ impl UpstreamClient {
         };
         dispatch.check_ownership(&mut request)?;
         let may_repeat = attempt == SendAttempt::First && dispatch.route.uses_parent();
-        let copy = may_repeat.then(|| repeatable_copy(&request)).flatten();
+        let copy = may_repeat.then(|| resendable_copy(&request)).flatten();
         self.parents
             .prepare(dispatch.route.hop, &mut request, &dispatch.target);
         let watch = request.body().watch();
@@ -371,7 +371,7 @@ impl UpstreamClient {
         let (response, connection) = match exchanged {
             Ok(answered) => answered,
             Err(failed) => {
-                return match copy.filter(|_| failed.error.may_repeat()) {
+                return match copy.filter(|_| failed.error.allows_resend()) {
                     Some(request) => self.resend(dispatch, *request, failed.error).await,
                     None => Err(record_failure(&mut dispatch.slot, failed.error)),
                 };
@@ -445,16 +445,16 @@ impl UpstreamClient {
             return Err(failed.error);
         };
         dispatch.slot = slot;
-        if failed.repetition == Repetition::OverHttp1 {
+        if failed.resend == ResendCondition::OverHttp1 {
             self.versions.record_http1_required(dispatch.target.base());
             dispatch.versions = OriginHttpVersions::Http1;
         }
         let was_idle = MAX_FRESH_IDLE <= idle_for;
         let may_have_ended = was_idle || dispatch.route.uses_parent();
-        let may_repeat = match failed.repetition {
-            Repetition::Never => false,
-            Repetition::IfIdempotent => is_idempotent && may_have_ended,
-            Repetition::Safe | Repetition::OverHttp1 => true,
+        let may_repeat = match failed.resend {
+            ResendCondition::Never => false,
+            ResendCondition::IfIdempotent => is_idempotent && may_have_ended,
+            ResendCondition::Safe | ResendCondition::OverHttp1 => true,
         };
         match copy.filter(|_| may_repeat) {
             Some(request) => self.resend(dispatch, *request, failed.error).await,
@@ -526,13 +526,13 @@ impl UpstreamClient {
         &self,
         to: &RequestDispatch,
         versions: OriginHttpVersions,
-    ) -> Result<StreamReservation, Option<LeadingDial>> {
+    ) -> Result<StreamReservation, Option<DialGuard>> {
         let is_http2 = versions == OriginHttpVersions::Http1And2
             && self.versions.get(to.target.base()) == Some(KnownVersion::Http2);
         if !is_http2 {
             return Err(None);
         }
-        let leading = self.versions.lead_or_wait(to.pool_key()).await;
+        let leading = self.versions.begin_dial_or_wait(to.pool_key()).await;
         self.take_stream(to).ok_or(leading)
     }
 
@@ -738,7 +738,7 @@ async fn exchange_head(
             Poll::Ready(result) => Poll::Ready(Ok(result)),
             Poll::Pending => {
                 if let Some(ownership) = &mut ownership
-                    && ownership.poll_broken_off(cx).is_ready()
+                    && ownership.poll_ended(cx).is_ready()
                 {
                     return Poll::Ready(Err(UpstreamError::LeaseEnded));
                 }
@@ -924,10 +924,10 @@ impl UpstreamRequest {
 
 /// Waits until a request may be sent again on a new connection. The origin may have seen it, so it
 /// counts as another request. Returns an error if the wait would be too long.
-async fn wait_to_retry(slot: &HostSlot, error: UpstreamError) -> Result<(), UpstreamError> {
-    let mut remaining = MAX_RETRY_WAIT;
+async fn wait_to_resend(slot: &HostSlot, error: UpstreamError) -> Result<(), UpstreamError> {
+    let mut remaining = MAX_RESEND_WAIT;
     loop {
-        match slot.retry_advice() {
+        match slot.resend_decision() {
             ResendDecision::Now => return Ok(()),
             ResendDecision::After(time) if time <= remaining => {
                 remaining -= time;
@@ -943,8 +943,8 @@ async fn wait_to_retry(slot: &HostSlot, error: UpstreamError) -> Result<(), Upst
     }
 }
 
-/// Returns a copy for a repetition, if repeating is safe (RFC 9110 section 9.2.2).
-fn repeatable_copy(request: &Request<RequestUpload>) -> Option<Box<Request<RequestUpload>>> {
+/// Returns a copy for a resend, if repeating is safe (RFC 9110 section 9.2.2).
+fn resendable_copy(request: &Request<RequestUpload>) -> Option<Box<Request<RequestUpload>>> {
     let repeatable = request.method().is_idempotent() && request.body().is_empty();
     repeatable.then(|| copy_request(request))
 }

@@ -171,7 +171,7 @@ impl HostSlot {
 
     /// Returns the decision on sending the request again, on another connection, since its origin closed the first
     /// one.
-    pub fn retry_advice(&self) -> ResendDecision {
+    pub fn resend_decision(&self) -> ResendDecision {
         let Some(lease) = &self.lease else {
             return ResendDecision::Never;
         };

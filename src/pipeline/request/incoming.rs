@@ -35,19 +35,19 @@ pub trait IncomingBody: Send {
     fn read_ahead(
         &mut self,
         timeouts: BodyTimeouts,
-    ) -> impl Future<Output = Result<(), NotForwarded>> + Send;
+    ) -> impl Future<Output = Result<(), NotSent>> + Send;
 }
 
 /// A request without a body.
 impl IncomingBody for () {
-    async fn read_ahead(&mut self, _timeouts: BodyTimeouts) -> Result<(), NotForwarded> {
+    async fn read_ahead(&mut self, _timeouts: BodyTimeouts) -> Result<(), NotSent> {
         Ok(())
     }
 }
 
 /// The cause if a request is not sent to its origin.
 #[derive(Debug)]
-pub enum NotForwarded {
+pub enum NotSent {
     /// The proxy responds with its copy of the host's robots.txt.
     ServeRobots(Arc<RobotsState>),
     /// The proxy refuses it.
@@ -56,7 +56,7 @@ pub enum NotForwarded {
     ClientLeft,
 }
 
-impl From<Box<Refusal>> for NotForwarded {
+impl From<Box<Refusal>> for NotSent {
     fn from(refusal: Box<Refusal>) -> Self {
         Self::Refuse(refusal)
     }

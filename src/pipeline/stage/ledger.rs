@@ -67,7 +67,7 @@ pub(crate) struct LedgerRecall {
 
 /// Returns `true` if the outcome of a request is recorded under a policy that does not need the ledger. Under one that does,
 /// every request has waited for room before its evaluation.
-pub(crate) fn is_exceptional(evaluation: &Evaluation) -> bool {
+pub(crate) fn records_without_ledger_policy(evaluation: &Evaluation) -> bool {
     !evaluation.snapshot().uses_ledger && evaluation.ledger_entry().is_some()
 }
 
@@ -256,7 +256,7 @@ pub(super) fn attribute_to_option(
     refusal: Refusal,
 ) -> Refusal {
     let refusal = Refusal {
-        url_detail: evaluation.url_detail(&refusal),
+        url_retention: evaluation.url_retention(&refusal),
         ..refusal
     };
     let policy = evaluation.policy();

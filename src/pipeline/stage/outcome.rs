@@ -141,7 +141,7 @@ pub fn record_early_refusal(
     else {
         return;
     };
-    let keeps_nothing = refusal.url_detail == UrlRetention::None;
+    let keeps_nothing = refusal.url_retention == UrlRetention::None;
     let skips_new = record_choice(evaluation, refusal) == RefusalRecording::Skip
         && (refusal.failure.is_none() || keeps_nothing);
     if entry.record.is_none() && skips_new {
@@ -315,7 +315,7 @@ impl OutcomeRecorder {
         refusal: &Refusal,
         admission: &AdmissionQueue,
     ) {
-        let keeps_nothing = refusal.url_detail == UrlRetention::None;
+        let keeps_nothing = refusal.url_retention == UrlRetention::None;
         let at = match &self.progress {
             // `record: none` keeps a URL without an answer out.
             OutcomeProgress::Pending if keeps_nothing && self.ledger_entry.record.is_none() => {
@@ -570,7 +570,7 @@ fn record_choice(evaluation: &Evaluation, refusal: &Refusal) -> RefusalRecording
     let records_by_log = || {
         evaluation.trail().word(evaluation.policy(), schema::RECORD) == Some(schema::BY_LOG_WORD)
     };
-    match refusal.url_detail {
+    match refusal.url_retention {
         UrlRetention::Full | UrlRetention::Unrepeated => RefusalRecording::Keep,
         UrlRetention::Host | UrlRetention::None
             if refusal.reason == Reason::TooDeep && records_by_log() =>
@@ -585,7 +585,7 @@ fn record_choice(evaluation: &Evaluation, refusal: &Refusal) -> RefusalRecording
 /// if it logs; of a check of the page (`noindex` and the like) there always is one, unless `record` is `none`.
 fn late_record_choice(refusal: &Refusal) -> RefusalRecording {
     let by_rule = refusal.reason.row().crawl_status == CrawlStatus::Filter;
-    match refusal.url_detail {
+    match refusal.url_retention {
         UrlRetention::Full | UrlRetention::Unrepeated => RefusalRecording::Keep,
         UrlRetention::Host if by_rule => RefusalRecording::Skip,
         UrlRetention::Host => RefusalRecording::Keep,

@@ -161,7 +161,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
         Some(state) => state,
         None => {
             let began = wait.admission.now();
-            // Not in variables: these would make each request's future larger.
+            // Written in one expression: variables would make each request's future larger.
             let fetched = Box::pin(robots_wait::fetched(
                 evaluation,
                 wait,

@@ -22,7 +22,7 @@ use crate::proxy::drain::DrainWatch;
 use crate::proxy::forward::not_owner_response;
 use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
 use crate::proxy::http::ProxyService;
-use crate::proxy::service_response::{Hangup, ResponseObserver, unrecorded_response};
+use crate::proxy::service_response::{CloseConnection, ResponseObserver, unrecorded_response};
 use crate::tls::fleet::certificate_names;
 
 use super::{ClientConnection, ConnectionHandler, ProxyListener, StreamRefusal};
@@ -128,7 +128,7 @@ impl LinkListener {
         } else {
             service.handle_request(request, open, &context).await
         };
-        answered.unwrap_or_else(|Hangup| {
+        answered.unwrap_or_else(|CloseConnection| {
             let mut response = Response::new(Bytes::new());
             *response.status_mut() = StatusCode::NO_CONTENT;
             set_hang_up(response.headers_mut());
@@ -158,7 +158,7 @@ impl LinkRequestError {
 impl ConnectionHandler for LinkListener {
     type ConnectionState = LinkState;
     type ResBody = ResponseBody<ResponseObserver>;
-    type Error = Hangup;
+    type Error = CloseConnection;
 
     fn clock(&self) -> &Clock {
         self.inner.clock()
@@ -209,7 +209,7 @@ impl ConnectionHandler for LinkListener {
         request: Request<ClientBody>,
         open: ServiceGuard,
         connection: &ClientConnection<LinkState>,
-    ) -> Result<Response<ResponseBody<ResponseObserver>>, Hangup> {
+    ) -> Result<Response<ResponseBody<ResponseObserver>>, CloseConnection> {
         // A tunnel of a host that the owner intercepts, for example to explain a refusal.
         let tunnel = connection.state.tunnel.lock().clone();
         match tunnel {

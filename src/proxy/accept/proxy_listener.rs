@@ -28,7 +28,7 @@ use crate::proxy::head::{
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::{self, PolicyLabel, ReplyPreferences};
 use crate::proxy::request_target::RefusedTunnel;
-use crate::proxy::service_response::{Hangup, ResponseObserver, ServiceResult};
+use crate::proxy::service_response::{CloseConnection, ResponseObserver, ServiceResult};
 use crate::proxy::tunnel::wait_cut_off;
 
 use super::{ClientConnection, ConnectionHandler, StreamRefusal};
@@ -50,7 +50,7 @@ pub struct ProxyListener {
 impl ConnectionHandler for ProxyListener {
     type ConnectionState = ConnectionContext;
     type ResBody = ResponseBody<ResponseObserver>;
-    type Error = Hangup;
+    type Error = CloseConnection;
 
     fn clock(&self) -> &Clock {
         self.service.recorder.clock()
@@ -94,7 +94,8 @@ impl ConnectionHandler for ProxyListener {
         request: Request<ClientBody>,
         open: ServiceGuard,
         connection: &ClientConnection<ConnectionContext>,
-    ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, Hangup>> + Send {
+    ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, CloseConnection>> + Send
+    {
         self.serve(request, open, &connection.state)
     }
 

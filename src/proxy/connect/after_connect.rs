@@ -68,7 +68,7 @@ impl ProxyService {
                     record_rejected(
                         record,
                         reason,
-                        tunnel.evaluation.url_detail_after_sending(),
+                        tunnel.evaluation.url_retention_after_sending(),
                         close_reason,
                     );
                 }
@@ -271,11 +271,11 @@ fn close_reason(check: SniCheck) -> (Reason, &'static str) {
 pub(super) fn record_rejected(
     mut record: RequestRecord,
     reason: Reason,
-    url_detail: UrlRetention,
+    url_retention: UrlRetention,
     close_reason: &'static str,
 ) {
     record.enter_stage(Stage::Connect);
-    record.set_rejected(reason, None, url_detail);
+    record.set_rejected(reason, None, url_retention);
     record.set_close_reason(close_reason);
 }
 

@@ -96,7 +96,9 @@ impl ProxyService {
             .await?
         {
             ForwardOutcome::Here(ownership) => Ok(ConnectRoute::Here(ownership)),
-            ForwardOutcome::HangUp => Ok(ConnectRoute::Answered(ConnectAnswer::HangUp)),
+            ForwardOutcome::CloseConnection => {
+                Ok(ConnectRoute::Answered(ConnectAnswer::CloseConnection))
+            }
             ForwardOutcome::Answered(response) => {
                 let answer = tunnel_answer(host, response).await;
                 answer.map(ConnectRoute::Answered).ok_or_else(|| {

@@ -16,24 +16,24 @@ use crate::proxy::destination::VettedAddresses;
 use crate::proxy::forward::{
     ForwardCall, ForwardOutcome, ForwardedUpload, not_owner_response, unavailable,
 };
-use crate::proxy::request_target::ForwardMode;
+use crate::proxy::request_target::RequestHandling;
 use crate::urls::target::UrlTarget;
 
-use super::{BoxedRefusal, Exchange, ExchangeOutcome};
+use super::{BoxedRefusal, Exchange, ExchangeResponse};
 
 /// The outcome of a request at a node of a fleet, before an origin is asked.
 pub(super) enum FleetAdmission {
     /// This node owns the host, and the request has been through the stages.
     Evaluated(Box<RequestResult<VettedAddresses>>),
     /// Another node has answered, or must be asked.
-    Finished(ExchangeOutcome),
+    Finished(ExchangeResponse),
 }
 
 /// The answer of the owner.
 pub(super) enum OwnerAnswer {
     Response(Response<LinkDownload>),
     /// The connection to the crawler is closed.
-    HangUp,
+    CloseConnection,
 }
 
 /// A request whose crawler and target are known.
@@ -105,7 +105,7 @@ impl Exchange<'_> {
                         ))
                     } else {
                         let response = Box::new(not_owner_response(&owner));
-                        Ok(FleetAdmission::Finished(ExchangeOutcome::NotOwner(
+                        Ok(FleetAdmission::Finished(ExchangeResponse::NotOwner(
                             response,
                         )))
                     };
@@ -117,11 +117,15 @@ impl Exchange<'_> {
                     }
                     ForwardOutcome::Answered(response) => {
                         let answer = Box::new(OwnerAnswer::Response(response));
-                        return Ok(FleetAdmission::Finished(ExchangeOutcome::Forwarded(answer)));
+                        return Ok(FleetAdmission::Finished(ExchangeResponse::Forwarded(
+                            answer,
+                        )));
                     }
-                    ForwardOutcome::HangUp => {
-                        let answer = Box::new(OwnerAnswer::HangUp);
-                        return Ok(FleetAdmission::Finished(ExchangeOutcome::Forwarded(answer)));
+                    ForwardOutcome::CloseConnection => {
+                        let answer = Box::new(OwnerAnswer::CloseConnection);
+                        return Ok(FleetAdmission::Finished(ExchangeResponse::Forwarded(
+                            answer,
+                        )));
                     }
                 },
             };
@@ -224,9 +228,9 @@ impl Exchange<'_> {
                 client: self.context.caller.address(),
                 id: (*id).into(),
                 version: self.parts.version,
-                form: match self.forward_mode {
-                    ForwardMode::ToServer => TargetForm::Server,
-                    ForwardMode::ToOrigin | ForwardMode::AnswerLocally => TargetForm::Resource,
+                form: match self.handling {
+                    RequestHandling::SendForServer => TargetForm::Server,
+                    RequestHandling::Send | RequestHandling::AnswerLocally => TargetForm::Resource,
                 },
                 deadline: request.deadline,
                 is_traced: false,

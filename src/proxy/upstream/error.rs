@@ -87,7 +87,7 @@ fn is_reset(error: &hyper::Error) -> bool {
 impl UpstreamError {
     /// Returns `true` if the error on a used connection may be due to what came before the request:
     /// the origin closed the connection, or left surplus bytes on it.
-    pub(super) fn may_repeat(&self) -> bool {
+    pub(super) fn allows_resend(&self) -> bool {
         matches!(self, Self::Closed | Self::Protocol(_))
     }
 

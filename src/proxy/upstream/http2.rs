@@ -17,4 +17,4 @@ pub(super) use connection::SharedConnectionSettings;
 pub use connection::{SharedConnection, StreamReservation};
 pub use download::StreamDownload;
 pub(super) use exchange::{ExchangedStream, StreamCall, exchange};
-pub(super) use failure::Repetition;
+pub(super) use failure::ResendCondition;

@@ -43,13 +43,13 @@ type DialKey = (Box<str>, CertificateVerification, ConnectionRoute);
 
 /// A dial that other requests wait for. Dropping it ends their wait.
 #[derive(Debug)]
-pub(super) struct LeadingDial {
+pub(super) struct DialGuard {
     dials: Arc<Mutex<Dials>>,
     key: DialKey,
     _sender: watch::Sender<()>,
 }
 
-impl Drop for LeadingDial {
+impl Drop for DialGuard {
     fn drop(&mut self) {
         self.dials.lock().remove(&self.key);
     }
@@ -94,7 +94,7 @@ impl VersionMemory {
 
     /// Waits for a dial that is in progress. If there is none, returns the right to dial, for which
     /// others wait.
-    pub(super) async fn lead_or_wait(&self, key: PoolKey<'_>) -> Option<LeadingDial> {
+    pub(super) async fn begin_dial_or_wait(&self, key: PoolKey<'_>) -> Option<DialGuard> {
         let mut running = match self.join(key) {
             Ok(leading) => return Some(leading),
             Err(running) => running,
@@ -104,7 +104,7 @@ impl VersionMemory {
         None
     }
 
-    fn join(&self, key: PoolKey<'_>) -> Result<LeadingDial, watch::Receiver<()>> {
+    fn join(&self, key: PoolKey<'_>) -> Result<DialGuard, watch::Receiver<()>> {
         let key = (key.base.into(), key.verify, key.route.clone());
         match self.dials.lock().entry(key) {
             Entry::Occupied(running) => Err(running.get().clone()),
@@ -112,7 +112,7 @@ impl VersionMemory {
                 let (sender, receiver) = watch::channel(());
                 let key = vacant.key().clone();
                 vacant.insert(receiver);
-                Ok(LeadingDial {
+                Ok(DialGuard {
                     dials: Arc::clone(&self.dials),
                     key,
                     _sender: sender,
@@ -154,18 +154,18 @@ mod tests {
     #[tokio::test]
     async fn requests_wait_for_one_dial() {
         let memory = VersionMemory::new();
-        let leading = memory.lead_or_wait(KEY).await;
+        let leading = memory.begin_dial_or_wait(KEY).await;
         assert!(leading.is_some());
         let other = PoolKey {
             verify: CertificateVerification::Skip,
             ..KEY
         };
-        assert!(memory.lead_or_wait(other).await.is_some());
-        let (waited, ()) = tokio::join!(memory.lead_or_wait(KEY), async {
+        assert!(memory.begin_dial_or_wait(other).await.is_some());
+        let (waited, ()) = tokio::join!(memory.begin_dial_or_wait(KEY), async {
             tokio::task::yield_now().await;
             drop(leading);
         });
         assert!(waited.is_none());
-        assert!(memory.lead_or_wait(KEY).await.is_some());
+        assert!(memory.begin_dial_or_wait(KEY).await.is_some());
     }
 }

@@ -9,7 +9,7 @@ use crawlgate::model::crawler::{Crawler, CrawlerHint};
 use crawlgate::model::reason::Reason;
 use crawlgate::pipeline::admission::AdmissionLimits;
 use crawlgate::pipeline::destination::{DestinationError, DestinationResolver, EgressChoice};
-use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
+use crawlgate::pipeline::request::{NotSent, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::shadow::ShadowPolicy;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
@@ -283,7 +283,7 @@ async fn a_policy_change_during_resolution_evaluates_again() {
         .await
         .unwrap();
         assert_eq!(
-            matches!(outcome, Err(NotForwarded::Refuse(_))),
+            matches!(outcome, Err(NotSent::Refuse(_))),
             refused,
             "{rule}"
         );

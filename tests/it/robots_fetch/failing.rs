@@ -9,7 +9,7 @@ use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::reason::Reason;
 use crawlgate::pipeline::admission::AdmissionLimits;
-use crawlgate::pipeline::request::{NotForwarded, RequestServices, admit_request};
+use crawlgate::pipeline::request::{NotSent, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crawlgate::pipeline::snapshot::PolicySnapshot;
 use crawlgate::pipeline::stop_registry::{StopReason, StopTarget};
@@ -166,12 +166,12 @@ impl FailingPipeline {
             .unwrap();
         RequestOutcome {
             refusal: match result.outcome {
-                Ok(_) | Err(NotForwarded::ServeRobots(_)) => None,
-                Err(NotForwarded::Refuse(refusal)) => Some((
+                Ok(_) | Err(NotSent::ServeRobots(_)) => None,
+                Err(NotSent::Refuse(refusal)) => Some((
                     refusal.reason,
                     refusal.retry_after.map(|time| time.as_secs()),
                 )),
-                Err(NotForwarded::ClientLeft) => panic!("no test has a body"),
+                Err(NotSent::ClientLeft) => panic!("no test has a body"),
             },
             at: self.bench.clock.now() - self.began,
             held: result.wait_time,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::Crawler;
-use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
+use crawlgate::pipeline::request::{NotSent, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::RobotsProvider;
 use crawlgate::pipeline::snapshot::ActivePolicy;
 
@@ -58,9 +58,9 @@ impl RenewalPipeline {
     async fn ask_as(&self, url: &str, agent: &str) -> &'static str {
         match self.passage(url, agent).await.outcome {
             Ok(_) => "go",
-            Err(NotForwarded::ServeRobots(_)) => "robots.txt",
-            Err(NotForwarded::Refuse(refusal)) => refusal.reason.as_str(),
-            Err(NotForwarded::ClientLeft) => "left",
+            Err(NotSent::ServeRobots(_)) => "robots.txt",
+            Err(NotSent::Refuse(refusal)) => refusal.reason.as_str(),
+            Err(NotSent::ClientLeft) => "left",
         }
     }
 
@@ -163,7 +163,7 @@ async fn a_held_request_follows_the_file_known_at_its_turn() {
         Some(Duration::from_millis(200)),
         "the renewal had the turn"
     );
-    let Err(NotForwarded::Refuse(refusal)) = passage.outcome else {
+    let Err(NotSent::Refuse(refusal)) = passage.outcome else {
         panic!("it went under the old file")
     };
     assert_eq!(refusal.reason.as_str(), "robots_txt");

@@ -9,7 +9,7 @@ use crawlgate::model::crawler::{Crawler, CrawlerHint};
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pacing::stops::StopReason;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::pipeline::request::{NotForwarded, RequestServices, admit_request};
+use crawlgate::pipeline::request::{NotSent, RequestServices, admit_request};
 use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::stop_registry::StopTarget;
 use crawlgate::store::HostStore;
@@ -376,8 +376,8 @@ async fn ask(
     .outcome
     {
         Ok(permit) => Ok(permit.redeem().2),
-        Err(NotForwarded::ServeRobots(_)) => unreachable!("the policy does not obey"),
-        Err(NotForwarded::ClientLeft) => unreachable!("there is no body"),
-        Err(NotForwarded::Refuse(refusal)) => Err(refusal.retry_after.expect("only for some time")),
+        Err(NotSent::ServeRobots(_)) => unreachable!("the policy does not obey"),
+        Err(NotSent::ClientLeft) => unreachable!("there is no body"),
+        Err(NotSent::Refuse(refusal)) => Err(refusal.retry_after.expect("only for some time")),
     }
 }

@@ -9,7 +9,7 @@ use crawlgate::model::http_versions::OriginHttpVersions;
 use crawlgate::model::reason::Reason;
 use crawlgate::pacing::pace::HostPace;
 use crawlgate::pacing::queue::WaitOrder;
-use crawlgate::pipeline::request::NotForwarded;
+use crawlgate::pipeline::request::NotSent;
 use crawlgate::pipeline::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
 use crawlgate::pipeline::tunnel::TunnelResult;
 use crawlgate::policy::options::politeness::PaceKey;
@@ -354,8 +354,8 @@ async fn a_known_robots_txt_of_a_stopped_host_is_served_at_once() {
         let result = bench.admit(crawler("lab"), url, &[]).await;
         let waited = bench.clock.now() - began;
         match result.outcome {
-            Err(NotForwarded::ServeRobots(_)) => assert!(is_served && waited.is_zero()),
-            Err(NotForwarded::Refuse(refusal)) => assert_eq!(
+            Err(NotSent::ServeRobots(_)) => assert!(is_served && waited.is_zero()),
+            Err(NotSent::Refuse(refusal)) => assert_eq!(
                 (is_served, refusal.reason, waited),
                 (false, Reason::Stopped, 3 * SECOND)
             ),

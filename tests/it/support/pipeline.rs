@@ -20,7 +20,7 @@ use crawlgate::pipeline::facts::RequestFacts;
 use crawlgate::pipeline::refusal::Refusal;
 use crawlgate::pipeline::request::dry_run::{DryRun, DryRunRequest, DryRunner, dry_run};
 use crawlgate::pipeline::request::{
-    IncomingRequest, NotForwarded, RequestResult, RequestServices, admit_request,
+    IncomingRequest, NotSent, RequestResult, RequestServices, admit_request,
 };
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
@@ -353,9 +353,9 @@ impl TestPipeline {
         let result = self.admit(crawler, url, fields).await;
         let outcome = match result.outcome {
             Ok(permit) => Ok(permit.redeem().2),
-            Err(NotForwarded::ServeRobots(_)) => panic!("no test requests a robots.txt"),
-            Err(NotForwarded::ClientLeft) => panic!("no test has a body"),
-            Err(NotForwarded::Refuse(refusal)) => Err(refusal),
+            Err(NotSent::ServeRobots(_)) => panic!("no test requests a robots.txt"),
+            Err(NotSent::ClientLeft) => panic!("no test has a body"),
+            Err(NotSent::Refuse(refusal)) => Err(refusal),
         };
         Admission {
             outcome,

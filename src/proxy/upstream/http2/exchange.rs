@@ -24,7 +24,7 @@ use crate::urls::target::UrlTarget;
 
 use super::connection::StreamReservation;
 use super::download::StreamDownload;
-use super::failure::{Repetition, StreamFailure};
+use super::failure::{ResendCondition, StreamFailure};
 use super::upload::StreamUpload;
 use super::watch::SlotTicket;
 
@@ -68,7 +68,7 @@ pub(in crate::proxy::upstream) async fn exchange(
     let answered = poll_fn(|cx| {
         let head = stream.poll_head(&mut timer, &mut since, clock, cx);
         if let (true, Some(ownership)) = (head.is_pending(), &mut ownership)
-            && ownership.poll_broken_off(cx).is_ready()
+            && ownership.poll_ended(cx).is_ready()
         {
             return Poll::Ready(Err(HeadFailure::Other(UpstreamError::LeaseEnded)));
         }
@@ -90,7 +90,7 @@ pub(in crate::proxy::upstream) async fn exchange(
         Err(HeadFailure::Interim) => {
             Err(stream.fail(UpstreamError::TooManyInterim, OriginHttp2Failure::Interim))
         }
-        Err(HeadFailure::Other(error)) => Err(stream.into_failure(error, Repetition::Never)),
+        Err(HeadFailure::Other(error)) => Err(stream.into_failure(error, ResendCondition::Never)),
     }
 }
 
@@ -128,7 +128,7 @@ impl OpenStream {
             Err(error) => {
                 return Err(StreamFailure {
                     error,
-                    repetition: Repetition::Never,
+                    resend: ResendCondition::Never,
                     slot: ticket.into_slot(),
                 });
             }
@@ -142,7 +142,7 @@ impl OpenStream {
                 connection.watch.set_closing();
                 return Err(StreamFailure {
                     error: connection.interpret(&error).error,
-                    repetition: Repetition::Safe,
+                    resend: ResendCondition::Safe,
                     slot: ticket.into_slot(),
                 });
             }
@@ -207,7 +207,7 @@ impl OpenStream {
         let Some(slot) = self.ticket.into_slot() else {
             return Err(StreamFailure {
                 error: UpstreamError::Closed,
-                repetition: Repetition::Never,
+                resend: ResendCondition::Never,
                 slot: None,
             });
         };
@@ -226,19 +226,19 @@ impl OpenStream {
     /// Ends the stream after an error of `h2`.
     fn fail_with(self, error: &h2::Error) -> StreamFailure {
         let interpreted = self.reservation.connection.interpret(error);
-        if interpreted.repetition == Repetition::OverHttp1 {
+        if interpreted.resend == ResendCondition::OverHttp1 {
             self.reservation.connection.watch.set_closing();
         }
-        self.into_failure(interpreted.error, interpreted.repetition)
+        self.into_failure(interpreted.error, interpreted.resend)
     }
 
     /// Ends the stream for a reason that is counted.
     fn fail(self, error: UpstreamError, failure: OriginHttp2Failure) -> StreamFailure {
         self.reservation.connection.record_failure(failure);
-        self.into_failure(error, Repetition::Never)
+        self.into_failure(error, ResendCondition::Never)
     }
 
-    fn into_failure(self, error: UpstreamError, repetition: Repetition) -> StreamFailure {
+    fn into_failure(self, error: UpstreamError, resend: ResendCondition) -> StreamFailure {
         let Self {
             response,
             upload,
@@ -249,7 +249,7 @@ impl OpenStream {
         drop((response, upload));
         StreamFailure {
             error,
-            repetition,
+            resend,
             slot: ticket.into_slot(),
         }
     }

@@ -12,14 +12,14 @@ use super::watch::ConnectionWatch;
 /// A request that got no response on its stream.
 pub(in crate::proxy::upstream) struct StreamFailure {
     pub(in crate::proxy::upstream) error: UpstreamError,
-    pub(in crate::proxy::upstream) repetition: Repetition,
+    pub(in crate::proxy::upstream) resend: ResendCondition,
     /// The host's slot.
     pub(in crate::proxy::upstream) slot: Option<HostSlot>,
 }
 
 /// The condition for sending a request again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy::upstream) enum Repetition {
+pub(in crate::proxy::upstream) enum ResendCondition {
     Never,
     /// The origin may have processed the request: only if it is idempotent, and the connection may
     /// have ended before it.
@@ -34,15 +34,15 @@ pub(in crate::proxy::upstream) enum Repetition {
 pub(super) struct InterpretedError {
     pub(super) error: UpstreamError,
     pub(super) failure: OriginHttp2Failure,
-    pub(super) repetition: Repetition,
+    pub(super) resend: ResendCondition,
 }
 
 impl InterpretedError {
-    fn new(error: UpstreamError, failure: OriginHttp2Failure, repetition: Repetition) -> Self {
+    fn new(error: UpstreamError, failure: OriginHttp2Failure, resend: ResendCondition) -> Self {
         Self {
             error,
             failure,
-            repetition,
+            resend,
         }
     }
 
@@ -50,12 +50,22 @@ impl InterpretedError {
     pub(super) fn from_error(error: &h2::Error, watch: &ConnectionWatch) -> Self {
         use OriginHttp2Failure as F;
         if let Some(failure) = watch.failure() {
-            return Self::new(UpstreamError::Http2(failure), failure, Repetition::Never);
+            return Self::new(
+                UpstreamError::Http2(failure),
+                failure,
+                ResendCondition::Never,
+            );
         }
         if let Some(error) = error.get_io() {
             return match TlsError::find_in(error) {
-                Some(error) => Self::new(UpstreamError::Tls(error), F::Closed, Repetition::Never),
-                None => Self::new(UpstreamError::Closed, F::Closed, Repetition::IfIdempotent),
+                Some(error) => {
+                    Self::new(UpstreamError::Tls(error), F::Closed, ResendCondition::Never)
+                }
+                None => Self::new(
+                    UpstreamError::Closed,
+                    F::Closed,
+                    ResendCondition::IfIdempotent,
+                ),
             };
         }
         let reason = error.reason();
@@ -67,18 +77,26 @@ impl InterpretedError {
             Self::new(
                 UpstreamError::Closed,
                 F::Http11Required,
-                Repetition::OverHttp1,
+                ResendCondition::OverHttp1,
             )
         } else if error.is_remote() && error.is_go_away() {
             // Streams up to the last one that the origin names get no such error.
-            Self::new(UpstreamError::Closed, F::GoAway, Repetition::Safe)
+            Self::new(UpstreamError::Closed, F::GoAway, ResendCondition::Safe)
         } else if error.is_remote() && reason == Some(Reason::REFUSED_STREAM) {
-            Self::new(UpstreamError::Closed, F::RefusedStream, Repetition::Safe)
+            Self::new(
+                UpstreamError::Closed,
+                F::RefusedStream,
+                ResendCondition::Safe,
+            )
         } else if error.is_remote() {
-            Self::new(UpstreamError::Closed, F::Reset, Repetition::Never)
+            Self::new(UpstreamError::Closed, F::Reset, ResendCondition::Never)
         } else {
             let failure = failure_of(error).unwrap_or(F::Protocol);
-            Self::new(UpstreamError::Http2(failure), failure, Repetition::Never)
+            Self::new(
+                UpstreamError::Http2(failure),
+                failure,
+                ResendCondition::Never,
+            )
         }
     }
 }
