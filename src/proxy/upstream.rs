@@ -56,13 +56,13 @@ pub use limited_stream::LimitedStream;
 use negotiation::{DialGuard, KnownVersion, VersionMemory};
 use upload_pace::UploadPace;
 
-/// Below this idle time, an origin hardly ever closes a connection just as it is used.
+/// An origin rarely closes a connection that has been idle for less than this.
 const MAX_FRESH_IDLE: Duration = Duration::from_millis(500);
 
-/// The longest time for which a request that must be repeated waits for its host's turn.
+/// The longest time for which a request that must be resent waits for its host's turn.
 const MAX_RESEND_WAIT: Duration = Duration::from_secs(20);
 
-/// Limits and timeouts towards origins.
+/// Limits and timeouts for connections to origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
     /// The time limits of connecting.
@@ -104,7 +104,7 @@ pub struct UpstreamRequest {
     pub body: RequestUpload,
     /// The path and query as received, if they are in canonical form; or `*`.
     pub uri: Option<Uri>,
-    /// The ownership of the host, if this is a node of a fleet: without it, nothing is sent.
+    /// The ownership of the host: once it has ended, nothing is sent. `None` outside of a fleet.
     pub ownership: Option<Box<OwnershipWatch>>,
 }
 
@@ -117,7 +117,7 @@ pub struct UpstreamResponse {
     pub connect: Option<TimeSpan>,
     /// The time of the TLS handshake; `None` on a pooled connection and without TLS.
     pub tls: Option<TimeSpan>,
-    /// The time when the request could be sent: at once on a pooled connection.
+    /// The time at which the connection was ready for the request.
     pub sent_at: Instant,
     /// The address that answered.
     pub address: SocketAddr,
@@ -134,8 +134,7 @@ impl UpstreamClient {
         parents: Arc<ParentConnector>,
     ) -> Self {
         let mut builder = http1::Builder::new();
-        // Origins send such fields. Each is interpreted in a way that cannot change the end of the
-        // message.
+        // Some origins send such malformed fields. None of them can change where the message ends.
         builder
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
@@ -165,52 +164,48 @@ impl UpstreamClient {
         &self.parents
     }
 
-    /// Sends a request to the destination of its permit.
+    /// Sends a request to the destination of its permit. It is resent at most once, on another connection:
     ///
-    /// If a pooled connection dies before the request is written, or before any response to an
-    /// idempotent request, or if an origin refuses a stream unprocessed, the request is sent once
-    /// more on another connection, but never twice. Through a parent, whose proxies may go away at any
-    /// time, the same applies to new connections.
+    /// - if a pooled connection ends before the request is written,
+    /// - if it ends before the response to an idempotent request, and was idle before,
+    /// - if a connection through a parent, whose proxies may go away at any time, ends in the same way,
+    /// - if an origin refuses a stream unprocessed.
     ///
     /// # Errors
     /// Returns an error if no response head arrives.
     pub fn send(
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
-        mut call: UpstreamRequest,
+        mut request: UpstreamRequest,
         now: Instant,
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + Send {
-        // Not an `async fn`: its future would hold the permit and the request in addition to what
+        // Not an `async fn`: its future would contain the permit and the request in addition to what
         // they become.
-        let uri = call.uri.take();
-        let watch = call.body.watch();
-        let ownership = call.ownership.take();
-        let mut dispatch = self.dispatch(permit, watch.as_ref(), ownership);
+        let uri = request.uri.take();
+        let upload_watch = request.body.watch();
+        let ownership = request.ownership.take();
+        let mut dispatch = self.dispatch(permit, upload_watch.as_ref(), ownership);
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
-        // The canonical form contains no byte that is invalid in a request line.
-        let request = uri.map(|uri| call.into_http_request(uri));
-        let key = dispatch.pool_key();
-        let reused = self
-            .pool
-            .take(key, &dispatch.vetted, dispatch.versions, now);
-        // For a second attempt, if the origin closes the connection before it responds, or left
-        // surplus bytes on it.
-        let copy = match (&reused, &request) {
+        // Cannot fail: the canonical form contains no byte that is invalid in a request line.
+        let request = uri.map(|uri| request.into_http_request(uri));
+        let reused = self.pool.take(
+            dispatch.pool_key(),
+            &dispatch.vetted,
+            dispatch.versions,
+            now,
+        );
+        let rule = match (&reused, &request) {
             (Some(PooledConnection::Exclusive { idle_for, .. }), Ok(request)) => {
-                let was_idle = MAX_FRESH_IDLE <= *idle_for || dispatch.route.uses_parent();
-                was_idle.then(|| resendable_copy(request)).flatten()
+                ResendRule::for_http1(SendAttempt::First, *idle_for, &dispatch, request)
             }
-            (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => None,
+            (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => ResendRule::NEVER,
         };
         async move {
-            let Ok(mut request) = request else {
+            let Ok(request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
-            let (mut connection, idle_for) = match reused {
-                Some(PooledConnection::Exclusive {
-                    connection,
-                    idle_for,
-                }) => (connection, idle_for),
+            let mut connection = match reused {
+                Some(PooledConnection::Exclusive { connection, .. }) => connection,
                 Some(PooledConnection::Shared(stream)) => {
                     let sent =
                         self.send_on_stream(dispatch, request, stream, now, SendAttempt::First);
@@ -222,44 +217,17 @@ impl UpstreamClient {
                     return Box::pin(sent).await;
                 }
             };
-            dispatch.check_ownership(&mut request)?;
-            let wait = ResponseWait {
-                timeout: dispatch.response_head_timeout,
-                since: now,
-            };
-            self.parents
-                .prepare(dispatch.route.hop, &mut request, &dispatch.target);
-            let sending = pin!(connection.sender.try_send_request(request));
-            match exchange_head(
-                connection,
-                sending,
-                watch,
-                dispatch.sent(),
-                wait,
-                &self.clock,
-            )
-            .await
-            {
-                Ok((response, connection)) => {
-                    self.check_parent_response(&dispatch, &response)?;
-                    Ok(self.build_exclusive_response(
-                        response,
-                        connection,
-                        (dispatch.slot, dispatch.ownership),
-                        now,
-                    ))
-                }
+            let sending = pin!(self.start_sending(&mut dispatch, request, &mut connection)?);
+            let exchanged = self
+                .exchange_head(&mut dispatch, connection, sending, upload_watch, now)
+                .await;
+            match exchanged {
+                Ok(answered) => Ok(self.build_exclusive_response(answered, dispatch, now)),
                 Err(ExchangeFailure { error, unsent }) => {
-                    match unsent.or(copy.filter(|_| error.allows_resend())) {
-                        Some(request) => self.resend(dispatch, *request, error).await,
-                        // An origin may close an idle connection at any time.
-                        None if MAX_FRESH_IDLE <= idle_for
-                            && matches!(error, UpstreamError::Closed) =>
-                        {
-                            Err(error)
-                        }
-                        None => Err(record_failure(&mut dispatch.slot, error)),
-                    }
+                    let was_idle = rule.was_idle;
+                    let request = unsent.or(rule.copy_after(&error));
+                    self.resend_or_fail(dispatch, request, error, was_idle)
+                        .await
                 }
             }
         }
@@ -268,7 +236,7 @@ impl UpstreamClient {
     fn dispatch(
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
-        watch: Option<&UploadWatch>,
+        upload_watch: Option<&UploadWatch>,
         ownership: Option<Box<OwnershipWatch>>,
     ) -> RequestDispatch {
         let SendOptions {
@@ -277,7 +245,7 @@ impl UpstreamClient {
             timeouts,
         } = permit.options();
         let (target, vetted, mut slot) = permit.redeem();
-        if let Some(watch) = watch {
+        if let Some(watch) = upload_watch {
             slot.set_upload_counter(watch.byte_counter());
         }
         let verify = self.effective_verify(&target, verify);
@@ -304,20 +272,28 @@ impl UpstreamClient {
         }
     }
 
-    /// Sends a request again, on another connection or stream, after an error.
+    /// Resends a request on a new connection after an error; without a request, returns the error.
     ///
-    /// Boxed, since a request that fails on a stream comes back here.
-    fn resend<'a>(
+    /// Boxed, since the functions that send call this one again.
+    fn resend_or_fail<'a>(
         &'a self,
         mut dispatch: RequestDispatch,
-        request: Request<RequestUpload>,
+        request: Option<Box<Request<RequestUpload>>>,
         error: UpstreamError,
+        was_idle: bool,
     ) -> Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>> {
         Box::pin(async move {
+            let Some(request) = request else {
+                // An origin may close an idle connection at any time, so this is not a failure of the host.
+                if was_idle && matches!(error, UpstreamError::Closed) {
+                    return Err(error);
+                }
+                return Err(record_failure(&mut dispatch.slot, error));
+            };
             wait_to_resend(&dispatch.slot, error).await?;
             dispatch.failed_hop = Some(dispatch.route.hop);
             let now = self.clock.now();
-            self.send_on_new_connection(dispatch, request, now, SendAttempt::Repeated)
+            self.send_on_new_connection(dispatch, *request, now, SendAttempt::Second)
                 .await
         })
     }
@@ -326,7 +302,7 @@ impl UpstreamClient {
     async fn send_on_new_connection(
         &self,
         mut dispatch: RequestDispatch,
-        mut request: Request<RequestUpload>,
+        request: Request<RequestUpload>,
         now: Instant,
         attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
@@ -336,10 +312,10 @@ impl UpstreamClient {
             connect,
             tls,
         } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
+        let sent_at = self.clock.now();
         let mut connection = match channel {
             OriginChannel::Exclusive(connection) => connection,
             OriginChannel::Shared(stream) => {
-                let sent_at = self.clock.now();
                 let sent = self.send_on_stream(dispatch, request, stream, sent_at, attempt);
                 return Ok(UpstreamResponse {
                     connect,
@@ -348,51 +324,45 @@ impl UpstreamClient {
                 });
             }
         };
-        let wait = ResponseWait {
-            timeout: dispatch.response_head_timeout,
-            since: self.clock.now(),
-        };
-        dispatch.check_ownership(&mut request)?;
-        let may_repeat = attempt == SendAttempt::First && dispatch.route.uses_parent();
-        let copy = may_repeat.then(|| resendable_copy(&request)).flatten();
-        self.parents
-            .prepare(dispatch.route.hop, &mut request, &dispatch.target);
-        let watch = request.body().watch();
-        let sending = pin!(connection.sender.try_send_request(request));
-        let exchanged = exchange_head(
-            connection,
-            sending,
-            watch,
-            dispatch.sent(),
-            wait,
-            &self.clock,
-        )
-        .await;
-        let (response, connection) = match exchanged {
-            Ok(answered) => answered,
-            Err(failed) => {
-                return match copy.filter(|_| failed.error.allows_resend()) {
-                    Some(request) => self.resend(dispatch, *request, failed.error).await,
-                    None => Err(record_failure(&mut dispatch.slot, failed.error)),
-                };
+        let rule = ResendRule::for_http1(attempt, Duration::ZERO, &dispatch, &request);
+        let upload_watch = request.body().watch();
+        let sending = pin!(self.start_sending(&mut dispatch, request, &mut connection)?);
+        let exchanged = self
+            .exchange_head(&mut dispatch, connection, sending, upload_watch, sent_at)
+            .await;
+        match exchanged {
+            Ok(answered) => Ok(UpstreamResponse {
+                connect,
+                tls,
+                ..self.build_exclusive_response(answered, dispatch, sent_at)
+            }),
+            Err(ExchangeFailure { error, .. }) => {
+                let request = rule.copy_after(&error);
+                self.resend_or_fail(dispatch, request, error, false).await
             }
-        };
-        self.check_parent_response(&dispatch, &response)?;
-        Ok(UpstreamResponse {
-            connect,
-            tls,
-            ..self.build_exclusive_response(
-                response,
-                connection,
-                (dispatch.slot, dispatch.ownership),
-                wait.since,
-            )
-        })
+        }
     }
 
+    /// Passes a request to its connection, which writes it once it is driven.
+    ///
     /// # Errors
-    /// Returns an error if an HTTP proxy rejects the credentials of this proxy. That answer is not for the
-    /// crawler.
+    /// Returns [`UpstreamError::OwnerLost`] if this node may no longer send requests to the host.
+    fn start_sending(
+        &self,
+        dispatch: &mut RequestDispatch,
+        mut request: Request<RequestUpload>,
+        connection: &mut OriginConnection,
+    ) -> Result<impl Future<Output = SendResult> + use<>, UpstreamError> {
+        dispatch.check_ownership(&mut request)?;
+        self.parents
+            .prepare(dispatch.route.hop, &mut request, &dispatch.target);
+        Ok(connection.sender.try_send_request(request))
+    }
+
+    /// Checks that a parent has not rejected the credentials of this proxy. Such a response is not for the crawler.
+    ///
+    /// # Errors
+    /// Returns an error if it has.
     fn check_parent_response<B>(
         &self,
         dispatch: &RequestDispatch,
@@ -406,7 +376,7 @@ impl UpstreamClient {
         rejected.map_or(Ok(()), |error| Err(UpstreamError::Parent(Box::new(error))))
     }
 
-    /// Sends a request on a stream. If the origin has not processed it, it is sent once more.
+    /// Sends a request on a stream. A request that the origin has not processed is resent once.
     async fn send_on_stream(
         &self,
         mut dispatch: RequestDispatch,
@@ -416,10 +386,8 @@ impl UpstreamClient {
         attempt: SendAttempt,
     ) -> Result<UpstreamResponse, UpstreamError> {
         dispatch.check_ownership(&mut request)?;
-        let (idle_for, address) = (stream.idle_for, stream.address());
-        let is_idempotent = request.method().is_idempotent();
-        let copy = (attempt == SendAttempt::First && request.body().is_empty())
-            .then(|| copy_request(&request));
+        let address = stream.address();
+        let rule = ResendRule::for_stream(attempt, stream.idle_for, &dispatch, &request);
         let call = StreamCall {
             request,
             target: &dispatch.target,
@@ -434,10 +402,12 @@ impl UpstreamClient {
         };
         let failed = match http2::exchange(stream, call).await {
             Ok(ExchangedStream { response, slot }) => {
-                let (head, stream) = response.into_parts();
-                let source = BodySource::Stream(Some(stream));
-                let response = Response::from_parts(head, source);
-                return Ok(self.build_response(response, address, (slot, dispatch.ownership), now));
+                let claim = HostClaim {
+                    slot,
+                    ownership: dispatch.ownership,
+                };
+                let response = response.map(|stream| BodySource::Stream(Some(stream)));
+                return Ok(self.build_response(response, address, claim, now));
             }
             Err(failed) => failed,
         };
@@ -449,23 +419,14 @@ impl UpstreamClient {
             self.versions.record_http1_required(dispatch.target.base());
             dispatch.versions = OriginHttpVersions::Http1;
         }
-        let was_idle = MAX_FRESH_IDLE <= idle_for;
-        let may_have_ended = was_idle || dispatch.route.uses_parent();
-        let may_repeat = match failed.resend {
-            ResendCondition::Never => false,
-            ResendCondition::IfIdempotent => is_idempotent && may_have_ended,
-            ResendCondition::Safe | ResendCondition::OverHttp1 => true,
-        };
-        match copy.filter(|_| may_repeat) {
-            Some(request) => self.resend(dispatch, *request, failed.error).await,
-            // An origin may close an idle connection at any time.
-            None if was_idle && matches!(failed.error, UpstreamError::Closed) => Err(failed.error),
-            None => Err(record_failure(&mut dispatch.slot, failed.error)),
-        }
+        let was_idle = rule.was_idle;
+        let request = rule.copy_under(failed.resend);
+        self.resend_or_fail(dispatch, request, failed.error, was_idle)
+            .await
     }
 
-    /// Returns the verification that applies. Without TLS it is always the same, so that all
-    /// requests share their connections.
+    /// Returns the verification that applies. Without TLS it is always `On`, so that connections are
+    /// shared by all requests.
     fn effective_verify(
         &self,
         target: &UrlTarget,
@@ -480,70 +441,73 @@ impl UpstreamClient {
     /// Opens a connection, or waits for one that another request opens and that can be shared.
     async fn connect(
         &self,
-        to: &mut RequestDispatch,
+        dispatch: &mut RequestDispatch,
         began: Instant,
     ) -> Result<NewConnection, UpstreamError> {
-        let versions = self.offered_versions(to);
+        let versions = self.offered_versions(dispatch);
         // Held until the connection is in the pool.
-        let _leading = match self.wait_for_shared(to, versions).await {
-            Ok(stream) => return Ok(NewConnection::shared(stream, None, None)),
-            Err(leading) => leading,
+        let _dial_guard = match self.find_shared(dispatch, versions).await {
+            SharedOrDial::Shared(stream) => return Ok(NewConnection::shared(stream, None, None)),
+            SharedOrDial::Dial(guard) => guard,
         };
-        let dialled = self.dial(to).await?;
+        let socket = self.dial(dispatch).await?;
         let connected = self.clock.now();
         let connect = Some(TimeSpan::between(began, connected));
-        if to.target.scheme() == Scheme::Http {
-            let stream = OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.transport)));
-            let connection = self.start_exclusive(to, stream, dialled.address).await?;
+        if dispatch.target.scheme() == Scheme::Http {
+            let stream = OriginStream::Http(TokioIo::new(OriginTcp::plain(socket.transport)));
+            let connection = self
+                .start_exclusive(dispatch, stream, socket.address)
+                .await?;
             return Ok(NewConnection::exclusive(connection, connect, None));
         }
-        let (stream, address) = self.handshake_tls(to, dialled, versions).await?;
+        let (stream, address) = self.handshake_tls(dispatch, socket, versions).await?;
         let handshake = TimeSpan::between(connected, self.clock.now());
         self.tls.record_handshake(handshake.duration);
         let tls = Some(handshake);
         let is_http2 = origin_tls::has_selected_http2(&stream);
-        let base = to.target.base();
+        let base = dispatch.target.base();
         self.versions.record_selection(base, versions, is_http2);
         if is_http2 {
-            let stream = self.start_shared(to, stream, address).await?;
+            let stream = self.start_shared(dispatch, stream, address).await?;
             return Ok(NewConnection::shared(stream, connect, tls));
         }
-        let connection = self.start_exclusive(to, stream, address).await?;
+        let connection = self.start_exclusive(dispatch, stream, address).await?;
         Ok(NewConnection::exclusive(connection, connect, tls))
     }
 
     /// Returns the versions that a new connection offers to the origin.
-    fn offered_versions(&self, to: &RequestDispatch) -> OriginHttpVersions {
-        match self.versions.get(to.target.base()) {
+    fn offered_versions(&self, dispatch: &RequestDispatch) -> OriginHttpVersions {
+        match self.versions.get(dispatch.target.base()) {
             Some(KnownVersion::Http1Required) => OriginHttpVersions::Http1,
-            Some(KnownVersion::Http2) | None => to.versions,
+            Some(KnownVersion::Http2) | None => dispatch.versions,
         }
     }
 
-    /// Returns a stream of a connection that another request has just opened. Otherwise this request
-    /// must dial: for others, too, if the origin is known to speak HTTP/2.
-    async fn wait_for_shared(
+    /// Returns a stream of a connection that another request has just opened. Otherwise this request dials; with a guard if
+    /// others wait for its connection, since the origin is known to speak HTTP/2.
+    async fn find_shared(
         &self,
-        to: &RequestDispatch,
+        dispatch: &RequestDispatch,
         versions: OriginHttpVersions,
-    ) -> Result<StreamReservation, Option<DialGuard>> {
+    ) -> SharedOrDial {
         let is_http2 = versions == OriginHttpVersions::Http1And2
-            && self.versions.get(to.target.base()) == Some(KnownVersion::Http2);
+            && self.versions.get(dispatch.target.base()) == Some(KnownVersion::Http2);
         if !is_http2 {
-            return Err(None);
+            return SharedOrDial::Dial(None);
         }
-        let leading = self.versions.begin_dial_or_wait(to.pool_key()).await;
-        self.take_stream(to).ok_or(leading)
+        let guard = self.versions.begin_dial_or_wait(dispatch.pool_key()).await;
+        self.take_stream(dispatch)
+            .map_or(SharedOrDial::Dial(guard), SharedOrDial::Shared)
     }
 
-    fn take_stream(&self, to: &RequestDispatch) -> Option<StreamReservation> {
+    fn take_stream(&self, dispatch: &RequestDispatch) -> Option<StreamReservation> {
         self.pool
-            .take_stream(to.pool_key(), &to.vetted, self.clock.now())
+            .take_stream(dispatch.pool_key(), &dispatch.vetted, self.clock.now())
     }
 
     async fn start_exclusive(
         &self,
-        to: &RequestDispatch,
+        dispatch: &RequestDispatch,
         stream: OriginStream,
         address: SocketAddr,
     ) -> Result<Box<OriginConnection>, UpstreamError> {
@@ -559,9 +523,9 @@ impl UpstreamClient {
             driver,
             allowance,
             address,
-            base: to.target.base().into(),
-            verify: to.verify,
-            route: to.route.clone(),
+            base: dispatch.target.base().into(),
+            verify: dispatch.verify,
+            route: dispatch.route.clone(),
             response_timer: LazyTimer::new(self.limits.response_head),
         }))
     }
@@ -570,18 +534,18 @@ impl UpstreamClient {
     /// used instead.
     async fn start_shared(
         &self,
-        to: &RequestDispatch,
+        dispatch: &RequestDispatch,
         stream: OriginStream,
         address: SocketAddr,
     ) -> Result<StreamReservation, UpstreamError> {
-        if let Some(stream) = self.take_stream(to) {
+        if let Some(stream) = self.take_stream(dispatch) {
             return Ok(stream);
         }
         let settings = SharedConnectionSettings {
             address,
-            base: to.target.base().into(),
-            verify: to.verify,
-            route: to.route.clone(),
+            base: dispatch.target.base().into(),
+            verify: dispatch.verify,
+            route: dispatch.route.clone(),
             head: self.limits.head,
             write_stall: self.limits.body_idle,
             clock: self.clock.clone(),
@@ -595,32 +559,33 @@ impl UpstreamClient {
         Ok(stream)
     }
 
-    /// Connects to the origin, or through a parent, whose proxy becomes part of the route.
-    async fn dial(&self, to: &mut RequestDispatch) -> Result<OriginSocket, UpstreamError> {
-        if let Some(parent) = to.vetted.parent() {
+    /// Connects to the origin, or through a parent, and sets the proxy that was used in `route.hop`.
+    async fn dial(&self, dispatch: &mut RequestDispatch) -> Result<OriginSocket, UpstreamError> {
+        if let Some(parent) = dispatch.vetted.parent() {
             // Boxed, since most requests go to the origin.
             let opening = self.parents.open(ParentCall {
                 parent,
-                host: to.target.host(),
-                port: to.target.port(),
-                usage: match to.target.scheme() {
+                host: dispatch.target.host(),
+                port: dispatch.target.port(),
+                usage: match dispatch.target.scheme() {
                     Scheme::Http => ParentUse::HttpRequests,
                     Scheme::Https => ParentUse::Tunnel,
                 },
-                failed: to.failed_hop,
-                local: to.vetted.local(),
-                limits: to.dial,
+                failed: dispatch.failed_hop,
+                local: dispatch.vetted.local(),
+                limits: dispatch.dial,
             });
             let opened = Box::pin(opening).await;
             let opened = opened.map_err(|error| UpstreamError::Parent(Box::new(error)))?;
-            to.route.hop = opened.hop;
+            dispatch.route.hop = opened.hop;
             return Ok(OriginSocket {
                 transport: opened.transport,
                 address: opened.address,
             });
         }
-        let dialled = dial(&to.vetted, to.dial).await;
-        self.negative_cache.record(to.vetted.addresses(), &dialled);
+        let dialled = dial(&dispatch.vetted, dispatch.dial).await;
+        self.negative_cache
+            .record(dispatch.vetted.addresses(), &dialled);
         let (stream, address) = dialled.map_err(UpstreamError::Dial)?;
         Ok(OriginSocket {
             transport: MaybeTlsStream::Plain(stream),
@@ -632,51 +597,54 @@ impl UpstreamClient {
     /// large ClientHello, it is repeated once with a small one, on another connection.
     async fn handshake_tls(
         &self,
-        to: &mut RequestDispatch,
-        dialled: OriginSocket,
+        dispatch: &mut RequestDispatch,
+        socket: OriginSocket,
         versions: OriginHttpVersions,
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
         let terms = HandshakeTerms {
-            verify: to.verify,
+            verify: dispatch.verify,
             versions,
         };
-        let hello = self.tls.hello_kind(to.target.base());
+        let hello = self.tls.hello_kind(dispatch.target.base());
         let failed = match self
             .tls
-            .handshake(dialled.transport, &to.target, terms, hello)
+            .handshake(socket.transport, &dispatch.target, terms, hello)
             .await
         {
-            Ok(stream) => return Ok((stream, dialled.address)),
+            Ok(stream) => return Ok((stream, socket.address)),
             Err(error) => error,
         };
         if hello == ClientHelloKind::Classic || !failed.may_be_caused_by_hello() {
             return Err(UpstreamError::Tls(failed));
         }
-        let Ok(redialled) = self.dial(to).await else {
+        let Ok(second_socket) = self.dial(dispatch).await else {
             return Err(UpstreamError::Tls(failed));
         };
         let stream = self
             .tls
             .handshake(
-                redialled.transport,
-                &to.target,
+                second_socket.transport,
+                &dispatch.target,
                 terms,
                 ClientHelloKind::Classic,
             )
             .await;
-        Ok((stream.map_err(UpstreamError::Tls)?, redialled.address))
+        Ok((stream.map_err(UpstreamError::Tls)?, second_socket.address))
     }
 
     fn build_exclusive_response(
         &self,
-        response: Response<Incoming>,
-        connection: Box<OriginConnection>,
-        rights: SendRights,
-        sent: Instant,
+        (response, connection): ExclusiveResponse,
+        dispatch: RequestDispatch,
+        sent_at: Instant,
     ) -> UpstreamResponse {
+        let claim = HostClaim {
+            slot: dispatch.slot,
+            ownership: dispatch.ownership,
+        };
         let address = connection.address;
         let response = response.map(|body| BodySource::exclusive(body, connection));
-        self.build_response(response, address, rights, sent)
+        self.build_response(response, address, claim, sent_at)
     }
 
     /// Builds the response after its head has arrived. The slot records the outcome and moves into
@@ -685,105 +653,114 @@ impl UpstreamClient {
         &self,
         response: Response<BodySource>,
         address: SocketAddr,
-        (mut slot, ownership): SendRights,
-        sent: Instant,
+        claim: HostClaim,
+        sent_at: Instant,
     ) -> UpstreamResponse {
+        let HostClaim {
+            mut slot,
+            ownership,
+        } = claim;
         slot.record_response(response.status(), response.headers());
         let pool_handle = PoolHandle {
             pool: Arc::clone(&self.pool),
             clock: self.clock.clone(),
         };
-        let times = BodyTimeLimits {
+        let limits = BodyTimeLimits {
             idle: self.limits.body_idle,
             total: self.limits.body,
         };
         let response = response
-            .map(|source| ResponseDownload::new(source, slot, ownership, pool_handle, times));
+            .map(|source| ResponseDownload::new(source, slot, ownership, pool_handle, limits));
         let response = response.map(Box::new);
         UpstreamResponse {
             response,
             connect: None,
             tls: None,
-            sent_at: sent,
+            sent_at,
             address,
         }
     }
-}
 
-/// Sends the request by driving the connection, and waits for the head of the response.
-async fn exchange_head(
-    mut connection: Box<OriginConnection>,
-    mut sending: Pin<&mut impl Future<Output = SendResult>>,
-    upload: Option<UploadWatch>,
-    (slot, mut ownership): (&HostSlot, Option<&mut OwnershipWatch>),
-    wait: ResponseWait,
-    clock: &Clock,
-) -> Result<(Response<Incoming>, Box<OriginConnection>), ExchangeFailure> {
-    let mut since = wait.since;
-    connection.response_timer.set_length(wait.timeout);
-    // Boxed because few requests have a body.
-    let mut upload = upload.map(|watch| Box::new(UploadPace::new(watch)));
-    let mut head = SendState::Unsent;
-    let answered = poll_fn(|cx| {
-        if let Poll::Ready(answer) = sending.as_mut().poll(cx) {
-            return Poll::Ready(Ok(answer));
-        }
-        // The end of the connection shows in the response, which is polled again below.
-        let _ = connection.poll_drive(cx);
-        // The connection writes a head in the same poll in which it accepts it.
-        if std::mem::replace(&mut head, SendState::Sent) == SendState::Unsent {
-            slot.record_sent();
-        }
-        match sending.as_mut().poll(cx) {
-            Poll::Ready(result) => Poll::Ready(Ok(result)),
-            Poll::Pending => {
-                if let Some(ownership) = &mut ownership
-                    && ownership.poll_ended(cx).is_ready()
-                {
-                    return Poll::Ready(Err(UpstreamError::LeaseEnded));
-                }
-                if let Some(upload) = &mut upload {
-                    match upload.take_progress() {
-                        UploadProgress::Nothing => {}
-                        UploadProgress::Advanced => since = clock.now(),
-                        // The body has its own timeouts.
-                        UploadProgress::AwaitingClient => {
-                            let slow = upload.poll_too_slow(slot, clock, cx);
-                            return slow.map(|()| Err(UpstreamError::Upload(BodyError::Idle)));
-                        }
+    /// Sends the request by driving the connection, and waits for the head of the response.
+    async fn exchange_head(
+        &self,
+        dispatch: &mut RequestDispatch,
+        mut connection: Box<OriginConnection>,
+        mut sending: Pin<&mut impl Future<Output = SendResult>>,
+        upload_watch: Option<UploadWatch>,
+        mut since: Instant,
+    ) -> Result<ExclusiveResponse, ExchangeFailure> {
+        connection
+            .response_timer
+            .set_length(dispatch.response_head_timeout);
+        // Boxed because few requests have a body.
+        let mut upload = upload_watch.map(|watch| Box::new(UploadPace::new(watch)));
+        let mut head_sent = false;
+        let result = poll_fn(|cx| {
+            if let Poll::Ready(result) = sending.as_mut().poll(cx) {
+                return Poll::Ready(Ok(result));
+            }
+            // The end of the connection shows in the response, which is polled again below.
+            let _ = connection.poll_drive(cx);
+            // hyper writes the head in the same poll in which it takes the request.
+            if !std::mem::replace(&mut head_sent, true) {
+                dispatch.slot.record_sent();
+            }
+            if let Poll::Ready(result) = sending.as_mut().poll(cx) {
+                return Poll::Ready(Ok(result));
+            }
+            if let Some(ownership) = &mut dispatch.ownership
+                && ownership.poll_ended(cx).is_ready()
+            {
+                return Poll::Ready(Err(UpstreamError::LeaseEnded));
+            }
+            if let Some(upload) = &mut upload {
+                match upload.take_progress() {
+                    UploadProgress::Nothing => {}
+                    UploadProgress::Advanced => since = self.clock.now(),
+                    // The body has its own timeouts.
+                    UploadProgress::AwaitingClient => {
+                        let slow = upload.poll_too_slow(&dispatch.slot, &self.clock, cx);
+                        return slow.map(|()| Err(UpstreamError::Upload(BodyError::Idle)));
                     }
                 }
-                connection
-                    .response_timer
-                    .poll_since(since, cx)
-                    .map(|()| Err(UpstreamError::Timeout))
             }
+            connection
+                .response_timer
+                .poll_since(since, cx)
+                .map(|()| Err(UpstreamError::Timeout))
+        });
+        match result.await {
+            Ok(Ok(response)) => {
+                self.check_parent_response(dispatch, &response)?;
+                Ok((response, connection))
+            }
+            Ok(Err(mut failed)) => {
+                let unsent = failed.take_message().map(Box::new);
+                Err(ExchangeFailure {
+                    error: failed.into_error().into(),
+                    unsent,
+                })
+            }
+            Err(error) => Err(error.into()),
         }
-    });
-    match answered.await {
-        Ok(Ok(response)) => Ok((response, connection)),
-        Ok(Err(mut failed)) => {
-            let unsent = failed.take_message().map(Box::new);
-            Err(ExchangeFailure {
-                error: failed.into_error().into(),
-                unsent,
-            })
-        }
-        Err(error) => Err(ExchangeFailure {
-            error,
-            unsent: None,
-        }),
     }
 }
 
 /// The result of a request that was passed to its connection.
 type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestUpload>>>;
 
+/// A response whose head has arrived on an HTTP/1 connection.
+type ExclusiveResponse = (Response<Incoming>, Box<OriginConnection>);
+
 /// The slot of a request, and the ownership of its host if this is a node of a fleet. Both belong to the response until its
 /// last byte.
-type SendRights = (HostSlot, Option<Box<OwnershipWatch>>);
+struct HostClaim {
+    slot: HostSlot,
+    ownership: Option<Box<OwnershipWatch>>,
+}
 
-/// Records a failure for the host, if the host caused it. A request that is dropped records nothing.
+/// Records a failure for the host, if the host caused it. If the client leaves, the future is dropped, and nothing is recorded.
 fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     if error.is_origin_fault() {
         slot.record_failure();
@@ -798,12 +775,12 @@ struct ResponseWait {
     since: Instant,
 }
 
-/// The destination of a request, and the resources of its permit.
+/// The destination of a request, and all else that is needed to send it.
 struct RequestDispatch {
     target: UrlTarget,
     vetted: VettedAddresses,
     route: ConnectionRoute,
-    /// The hop whose connection died under the first attempt. A proxy that is being killed may still accept
+    /// The hop whose connection failed at the first attempt. It is avoided: a proxy that is shutting down may still accept
     /// connections.
     failed_hop: Option<NextHop>,
     slot: HostSlot,
@@ -836,11 +813,6 @@ impl RequestDispatch {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// Returns what a request has while it is on its way.
-    fn sent(&mut self) -> (&HostSlot, Option<&mut OwnershipWatch>) {
-        (&self.slot, self.ownership.as_deref_mut())
     }
 
     fn pool_key(&self) -> PoolKey<'_> {
@@ -890,15 +862,97 @@ impl NewConnection {
     }
 }
 
-/// The number of times that a request was sent.
+/// The search for an HTTP/2 connection.
+enum SharedOrDial {
+    /// A stream of a connection that another request has opened.
+    Shared(StreamReservation),
+    /// This request dials. Others wait until the guard is dropped, if there is one.
+    Dial(Option<DialGuard>),
+}
+
+/// The attempts to send a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendAttempt {
     First,
-    /// It is not sent again.
-    Repeated,
+    /// The last one.
+    Second,
 }
 
-/// A connection on which nothing has been sent.
+/// The rule for sending a request a second time, with the copy that is then sent.
+struct ResendRule {
+    copy: Option<Box<Request<RequestUpload>>>,
+    /// `true` if the connection was idle for so long that the origin may have closed it.
+    was_idle: bool,
+    /// `true` if the other side may have closed the connection before the request arrived: it was idle, or it leads to a
+    /// parent proxy, which may go away at any time.
+    may_have_closed: bool,
+}
+
+impl ResendRule {
+    const NEVER: Self = Self {
+        copy: None,
+        was_idle: false,
+        may_have_closed: false,
+    };
+
+    fn new(idle_for: Duration, dispatch: &RequestDispatch) -> Self {
+        let was_idle = MAX_FRESH_IDLE <= idle_for;
+        Self {
+            copy: None,
+            was_idle,
+            may_have_closed: was_idle || dispatch.route.uses_parent(),
+        }
+    }
+
+    /// Returns the rule for an HTTP/1 connection, on which the origin may have processed the request.
+    fn for_http1(
+        attempt: SendAttempt,
+        idle_for: Duration,
+        dispatch: &RequestDispatch,
+        request: &Request<RequestUpload>,
+    ) -> Self {
+        let rule = Self::new(idle_for, dispatch);
+        // RFC 9110 section 9.2.2.
+        let is_safe = request.method().is_idempotent();
+        let may_resend = attempt == SendAttempt::First && rule.may_have_closed && is_safe;
+        Self {
+            copy: may_resend.then(|| copy_request(request)).flatten(),
+            ..rule
+        }
+    }
+
+    /// Returns the rule for a stream. Its failure shows if the origin has processed the request.
+    fn for_stream(
+        attempt: SendAttempt,
+        idle_for: Duration,
+        dispatch: &RequestDispatch,
+        request: &Request<RequestUpload>,
+    ) -> Self {
+        let may_resend = attempt == SendAttempt::First;
+        Self {
+            copy: may_resend.then(|| copy_request(request)).flatten(),
+            ..Self::new(idle_for, dispatch)
+        }
+    }
+
+    /// Returns the request to resend after this error of an HTTP/1 connection.
+    fn copy_after(self, error: &UpstreamError) -> Option<Box<Request<RequestUpload>>> {
+        self.copy.filter(|_| error.allows_resend())
+    }
+
+    /// Returns the request to resend under this condition of a failed stream.
+    fn copy_under(self, condition: ResendCondition) -> Option<Box<Request<RequestUpload>>> {
+        match condition {
+            ResendCondition::Never => None,
+            ResendCondition::IfIdempotent => self
+                .copy
+                .filter(|copy| copy.method().is_idempotent() && self.may_have_closed),
+            ResendCondition::Safe | ResendCondition::OverHttp1 => self.copy,
+        }
+    }
+}
+
+/// A connection to the origin or a proxy, before TLS.
 struct OriginSocket {
     transport: MaybeTlsStream,
     address: SocketAddr,
@@ -922,8 +976,8 @@ impl UpstreamRequest {
     }
 }
 
-/// Waits until a request may be sent again on a new connection. The origin may have seen it, so it
-/// counts as another request. Returns an error if the wait would be too long.
+/// Waits until a request may be resent on a new connection. The origin may have received it, so the second attempt counts as
+/// another request for the host's pace. Returns an error if the wait would be too long.
 async fn wait_to_resend(slot: &HostSlot, error: UpstreamError) -> Result<(), UpstreamError> {
     let mut remaining = MAX_RESEND_WAIT;
     loop {
@@ -943,30 +997,29 @@ async fn wait_to_resend(slot: &HostSlot, error: UpstreamError) -> Result<(), Ups
     }
 }
 
-/// Returns a copy for a resend, if repeating is safe (RFC 9110 section 9.2.2).
-fn resendable_copy(request: &Request<RequestUpload>) -> Option<Box<Request<RequestUpload>>> {
-    let repeatable = request.method().is_idempotent() && request.body().is_empty();
-    repeatable.then(|| copy_request(request))
-}
-
-/// Returns a copy of a request without a body.
-fn copy_request(request: &Request<RequestUpload>) -> Box<Request<RequestUpload>> {
+/// Returns a copy of a request, unless it has a body.
+fn copy_request(request: &Request<RequestUpload>) -> Option<Box<Request<RequestUpload>>> {
+    if !request.body().is_empty() {
+        return None;
+    }
     let mut copy = Request::new(RequestUpload::Empty);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
-    Box::new(copy)
-}
-
-/// The progress of sending a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SendState {
-    Unsent,
-    Sent,
+    Some(Box::new(copy))
 }
 
 /// A failed exchange, with the request if none of it was written.
 struct ExchangeFailure {
     error: UpstreamError,
     unsent: Option<Box<Request<RequestUpload>>>,
+}
+
+impl From<UpstreamError> for ExchangeFailure {
+    fn from(error: UpstreamError) -> Self {
+        Self {
+            error,
+            unsent: None,
+        }
+    }
 }

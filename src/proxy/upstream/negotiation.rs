@@ -96,7 +96,7 @@ impl VersionMemory {
     /// others wait.
     pub(super) async fn begin_dial_or_wait(&self, key: PoolKey<'_>) -> Option<DialGuard> {
         let mut running = match self.join(key) {
-            Ok(leading) => return Some(leading),
+            Ok(guard) => return Some(guard),
             Err(running) => running,
         };
         // An error: nothing is ever sent.
@@ -154,8 +154,8 @@ mod tests {
     #[tokio::test]
     async fn requests_wait_for_one_dial() {
         let memory = VersionMemory::new();
-        let leading = memory.begin_dial_or_wait(KEY).await;
-        assert!(leading.is_some());
+        let guard = memory.begin_dial_or_wait(KEY).await;
+        assert!(guard.is_some());
         let other = PoolKey {
             verify: CertificateVerification::Skip,
             ..KEY
@@ -163,7 +163,7 @@ mod tests {
         assert!(memory.begin_dial_or_wait(other).await.is_some());
         let (waited, ()) = tokio::join!(memory.begin_dial_or_wait(KEY), async {
             tokio::task::yield_now().await;
-            drop(leading);
+            drop(guard);
         });
         assert!(waited.is_none());
         assert!(memory.begin_dial_or_wait(KEY).await.is_some());
