@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, request};
 use hyper::ext::ReasonPhrase;
 use parking_lot::Mutex;
 
@@ -62,6 +62,7 @@ use super::timing;
 use super::tunnel::TunnelSlot;
 use super::upstream::UpstreamError;
 
+use forwarded::ConnectRoute;
 use interception::InterceptedTunnel;
 
 /// The detail of a refusal to intercept a host.
@@ -192,7 +193,7 @@ impl ConnectionContext {
     }
 
     /// Returns the node that has forwarded the request, if it was forwarded.
-    pub fn entry(&self) -> Option<&RequestEntry> {
+    pub fn entry_node(&self) -> Option<&RequestEntry> {
         self.entry.as_ref()
     }
 
@@ -223,58 +224,13 @@ impl ProxyService {
     pub(super) async fn handle_connect(
         &self,
         request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         context: &ConnectionContext,
     ) -> ServiceResult {
         self.recorder.log().wait_if_full().await;
-        let mut record = self
-            .recorder
-            .begin(self.recorder.clock().now(), request.method());
-        record.set_client(context.caller.address());
-        let mut snapshot = self.active_policy.load();
-        let mut preferences = ReplyPreferences::from_headers(request.headers());
-        preferences.record_parent_span(&mut record);
-        if let Some(entry) = context.entry() {
-            entry.record_in(&mut record);
-        }
-        let method = request.method().clone();
-        let outcome = {
-            let evaluation = self.evaluate_connect(
-                request,
-                context,
-                &mut preferences,
-                &mut snapshot,
-                &mut record,
-            );
-            catch_panic(pin!(evaluation)).await
-        };
-        let outcome = outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
-        let (host, mode) = match outcome {
-            Ok(ConnectAnswer::Granted(host, mode)) => (host, mode),
-            Ok(ConnectAnswer::Unrecorded(response)) => {
-                record.discard();
-                return Ok(unrecorded_response(response, &method, Some(open)));
-            }
-            Ok(ConnectAnswer::CloseConnection) => {
-                record.discard();
-                return Err(CloseConnection);
-            }
-            Err(refusal) => {
-                self.count_refused(refusal.reason);
-                return match self.refusal_response(&refusal, &preferences, &snapshot, &mut record) {
-                    Some(response) => {
-                        let response = with_phrase(response, &refusal, &record);
-                        Ok(local_response(response, &method, Box::new(record), open))
-                    }
-                    None => Err(CloseConnection),
-                };
-            }
-        };
-        self.count_granted(&mode);
-        record.set_sent_status(200, ResponseSource::Proxy);
-        record.mark_tunnel_open();
-        context.set_granted(GrantedTunnel { record, host, mode });
-        Ok(established_response(open))
+        let mut exchange = ConnectExchange::new(self, request, context);
+        let result = catch_panic(pin!(exchange.run())).await;
+        exchange.into_response(result, service_guard)
     }
 
     fn count_granted(&self, granted: &TunnelMode) {
@@ -305,78 +261,154 @@ impl ProxyService {
         self.recorder.metrics().record_tunnel_verdict(verdict);
     }
 
-    /// Evaluates a CONNECT up to its 200. Each step may refuse it.
-    async fn evaluate_connect(
-        &self,
+    fn acquire_slot(&self, host: &HostTarget) -> Result<TunnelSlot, Refusal> {
+        let overloaded = || {
+            Refusal::new(Reason::Overloaded, Stage::Connect).with_detail(
+                "the number of open tunnels to this host has reached limits.tunnels_per_host",
+            )
+        };
+        self.tunnels.acquire(host.host()).ok_or_else(overloaded)
+    }
+}
+
+/// A CONNECT on its way to its 200.
+struct ConnectExchange<'a> {
+    service: &'a ProxyService,
+    context: &'a ConnectionContext,
+    parts: request::Parts,
+    preferences: ReplyPreferences,
+    /// The snapshot that the CONNECT was evaluated under last.
+    snapshot: Arc<PolicySnapshot>,
+    record: RequestRecord,
+}
+
+/// The result of an opaque tunnel that was not refused at its CONNECT.
+enum OpaqueResult {
+    Answered(ConnectAnswer),
+    /// The refusal is delivered inside the tunnel, if it can be intercepted.
+    Refused(BoxedRefusal),
+}
+
+impl<'a> ConnectExchange<'a> {
+    fn new(
+        service: &'a ProxyService,
         request: Request<ClientBody>,
-        context: &ConnectionContext,
-        preferences: &mut ReplyPreferences,
-        snapshot: &mut Arc<PolicySnapshot>,
-        record: &mut RequestRecord,
-    ) -> Result<ConnectAnswer, BoxedRefusal> {
+        context: &'a ConnectionContext,
+    ) -> Self {
         let (parts, _) = request.into_parts();
-        let identity = identify(&self.crawlers, &context.caller, &parts.headers).await?;
-        record.set_crawler(identity.index);
-        preferences.set_crawler(&identity.crawler, record);
-        record.enter_stage(Stage::Target);
-        let host = request_target::parse_connect(&parts, &self.via, context.enclosing_tunnel())?;
-        record.set_host(&host);
-        record.enter_stage(Stage::Connect);
-        if !includes_port(&self.tunnels.settings.connect_ports, host.port()) {
-            let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
-            return Err(refusal
-                .with_detail("the port is not one of egress.connect_ports of the configuration")
-                .into());
+        let recorder = &service.recorder;
+        let mut record = recorder.begin(recorder.clock().now(), &parts.method);
+        record.set_client(context.caller.address());
+        let preferences = ReplyPreferences::from_headers(&parts.headers);
+        preferences.record_parent_span(&mut record);
+        if let Some(entry) = context.entry_node() {
+            entry.record_in(&mut record);
         }
+        Self {
+            service,
+            context,
+            parts,
+            preferences,
+            snapshot: service.active_policy.load(),
+            record,
+        }
+    }
+
+    /// Evaluates the CONNECT up to its 200. Each step may refuse it.
+    async fn run(&mut self) -> Result<ConnectAnswer, BoxedRefusal> {
+        let service = self.service;
+        let identity = self.identify().await?;
+        let host = self.parse_host()?;
         let facts = TunnelFacts {
             host: host.clone(),
             crawler: identity.crawler.clone(),
         };
-        let handling = intercept::tls_action(self.interceptor.as_deref(), &facts, snapshot);
-        let is_tls = includes_port(&self.tunnels.settings.tls_ports, host.port());
-        if !is_tls && !matches!(handling, TlsHandling::Intercept) {
-            record.set_allowed(None);
-            let gauge = self.recorder.metrics().track_tunnel();
-            let mode = TunnelMode::Plain(identity, gauge);
-            return Ok(ConnectAnswer::Granted(host, mode));
-        }
-        let began = self.recorder.clock().now();
-        let refusal = loop {
-            let mut ownership = None;
-            if let Some(fleet) = &self.fleet
-                && !matches!(handling, TlsHandling::Intercept)
-            {
-                let call = forwarded::ConnectCall {
-                    parts: &parts,
-                    host: &host,
-                    crawler: &identity.crawler,
-                    profile: preferences.refusal_style(self.profile).profile,
-                    began,
-                    record: &mut *record,
-                };
-                match Box::pin(self.route_connect(fleet, call, context)).await? {
-                    forwarded::ConnectRoute::Here(own) => ownership = Some(own),
-                    forwarded::ConnectRoute::Answered(answer) => return Ok(answer),
+        let handling =
+            intercept::tls_action(service.interceptor.as_deref(), &facts, &self.snapshot);
+        let is_tls = includes_port(&service.tunnels.settings.tls_ports, host.port());
+        let refusal = match handling {
+            TlsHandling::Intercept => None,
+            TlsHandling::Reject(_) | TlsHandling::Tunnel if !is_tls => {
+                self.record.set_allowed(None);
+                let gauge = service.recorder.metrics().track_tunnel();
+                let mode = TunnelMode::Plain(identity, gauge);
+                return Ok(ConnectAnswer::Granted(host, mode));
+            }
+            TlsHandling::Reject(refusal) => {
+                let began = service.recorder.clock().now();
+                match self.find_owner(&facts, began).await? {
+                    ConnectRoute::Here(_) => Some(refusal),
+                    ConnectRoute::Answered(answer) => return Ok(answer),
                 }
             }
-            break match &handling {
-                TlsHandling::Intercept => None,
-                TlsHandling::Reject(refusal) => Some(refusal.clone()),
-                TlsHandling::Tunnel => {
-                    let opened =
-                        self.open_opaque(facts.clone(), ownership.as_ref(), snapshot, record);
-                    let opened = Box::pin(opened).await;
-                    match opened {
-                        Ok(tunnel) => return Ok(ConnectAnswer::Granted(host, tunnel)),
-                        // The host has got another owner before the tunnel was open.
-                        Err(_) if ownership.is_some_and(|own| !own.is_valid()) => continue,
-                        Err(refusal) => Some(refusal),
-                    }
-                }
-            };
+            TlsHandling::Tunnel => match self.open_opaque_at_owner(facts).await? {
+                OpaqueResult::Answered(answer) => return Ok(answer),
+                OpaqueResult::Refused(refusal) => Some(refusal),
+            },
         };
-        let mode = self.prepare_interception(&host, identity, refusal, snapshot)?;
+        let mode = self.prepare_interception(&host, identity, refusal)?;
         Ok(ConnectAnswer::Granted(host, mode))
+    }
+
+    async fn identify(&mut self) -> Result<CrawlerIdentity, BoxedRefusal> {
+        let crawlers = &self.service.crawlers;
+        let identity = identify(crawlers, &self.context.caller, &self.parts.headers).await?;
+        self.record.set_crawler(identity.index);
+        self.preferences
+            .set_crawler(&identity.crawler, &mut self.record);
+        Ok(identity)
+    }
+
+    /// Returns the host, if tunnels to its port are allowed.
+    fn parse_host(&mut self) -> Result<HostTarget, BoxedRefusal> {
+        self.record.enter_stage(Stage::Target);
+        let tunnel = self.context.enclosing_tunnel();
+        let host = request_target::parse_connect(&self.parts, &self.service.via, tunnel)?;
+        self.record.set_host(&host);
+        self.record.enter_stage(Stage::Connect);
+        if includes_port(&self.service.tunnels.settings.connect_ports, host.port()) {
+            return Ok(host);
+        }
+        let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
+        Err(refusal
+            .with_detail("the port is not one of egress.connect_ports of the configuration")
+            .into())
+    }
+
+    /// Opens an opaque tunnel here, or has it opened by the node of the fleet that owns the host.
+    async fn open_opaque_at_owner(
+        &mut self,
+        facts: TunnelFacts,
+    ) -> Result<OpaqueResult, BoxedRefusal> {
+        let began = self.service.recorder.clock().now();
+        loop {
+            let ownership = match self.find_owner(&facts, began).await? {
+                ConnectRoute::Here(ownership) => ownership,
+                ConnectRoute::Answered(answer) => return Ok(OpaqueResult::Answered(answer)),
+            };
+            let opened = self.open_opaque(facts.clone(), ownership.as_ref());
+            match Box::pin(opened).await {
+                Ok(mode) => {
+                    let answer = ConnectAnswer::Granted(facts.host, mode);
+                    return Ok(OpaqueResult::Answered(answer));
+                }
+                // The owner of the host changed before the tunnel was open.
+                Err(_) if ownership.is_some_and(|own| !own.is_valid()) => {}
+                Err(refusal) => return Ok(OpaqueResult::Refused(refusal)),
+            }
+        }
+    }
+
+    /// Returns the ownership of the host, or the answer of the node that owns it. Without a fleet, there is neither.
+    async fn find_owner(
+        &mut self,
+        facts: &TunnelFacts,
+        began: Instant,
+    ) -> Result<ConnectRoute, BoxedRefusal> {
+        match &self.service.fleet {
+            Some(fleet) => Box::pin(self.route_in_fleet(fleet, facts, began)).await,
+            None => Ok(ConnectRoute::Here(None)),
+        }
     }
 
     /// Prepares the interception of a tunnel. A refused one is intercepted only to deliver the
@@ -386,9 +418,8 @@ impl ProxyService {
         host: &HostTarget,
         identity: CrawlerIdentity,
         refusal: Option<BoxedRefusal>,
-        snapshot: &Arc<PolicySnapshot>,
     ) -> Result<TunnelMode, BoxedRefusal> {
-        let Some(interceptor) = &self.interceptor else {
+        let Some(interceptor) = &self.service.interceptor else {
             return Err(refusal.unwrap_or_else(|| intercept::interception_unavailable().into()));
         };
         let is_certifiable = is_certifiable(host.host());
@@ -410,32 +441,31 @@ impl ProxyService {
             identity,
             refusal,
             interceptor: Arc::clone(interceptor),
-            policy: Arc::clone(snapshot),
+            policy: Arc::clone(&self.snapshot),
         })))
     }
 
     /// Evaluates an opaque tunnel by its host and dials the origin.
     async fn open_opaque(
-        &self,
+        &mut self,
         facts: TunnelFacts,
         ownership: Option<&HostOwnership>,
-        snapshot: &mut Arc<PolicySnapshot>,
-        record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
         // Before the admission queue: a tunnel without a slot must not use up a turn of its host.
-        let slot = self.acquire_slot(&facts.host)?;
+        let service = self.service;
+        let slot = service.acquire_slot(&facts.host)?;
         let services = TunnelServices {
-            destinations: &*self.address_vetter,
-            active_policy: &self.active_policy,
-            admission: &self.admission_queue,
-            max_wait: self.tunnels.settings.dial.total,
+            destinations: &*service.address_vetter,
+            active_policy: &service.active_policy,
+            admission: &service.admission_queue,
+            max_wait: service.tunnels.settings.dial.total,
         };
         let TunnelResult {
             outcome,
             evaluation,
             wait_time,
         } = {
-            let admitted = admit_tunnel(facts, Arc::clone(snapshot), &services);
+            let admitted = admit_tunnel(facts, Arc::clone(&self.snapshot), &services);
             tokio::select! {
                 biased;
                 result = admitted => result,
@@ -444,14 +474,14 @@ impl ProxyService {
                 }
             }
         };
-        record_policy(record, &evaluation);
-        timing::record_decision(record, wait_times(&evaluation, wait_time));
-        if !Arc::ptr_eq(snapshot, evaluation.snapshot()) {
-            *snapshot = Arc::clone(evaluation.snapshot());
+        record_policy(&mut self.record, &evaluation);
+        timing::record_decision(&mut self.record, wait_times(&evaluation, wait_time));
+        if !Arc::ptr_eq(&self.snapshot, evaluation.snapshot()) {
+            self.snapshot = Arc::clone(evaluation.snapshot());
         }
         let permit = outcome?;
         let url_retention = evaluation.url_retention_after_sending();
-        let tunnel = self.dial(permit, evaluation, ownership, record).await;
+        let tunnel = self.dial(permit, evaluation, ownership).await;
         let tunnel = tunnel.map_err(|refusal| {
             Box::new(Refusal {
                 url_retention,
@@ -461,22 +491,12 @@ impl ProxyService {
         Ok(TunnelMode::Opaque(Box::new(tunnel), slot))
     }
 
-    fn acquire_slot(&self, host: &HostTarget) -> Result<TunnelSlot, Refusal> {
-        let overloaded = || {
-            Refusal::new(Reason::Overloaded, Stage::Connect).with_detail(
-                "the number of open tunnels to this host has reached limits.tunnels_per_host",
-            )
-        };
-        self.tunnels.acquire(host.host()).ok_or_else(overloaded)
-    }
-
     /// Connects to an address of the permit.
     async fn dial(
-        &self,
+        &mut self,
         permit: Permit<HostTarget, VettedAddresses>,
         evaluation: Box<TunnelEvaluation>,
         ownership: Option<&HostOwnership>,
-        record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
         let is_lost = || ownership.is_some_and(|own| !own.is_valid());
         if is_lost() {
@@ -484,18 +504,20 @@ impl ProxyService {
         }
         let timeouts = permit.options().timeouts;
         let (host, vetted, mut slot) = permit.redeem();
+        let service = self.service;
+        let record = &mut self.record;
         record.enter_stage(Stage::Upstream);
         if let Some(address) = vetted.first() {
             record.set_address(address);
         }
         let began = record.clock().now();
-        let limits = self.tunnels.settings.dial.with_overrides(timeouts);
+        let limits = service.tunnels.settings.dial.with_overrides(timeouts);
         let (dialled, via) = match vetted.parent() {
             Some(parent) => {
-                if let Some(name) = self.upstream.parents().name(parent) {
+                if let Some(name) = service.upstream.parents().name(parent) {
                     record.set_parent(name.shared());
                 }
-                let opened = self.upstream.parents().open(ParentCall {
+                let opened = service.upstream.parents().open(ParentCall {
                     parent,
                     host: host.host(),
                     port: host.port(),
@@ -512,7 +534,7 @@ impl ProxyService {
             }
             None => {
                 let dialled = dial(&vetted, limits).await;
-                let negative_cache = self.address_vetter.negative_cache();
+                let negative_cache = service.address_vetter.negative_cache();
                 negative_cache.record(vetted.addresses(), &dialled);
                 let dialled = dialled.map(|(tcp, address)| (MaybeTlsStream::Plain(tcp), address));
                 (dialled.map_err(UpstreamError::Dial), TunnelRoute::Direct)
@@ -542,6 +564,56 @@ impl ProxyService {
             evaluation,
             ownership: ownership.map(|own| Box::new(OwnershipWatch::new(own.clone()))),
         })
+    }
+
+    /// Answers the client, and keeps a granted tunnel for the connection.
+    fn into_response(
+        self,
+        result: Result<Result<ConnectAnswer, BoxedRefusal>, CaughtPanic>,
+        service_guard: ServiceGuard,
+    ) -> ServiceResult {
+        let Self {
+            service,
+            context,
+            parts,
+            preferences,
+            snapshot,
+            mut record,
+        } = self;
+        let result = result.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(&record))));
+        match result {
+            Ok(ConnectAnswer::Granted(host, mode)) => {
+                service.count_granted(&mode);
+                record.set_sent_status(200, ResponseSource::Proxy);
+                record.mark_tunnel_open();
+                context.set_granted(GrantedTunnel { record, host, mode });
+                Ok(established_response(service_guard))
+            }
+            Ok(ConnectAnswer::Unrecorded(response)) => {
+                record.discard();
+                Ok(unrecorded_response(
+                    response,
+                    &parts.method,
+                    Some(service_guard),
+                ))
+            }
+            Ok(ConnectAnswer::CloseConnection) => {
+                record.discard();
+                Err(CloseConnection)
+            }
+            Err(refusal) => {
+                service.count_refused(refusal.reason);
+                let response =
+                    service.refusal_response(&refusal, &preferences, &snapshot, &mut record);
+                let response = with_phrase(response.ok_or(CloseConnection)?, &refusal, &record);
+                Ok(local_response(
+                    response,
+                    &parts.method,
+                    Box::new(record),
+                    service_guard,
+                ))
+            }
+        }
     }
 }
 

@@ -333,7 +333,7 @@ impl<'a> Exchange<'a> {
             recorder.clock(),
         );
         let upload_watch = upload.watch();
-        if let Some(entry) = context.entry() {
+        if let Some(entry) = context.entry_node() {
             entry.record_in(&mut record);
         }
         Self {

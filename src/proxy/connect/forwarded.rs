@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Response;
-use http::request::Parts;
 use hyper::ext::ReasonPhrase;
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 
@@ -12,9 +11,7 @@ use crate::fleet::FleetNode;
 use crate::fleet::forward_header::{ForwardHeader, TargetForm};
 use crate::fleet::link::{LinkDownload, LinkTunnel};
 use crate::fleet::owners::HostOwnership;
-use crate::metrics::record::RequestRecord;
-use crate::model::crawler::Crawler;
-use crate::model::profile::Profile;
+use crate::pipeline::tunnel::TunnelFacts;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::forward::{ForwardCall, ForwardOutcome, not_owner_response, unavailable};
 use crate::proxy::head::{ClientIo, ClientSocket};
@@ -22,54 +19,40 @@ use crate::proxy::http::{BoxedRefusal, ProxyService};
 use crate::proxy::tunnel::wait_cut_off;
 use crate::urls::target::HostTarget;
 
-use super::{ConnectAnswer, ConnectionContext, TunnelMode};
+use super::{ConnectAnswer, ConnectExchange, TunnelMode};
 
 /// The largest body of a refusal by the owner.
 const MAX_REFUSAL: usize = 1 << 20;
 
-/// A CONNECT that another node may have to serve.
-pub(super) struct ConnectCall<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) host: &'a HostTarget,
-    pub(super) crawler: &'a Crawler,
-    pub(super) profile: Profile,
-    /// The time at which the CONNECT arrived.
-    pub(super) began: Instant,
-    pub(super) record: &'a mut RequestRecord,
-}
-
 /// The node that serves a CONNECT.
 pub(super) enum ConnectRoute {
-    Here(HostOwnership),
+    /// This one; with its ownership of the host, if it is a node of a fleet.
+    Here(Option<HostOwnership>),
     Answered(ConnectAnswer),
 }
 
-impl ProxyService {
+impl ConnectExchange<'_> {
     /// Returns the ownership of the host, or the answer of the node that owns it.
-    pub(super) async fn route_connect(
-        &self,
+    pub(super) async fn route_in_fleet(
+        &mut self,
         fleet: &Arc<FleetNode>,
-        call: ConnectCall<'_>,
-        context: &ConnectionContext,
+        facts: &TunnelFacts,
+        began: Instant,
     ) -> Result<ConnectRoute, BoxedRefusal> {
-        let ConnectCall {
-            parts,
-            host,
-            crawler,
-            profile,
-            began,
-            record,
-        } = call;
+        let TunnelFacts { host, crawler } = facts;
+        let service = self.service;
+        let parts = &self.parts;
         let owner = match fleet.owners.own(host.host()) {
-            Ok(ownership) => return Ok(ConnectRoute::Here(ownership)),
+            Ok(ownership) => return Ok(ConnectRoute::Here(Some(ownership))),
             Err(owner) => owner,
         };
-        if context.entry().is_some() {
+        if self.context.entry_node().is_some() {
             let response = not_owner_response(&owner);
             return Ok(ConnectRoute::Answered(ConnectAnswer::Unrecorded(response)));
         }
-        let id = record.id().to_text();
-        let limit = self.admission_queue.max_wait();
+        let id = self.record.id().to_text();
+        let profile = self.preferences.refusal_style(service.profile).profile;
+        let limit = service.admission_queue.max_wait();
         let call = ForwardCall {
             host: host.host(),
             method: &parts.method,
@@ -78,7 +61,7 @@ impl ProxyService {
             header: ForwardHeader {
                 entry: fleet.name.clone(),
                 crawler: crawler.as_str().into(),
-                client: context.caller.address(),
+                client: self.context.caller.address(),
                 id: (*id).into(),
                 version: parts.version,
                 form: TargetForm::Resource,
@@ -88,14 +71,14 @@ impl ProxyService {
             upload: None,
             max_hold: profile.max_hold().min(limit),
             began,
-            record,
+            record: &mut self.record,
         };
-        let recorder = &self.recorder;
+        let recorder = &service.recorder;
         match call
             .run(fleet, recorder.clock(), recorder.metrics())
             .await?
         {
-            ForwardOutcome::Here(ownership) => Ok(ConnectRoute::Here(ownership)),
+            ForwardOutcome::Here(ownership) => Ok(ConnectRoute::Here(Some(ownership))),
             ForwardOutcome::CloseConnection => {
                 Ok(ConnectRoute::Answered(ConnectAnswer::CloseConnection))
             }
@@ -110,7 +93,9 @@ impl ProxyService {
             }
         }
     }
+}
 
+impl ProxyService {
     /// Relays bytes between a client and the owner of its tunnel until either ends. The owner checks and counts them.
     pub(super) async fn relay_to_owner(
         &self,

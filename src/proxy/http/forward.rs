@@ -97,7 +97,7 @@ impl Exchange<'_> {
         loop {
             let ownership = match fleet.owners.own(request.target.host()) {
                 Ok(ownership) => ownership,
-                Err(owner) if self.context.entry().is_some() => {
+                Err(owner) if self.context.entry_node().is_some() => {
                     return if self.context.enclosing_tunnel().is_some() {
                         Err(unavailable(
                             "the host of this tunnel has got another owner",
@@ -143,7 +143,7 @@ impl Exchange<'_> {
     async fn receive_in_fleet(&mut self) -> Result<FleetRequest, BoxedRefusal> {
         let crawler = self.identify().await?;
         let target = self.target()?;
-        let deadline = self.context.entry().and_then(|entry| entry.deadline);
+        let deadline = self.context.entry_node().and_then(|entry| entry.deadline);
         Ok(FleetRequest {
             crawler,
             target,
