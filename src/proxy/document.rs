@@ -18,6 +18,7 @@ mod html_head;
 mod prefix;
 mod rewrite;
 
+use encoding_rs::Encoding;
 use http::Method;
 use http::response::Parts;
 
@@ -26,6 +27,7 @@ use crate::metrics::labels::DocumentOutcome;
 use crate::metrics::record::UrlRetention;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
+use crate::pipeline::document_rewrite::DocumentRewrite;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
@@ -69,121 +71,162 @@ pub(super) fn is_needed(evaluation: &Evaluation, head: &Parts) -> bool {
 pub(super) async fn run_stage(
     evaluation: &mut Evaluation,
     head: &mut Parts,
-    mut download: Box<ResponseDownload>,
+    download: Box<ResponseDownload>,
     outcome_recorder: Option<&mut OutcomeRecorder>,
     metrics: &Metrics,
 ) -> Result<OutgoingBody, Box<Refusal>> {
     let coding = ContentCoding::from_headers(&head.headers)
         .and_then(|coding| check_not_partial(head).map(|()| coding));
-    let url_retention = evaluation.url_retention_after_sending();
-    let mut read = read_facts(evaluation, head, &mut download, coding, metrics).await?;
-    let content = response::content_use(evaluation, head);
-    let hashing = coding
+    let mut document = ArrivingDocument {
+        url_retention: evaluation.url_retention_after_sending(),
+        evaluation,
+        head,
+        download,
+        coding,
+        read: None,
+        metrics,
+    };
+    document.evaluate_rules().await?;
+    let content_use = response::content_use(document.evaluation, document.head);
+    if let (ContentUse::Check, Some(recorder)) = (content_use, outcome_recorder) {
+        document.check_content(recorder).await?;
+    }
+    let hasher = coding
         .ok()
-        .filter(|_| content != ContentUse::Ignore)
+        .filter(|_| content_use != ContentUse::Ignore)
         .map(|coding| Box::new(ContentHasher::new(coding)));
-    if let (ContentUse::Check, Some(recorder)) = (content, outcome_recorder) {
-        let buffer = &mut read.get_or_insert_default().buffer;
-        let hash = match coding {
-            Ok(coding) => hash_content(buffer, &mut download, coding, evaluation, metrics)
+    match (
+        response::plan_rewrite(document.evaluation, document.head),
+        coding,
+    ) {
+        (None, _) => Ok(document.into_untouched_body(hasher)),
+        (Some(changes), _) if document.evaluation.facts().method == Method::HEAD => {
+            header_fields::adjust_response(&mut document.head.headers, changes, None);
+            Ok(OutgoingBody::Streamed(document.download))
+        }
+        (Some(changes), Ok(coding)) => document.into_rewritten_body(changes, coding, hasher).await,
+        (Some(changes), Err(UnsupportedCoding)) => {
+            metrics.record_document(DocumentOutcome::Unreadable);
+            if changes.is_stripping() {
+                return Err(unstrippable_refusal(document.url_retention));
+            }
+            Ok(document.into_untouched_body(None))
+        }
+    }
+}
+
+/// A document that is arriving from its origin, of which nothing has been sent on.
+struct ArrivingDocument<'a> {
+    evaluation: &'a mut Evaluation,
+    head: &'a mut Parts,
+    download: Box<ResponseDownload>,
+    coding: Result<ContentCoding, UnsupportedCoding>,
+    /// The part that has been read.
+    read: Option<DocumentPrefix>,
+    /// The part of the URL that the log keeps if the document is broken.
+    url_retention: UrlRetention,
+    metrics: &'a Metrics,
+}
+
+impl ArrivingDocument<'_> {
+    /// Reads as much of the document as its rules need, and evaluates them.
+    async fn evaluate_rules(&mut self) -> Result<(), Box<Refusal>> {
+        let Some(requirements) = response::document_requirements(self.evaluation, self.head) else {
+            return Ok(());
+        };
+        let source = DocumentSource {
+            target: &self.evaluation.facts().target,
+            agent: requirements.agent,
+        };
+        let max_buffer = self.evaluation.max_buffer();
+        let plan = ReadPlan::for_document(self.head, requirements.body_prefix, max_buffer);
+        let prefix = match self.coding {
+            Ok(coding) => prefix::read_prefix(&mut self.download, coding, &plan, &source)
                 .await
-                .map_err(|error| broken_body_refusal(error, Stage::Document, url_retention))?,
+                .map_err(|error| self.broken_refusal(error))?,
+            Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
+        };
+        self.metrics.record_document(prefix.outcome());
+        let facts = prefix.facts.clone();
+        response::evaluate_document(self.evaluation, self.head, facts.as_facts())?;
+        self.read = Some(prefix);
+        Ok(())
+    }
+
+    /// Reads the rest of the document, and compares it with earlier ones.
+    async fn check_content(&mut self, recorder: &mut OutcomeRecorder) -> Result<(), Box<Refusal>> {
+        let hash = match self.coding {
+            Ok(coding) => self
+                .hash_content(coding)
+                .await
+                .map_err(|error| self.broken_refusal(error))?,
             Err(UnsupportedCoding) => None,
         };
-        response::check_content(evaluation, head, recorder, hash.as_ref())?;
+        response::check_content(self.evaluation, self.head, recorder, hash.as_ref())
     }
-    let Some(changes) = response::plan_rewrite(evaluation, head) else {
-        let body = DocumentBody::untouched(buffer_of(read), download, hashing);
-        return Ok(OutgoingBody::Document(Box::new(body)));
-    };
-    if evaluation.facts().method == Method::HEAD {
-        header_fields::adjust_response(&mut head.headers, changes, None);
-        return Ok(OutgoingBody::Streamed(download));
+
+    /// Buffers the rest of the body and returns its hash; `None` if it is larger than `max_buffer` or cannot be decoded.
+    async fn hash_content(
+        &mut self,
+        coding: ContentCoding,
+    ) -> Result<Option<ContentHash>, BodyError> {
+        let buffer = &mut self.read.get_or_insert_default().buffer;
+        let max_buffer = self.evaluation.max_buffer();
+        Ok(
+            match prefix::buffer_body(buffer, &mut self.download, max_buffer).await? {
+                BufferExtent::Whole => content_hash::hash_buffer(buffer, coding).await,
+                BufferExtent::Beginning => {
+                    self.metrics.record_document(DocumentOutcome::TooLarge);
+                    None
+                }
+            },
+        )
     }
-    let Ok(coding) = coding else {
-        let untouched = DocumentBody::untouched(buffer_of(read), download, None);
-        metrics.record_document(DocumentOutcome::Unreadable);
-        return if changes.is_stripping() {
-            Err(unstrippable_refusal(url_retention))
-        } else {
-            Ok(OutgoingBody::Document(Box::new(untouched)))
-        };
-    };
-    let encoding = match read.as_ref().and_then(|read| read.encoding) {
-        Some(encoding) => encoding,
-        None => {
-            let plan = ReadPlan::for_charset(head, evaluation.max_buffer());
-            let source = DocumentSource {
-                target: &evaluation.facts().target,
-                agent: "",
-            };
-            let buffer = read.take().map(|read| read.buffer);
-            let prefix = prefix::resume_prefix(buffer, &mut download, coding, &plan, &source)
-                .await
-                .map_err(|error| broken_body_refusal(error, Stage::Document, url_retention))?;
-            let encoding = prefix.encoding.unwrap_or(encoding_rs::UTF_8);
-            read = Some(prefix);
-            encoding
+
+    fn into_untouched_body(self, hasher: Option<Box<ContentHasher>>) -> OutgoingBody {
+        let body = DocumentBody::untouched(buffer_of(self.read), self.download, hasher);
+        OutgoingBody::Document(Box::new(body))
+    }
+
+    async fn into_rewritten_body(
+        mut self,
+        changes: DocumentRewrite,
+        coding: ContentCoding,
+        hasher: Option<Box<ContentHasher>>,
+    ) -> Result<OutgoingBody, Box<Refusal>> {
+        let encoding = self.find_encoding(coding).await?;
+        self.metrics.record_document(DocumentOutcome::Changed);
+        header_fields::adjust_response(&mut self.head.headers, changes, Some(encoding));
+        let rewriter = DocumentRewriter::new(changes, coding, encoding);
+        let body = DocumentBody::rewritten(buffer_of(self.read), self.download, hasher, rewriter);
+        Ok(OutgoingBody::Document(Box::new(body)))
+    }
+
+    /// Returns the character encoding, for which the beginning of the document is read unless that has been done.
+    async fn find_encoding(
+        &mut self,
+        coding: ContentCoding,
+    ) -> Result<&'static Encoding, Box<Refusal>> {
+        if let Some(encoding) = self.read.as_ref().and_then(|read| read.encoding) {
+            return Ok(encoding);
         }
-    };
-    metrics.record_document(DocumentOutcome::Changed);
-    header_fields::adjust_response(&mut head.headers, changes, Some(encoding));
-    let rewriter = DocumentRewriter::new(changes, coding, encoding);
-    let body = DocumentBody::rewritten(buffer_of(read), download, hashing, rewriter);
-    Ok(OutgoingBody::Document(Box::new(body)))
-}
-
-/// Buffers the rest of a body and returns its hash; `None` if it is larger than `max_buffer` or cannot be decoded.
-async fn hash_content(
-    buffer: &mut BodyBuffer,
-    download: &mut ResponseDownload,
-    coding: ContentCoding,
-    evaluation: &Evaluation,
-    metrics: &Metrics,
-) -> Result<Option<ContentHash>, BodyError> {
-    Ok(
-        match prefix::buffer_body(buffer, download, evaluation.max_buffer()).await? {
-            BufferExtent::Whole => content_hash::hash_buffer(buffer, coding).await,
-            BufferExtent::Beginning => {
-                metrics.record_document(DocumentOutcome::TooLarge);
-                None
-            }
-        },
-    )
-}
-
-/// Reads as much of the document as its rules need, and evaluates them.
-async fn read_facts(
-    evaluation: &mut Evaluation,
-    head: &Parts,
-    download: &mut ResponseDownload,
-    coding: Result<ContentCoding, UnsupportedCoding>,
-    metrics: &Metrics,
-) -> Result<Option<DocumentPrefix>, Box<Refusal>> {
-    let Some(requirements) = response::document_requirements(evaluation, head) else {
-        return Ok(None);
-    };
-    let source = DocumentSource {
-        target: &evaluation.facts().target,
-        agent: requirements.agent,
-    };
-    let plan = ReadPlan::for_document(head, requirements.body_prefix, evaluation.max_buffer());
-    let prefix = match coding {
-        Ok(coding) => prefix::read_prefix(download, coding, &plan, &source)
+        let plan = ReadPlan::for_charset(self.head, self.evaluation.max_buffer());
+        let source = DocumentSource {
+            target: &self.evaluation.facts().target,
+            agent: "",
+        };
+        let buffer = self.read.take().map(|read| read.buffer);
+        let prefix = prefix::resume_prefix(buffer, &mut self.download, coding, &plan, &source)
             .await
-            .map_err(|error| {
-                broken_body_refusal(
-                    error,
-                    Stage::Document,
-                    evaluation.url_retention_after_sending(),
-                )
-            })?,
-        Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
-    };
-    metrics.record_document(prefix.outcome());
-    let facts = prefix.facts.clone();
-    response::evaluate_document(evaluation, head, facts.as_facts())?;
-    Ok(Some(prefix))
+            .map_err(|error| self.broken_refusal(error))?;
+        let encoding = prefix.encoding.unwrap_or(encoding_rs::UTF_8);
+        self.read = Some(prefix);
+        Ok(encoding)
+    }
+
+    fn broken_refusal(&self, error: BodyError) -> Box<Refusal> {
+        broken_body_refusal(error, Stage::Document, self.url_retention)
+    }
 }
 
 fn buffer_of(read: Option<DocumentPrefix>) -> BodyBuffer {
