@@ -543,8 +543,8 @@ fn new_proxy_service(
         signers: RequestSigners::load(&settings.identities)?,
         max_request_body: settings.max_request_body,
         body_time_limits: BodyTimeLimits {
-            idle: settings.upstream.body_idle,
-            total: settings.upstream.body,
+            idle: settings.upstream.body_idle_timeout,
+            total: settings.upstream.body_timeout,
         },
         fleet,
     })

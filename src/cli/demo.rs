@@ -106,7 +106,7 @@ fn demo_settings(site: &site::DemoSite) -> Settings {
         "metadata.shop.test".into(),
         vec![Ipv4Addr::new(169, 254, 169, 254).into()],
     );
-    settings.upstream.response_head = Duration::from_millis(300);
+    settings.upstream.response_head_timeout = Duration::from_millis(300);
     settings.dns.timeout = Duration::from_secs(2);
     settings.drain.timeout = Duration::from_secs(1);
     settings

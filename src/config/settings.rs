@@ -426,11 +426,11 @@ fn default_upstream_limits() -> UpstreamLimits {
             total: 1_024,
             idle: Duration::from_secs(60),
         },
-        response_head: Duration::from_secs(60),
-        body_idle: Duration::from_secs(60),
-        body: Duration::from_secs(600),
-        head: 128 << 10,
-        fields: 256,
+        response_head_timeout: Duration::from_secs(60),
+        body_idle_timeout: Duration::from_secs(60),
+        body_timeout: Duration::from_secs(600),
+        max_head_size: 128 << 10,
+        max_fields: 256,
     }
 }
 

@@ -71,15 +71,15 @@ pub struct UpstreamLimits {
     pub pool: PoolLimits,
     /// The time from the request's last byte, or the last one that the origin accepted, to the end
     /// of the response head.
-    pub response_head: Duration,
+    pub response_head_timeout: Duration,
     /// The time between two parts of a body.
-    pub body_idle: Duration,
+    pub body_idle_timeout: Duration,
     /// The time for a whole body.
-    pub body: Duration,
+    pub body_timeout: Duration,
     /// The maximum size of a response head in bytes.
-    pub head: usize,
+    pub max_head_size: usize,
     /// The maximum number of fields in a response head.
-    pub fields: usize,
+    pub max_fields: usize,
 }
 
 /// Sends requests to origins.
@@ -139,9 +139,9 @@ impl UpstreamClient {
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
-            .max_headers(limits.fields)
-            .max_buf_size(limits.head.max(MAX_READ))
-            .max_header_size(limits.head);
+            .max_headers(limits.max_fields)
+            .max_buf_size(limits.max_head_size.max(MAX_READ))
+            .max_header_size(limits.max_head_size);
         Self {
             pool: Arc::new(ConnectionPool::new(limits.pool)),
             tls,
@@ -257,7 +257,9 @@ impl UpstreamClient {
             hop: self.parents.next_hop(vetted.parent(), target.host()),
             local: vetted.local().cloned(),
         };
-        let response_head_timeout = timeouts.response_head.unwrap_or(self.limits.response_head);
+        let response_head_timeout = timeouts
+            .response_head
+            .unwrap_or(self.limits.response_head_timeout);
         RequestDispatch {
             target,
             vetted,
@@ -397,7 +399,7 @@ impl UpstreamClient {
                 timeout: dispatch.response_head_timeout,
                 since: now,
             },
-            fields: self.limits.fields,
+            fields: self.limits.max_fields,
             clock: &self.clock,
         };
         let failed = match http2::exchange(stream, call).await {
@@ -526,7 +528,7 @@ impl UpstreamClient {
             base: dispatch.target.base().into(),
             verify: dispatch.verify,
             route: dispatch.route.clone(),
-            response_timer: LazyTimer::new(self.limits.response_head),
+            response_timer: LazyTimer::new(self.limits.response_head_timeout),
         }))
     }
 
@@ -546,8 +548,8 @@ impl UpstreamClient {
             base: dispatch.target.base().into(),
             verify: dispatch.verify,
             route: dispatch.route.clone(),
-            head: self.limits.head,
-            write_stall: self.limits.body_idle,
+            head: self.limits.max_head_size,
+            write_stall: self.limits.body_idle_timeout,
             clock: self.clock.clone(),
             metrics: self.tls.metrics().clone(),
         };
@@ -666,8 +668,8 @@ impl UpstreamClient {
             clock: self.clock.clone(),
         };
         let limits = BodyTimeLimits {
-            idle: self.limits.body_idle,
-            total: self.limits.body,
+            idle: self.limits.body_idle_timeout,
+            total: self.limits.body_timeout,
         };
         let response = response
             .map(|source| ResponseDownload::new(source, slot, ownership, pool_handle, limits));

@@ -356,7 +356,7 @@ fn every_key_reaches_its_setting() {
         accept.connections,
         accept.per_client,
         accept.reader.limits.fields,
-        upstream.fields,
+        upstream.max_fields,
         upstream.pool.total,
         upstream.pool.per_host,
         tunnels.per_host,
@@ -367,7 +367,7 @@ fn every_key_reaches_its_setting() {
         [
             accept.reader.limits.bytes,
             accept.reader.limits.target,
-            upstream.head
+            upstream.max_head_size
         ],
         [16 << 10, 4 << 10, 17 << 10]
     );
@@ -380,10 +380,10 @@ fn every_key_reaches_its_setting() {
         tunnels.dial.connect,
         upstream.dial.total,
         tunnels.dial.total,
-        upstream.response_head,
-        upstream.body_idle,
+        upstream.response_head_timeout,
+        upstream.body_idle_timeout,
         accept.reader.write_stall,
-        upstream.body,
+        upstream.body_timeout,
         settings.drain.timeout,
         settings.drain.delay,
         settings.tls.handshake_timeout,

@@ -55,12 +55,12 @@ pub(super) const LIMIT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "origin_head",
         "The size of a response head; over it 502.",
-        &SizeValue(HEAD_RANGE, |s: &mut Settings| &mut s.upstream.head),
+        &SizeValue(HEAD_RANGE, |s: &mut Settings| &mut s.upstream.max_head_size),
     ),
     ConfigKey::new(
         "origin_fields",
         "The number of headers of a response; over it 502.",
-        &CountValue(FIELDS_RANGE, |s: &mut Settings| &mut s.upstream.fields),
+        &CountValue(FIELDS_RANGE, |s: &mut Settings| &mut s.upstream.max_fields),
     ),
     ConfigKey::new(
         "request_body",
@@ -150,14 +150,14 @@ pub(super) const TIMEOUT_KEYS: &[ConfigKey<Settings>] = &[
         "response_head",
         "From the end of the request to the end of the response head; over it 504.",
         &TimeValue(TIME_RANGE, |s: &mut Settings| {
-            vec![&mut s.upstream.response_head]
+            vec![&mut s.upstream.response_head_timeout]
         }),
     ),
     ConfigKey::new(
         "body_idle",
         "A body during which nothing arrives.",
         &TimeValue(TIME_RANGE, |s: &mut Settings| {
-            vec![&mut s.upstream.body_idle]
+            vec![&mut s.upstream.body_idle_timeout]
         }),
     ),
     ConfigKey::new(
@@ -170,7 +170,9 @@ pub(super) const TIMEOUT_KEYS: &[ConfigKey<Settings>] = &[
     ConfigKey::new(
         "request",
         "A request as a whole.",
-        &TimeValue(TIME_RANGE, |s: &mut Settings| vec![&mut s.upstream.body]),
+        &TimeValue(TIME_RANGE, |s: &mut Settings| {
+            vec![&mut s.upstream.body_timeout]
+        }),
     ),
     ConfigKey::new(
         "tunnel_idle",

@@ -69,11 +69,11 @@ impl TestFetcher {
                 total: 8,
                 idle: second,
             },
-            response_head: 5 * second,
-            body_idle: 5 * second,
-            body: 5 * second,
-            head: 16 << 10,
-            fields: 100,
+            response_head_timeout: 5 * second,
+            body_idle_timeout: 5 * second,
+            body_timeout: 5 * second,
+            max_head_size: 16 << 10,
+            max_fields: 100,
         };
         let tls = OriginTlsSettings {
             verify: CertificateVerification::Skip,
