@@ -32,7 +32,7 @@ use super::permit::SendOptions;
 use super::refusal::{Refusal, recorded_url_retention};
 use super::shadow::ShadowEvaluation;
 use super::snapshot::PolicySnapshot;
-use super::stage::ledger::{LedgerEntry, LedgerRecall, RequestConditions};
+use super::stage::ledger::{LedgerEntry, LedgerLookup, RequestConditions};
 use super::stage::robots;
 use super::stage::usage::RobotsTerms;
 
@@ -261,8 +261,8 @@ impl Evaluation {
     }
 
     /// Adds the ledger's record of the URL. Returns `true` if rules may depend on the new facts.
-    pub(crate) fn add_ledger_recall(&mut self, recall: LedgerRecall) -> bool {
-        let LedgerRecall { entry, presence } = recall;
+    pub(crate) fn add_ledger_lookup(&mut self, lookup: LedgerLookup) -> bool {
+        let LedgerLookup { entry, presence } = lookup;
         let depth_changed = entry.depth != self.facts.depth();
         self.facts.set_ledger_facts(entry.depth, presence);
         self.findings.ledger_entry = Some(entry);
@@ -327,8 +327,8 @@ impl Evaluation {
     }
 
     /// Returns the check because of which only the links of the document are passed on.
-    pub fn links_only(&self) -> Option<LinksOnly> {
-        self.trail.links_only()
+    pub fn links_only_check(&self) -> Option<LinksOnly> {
+        self.trail.links_only_check()
     }
 
     /// Evaluates a stage after the origin, and what options with the value `tag` or `links` find.

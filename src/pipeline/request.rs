@@ -96,8 +96,8 @@ impl<B, D: DestinationResolver, R: RobotsProvider> RequestStages<'_, B, D, R> {
     /// they determine the form of the URL under which the ledger has it.
     fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
         let mut evaluation = Evaluation::new(facts, snapshot);
-        let recall = ledger::recall(&evaluation, self.services.ledger, self.services.admission);
-        if recall.is_some_and(|recall| evaluation.add_ledger_recall(recall)) {
+        let lookup = ledger::look_up(&evaluation, self.services.ledger, self.services.admission);
+        if lookup.is_some_and(|lookup| evaluation.add_ledger_lookup(lookup)) {
             evaluation.evaluate_again();
         }
         evaluation

@@ -20,11 +20,11 @@ use super::stage::{class, document, ledger, recrawl, redirect, response};
 /// The proxy's additions to a response that is passed on.
 #[derive(Debug)]
 pub struct ResponseAnnotations {
-    /// The kind of error that it counts as: `Crawl-Error`.
+    /// The kind of error that the response counts as: `Crawl-Error`.
     pub failure: Option<FailureKind>,
     /// The findings of checks: a `Crawl-Tag` each.
     pub tags: Vec<HeaderValue>,
-    /// The cause for which the policy would refuse the target of the redirect: `Crawl-Redirect`.
+    /// The reason why the policy would refuse the target of the redirect: `Crawl-Redirect`.
     pub redirect_refusal: Option<HeaderValue>,
 }
 

@@ -71,7 +71,7 @@ const UNCERTIFIABLE: &str =
 /// The maximum length of a reason phrase.
 const MAX_PHRASE: usize = 80;
 
-/// State that lives as long as a client connection: its gauge and the outcome of a CONNECT on it.
+/// State that lives as long as a client connection: its gauge and the tunnel of a CONNECT on it.
 #[derive(Debug)]
 pub struct ConnectionContext {
     /// The client, as far as it is known.

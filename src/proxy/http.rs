@@ -697,7 +697,9 @@ impl<'a> Exchange<'a> {
                 recorder.record_refusal(&evaluation, refusal, &self.service.admission_queue);
             }
         })?;
-        if let (Some(check), Some(recorder)) = (evaluation.links_only(), &mut outcome_recorder) {
+        if let (Some(check), Some(recorder)) =
+            (evaluation.links_only_check(), &mut outcome_recorder)
+        {
             recorder.set_links_only(&evaluation, check);
         }
         self.prepare_response_head(&mut head, annotations, &evaluation);
@@ -735,7 +737,7 @@ impl<'a> Exchange<'a> {
             );
         }
         local_reply::set_annotations(&mut head.headers, annotations);
-        if let Some(check) = evaluation.links_only() {
+        if let Some(check) = evaluation.links_only_check() {
             local_reply::set_crawl_status(&mut head.headers, check.crawl_status());
         }
         evaluation

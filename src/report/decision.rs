@@ -128,7 +128,7 @@ pub fn to_tsv(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> String {
 /// Returns the value of `Crawl-Status`: that of the refusal, else of a check that passes on only
 /// links, else of the origin's status.
 pub fn crawl_status(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'static str {
-    if let Some(check) = evaluation.trail.links_only() {
+    if let Some(check) = evaluation.trail.links_only_check() {
         return check.crawl_status().as_str();
     }
     match (&evaluation.refusal, facts.origin_status()) {

@@ -60,7 +60,7 @@ pub enum RequestConditions {
 
 /// The ledger's additions to a request.
 #[derive(Debug)]
-pub(crate) struct LedgerRecall {
+pub(crate) struct LedgerLookup {
     pub(crate) entry: LedgerEntry,
     pub(crate) presence: LedgerPresence,
 }
@@ -73,11 +73,11 @@ pub(crate) fn records_without_ledger_policy(evaluation: &Evaluation) -> bool {
 
 /// Looks up a request's URL, if there is a ledger. Under a policy that does not need it, only a URL that the index lacks is
 /// of interest: until a document is delivered, its requests must be unconditional.
-pub(crate) fn recall(
+pub(crate) fn look_up(
     evaluation: &Evaluation,
     ledger: Option<&Ledger>,
     admission: &AdmissionQueue,
-) -> Option<LedgerRecall> {
+) -> Option<LedgerLookup> {
     let ledger = ledger?;
     let facts = evaluation.facts();
     if facts.reads_robots_txt() {
@@ -101,7 +101,7 @@ pub(crate) fn recall(
     let recorded = record.as_ref().and_then(|record| record.depth);
     let known = shown.into_iter().chain(recorded).min();
     let is_start = known.is_none() && is_new && starts_without_referer(evaluation);
-    Some(LedgerRecall {
+    Some(LedgerLookup {
         presence: if is_known {
             LedgerPresence::Present
         } else {

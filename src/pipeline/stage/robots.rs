@@ -147,16 +147,65 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,
 ) -> RobotsStageResult {
-    let mut result = RobotsStageResult {
-        verdict: Ok(RobotsVerdict::Allow(RobotsAllowance::default())),
-        terms: RobotsTerms::default(),
-        fetch_time: None,
-    };
+    let mut terms = RobotsTerms::default();
+    let mut fetch_time = None;
     let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     if !option.obeys() {
-        return result;
+        return RobotsStageResult {
+            verdict: Ok(RobotsVerdict::Allow(RobotsAllowance::default())),
+            terms,
+            fetch_time,
+        };
     }
-    let agent = evaluation.robots_agent();
+    let obtained = obtain_state(evaluation, robots, wait, arrival, &option, &mut fetch_time).await;
+    let state = match obtained {
+        Ok(Some(state)) => state,
+        ended => {
+            return RobotsStageResult {
+                verdict: ended.map(|_| RobotsVerdict::Repeat),
+                terms,
+                fetch_time,
+            };
+        }
+    };
+    wait.admission
+        .record_robots_token(evaluation.robots_agent().source());
+    let is_searched = !evaluation.facts().reads_robots_txt();
+    let decisions = if is_searched && takes_long(evaluation, &option, &state) {
+        Box::pin(decide_elsewhere(evaluation, &option, &state)).await
+    } else {
+        None
+    };
+    let verdict = decide(
+        evaluation,
+        &option,
+        state,
+        decisions,
+        &mut terms,
+        wait.admission,
+    );
+    if let Ok(RobotsVerdict::Allow(allowance)) = &verdict
+        && allowance.is_capped
+    {
+        wait.admission.record_capped_delay();
+    }
+    RobotsStageResult {
+        verdict,
+        terms,
+        fetch_time,
+    }
+}
+
+/// Returns the state that applies, from the cache or by a fetch; `None` if the request was held, and the stages must run
+/// again.
+async fn obtain_state<R: RobotsProvider>(
+    evaluation: &Evaluation,
+    robots: &R,
+    wait: &WaitContext<'_>,
+    arrival: &mut Option<Arrival>,
+    option: &RobotsOption<'_>,
+    fetch_time: &mut Option<TimeSpan>,
+) -> Result<Option<Arc<RobotsState>>, Box<Refusal>> {
     let state = match current_state(evaluation, robots, wait.admission) {
         Some(state) => state,
         None => {
@@ -168,56 +217,31 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
                 arrival,
                 robots.fetch(
                     &evaluation.facts().target,
-                    fetch_request(evaluation, agent, wait.admission, None),
+                    fetch_request(evaluation, evaluation.robots_agent(), wait.admission, None),
                 ),
             ))
             .await;
-            result.fetch_time = Some(TimeSpan::between(began, wait.admission.now()));
-            match fetched {
-                Ok(Some(state)) => state,
-                ended => {
-                    result.verdict = ended.map(|_| RobotsVerdict::Repeat);
-                    return result;
-                }
+            *fetch_time = Some(TimeSpan::between(began, wait.admission.now()));
+            match fetched? {
+                Some(state) => state,
+                None => return Ok(None),
             }
         }
     };
-    if awaits_attempt(&state, option.on_unreachable()) {
-        result.verdict = Box::pin(robots_wait::next_attempt(
-            evaluation,
-            wait,
-            arrival,
-            &state,
-            unavailable_refusal(evaluation, &state, wait.admission),
-        ))
-        .await
-        .map(|()| RobotsVerdict::Repeat);
-        if result.verdict.is_ok() {
-            result.fetch_time = None;
-        }
-        return result;
+    if !awaits_attempt(&state, option.on_unreachable()) {
+        return Ok(Some(state));
     }
-    wait.admission.record_robots_token(agent.source());
-    let is_searched = !evaluation.facts().reads_robots_txt();
-    let decisions = if is_searched && takes_long(evaluation, &option, &state) {
-        Box::pin(decide_elsewhere(evaluation, &option, &state)).await
-    } else {
-        None
-    };
-    result.verdict = decide(
+    Box::pin(robots_wait::next_attempt(
         evaluation,
-        &option,
-        state,
-        decisions,
-        &mut result.terms,
-        wait.admission,
-    );
-    if let Ok(RobotsVerdict::Allow(allowance)) = &result.verdict
-        && allowance.is_capped
-    {
-        wait.admission.record_capped_delay();
-    }
-    result
+        wait,
+        arrival,
+        &state,
+        unavailable_refusal(evaluation, &state, wait.admission),
+    ))
+    .await?;
+    // The next attempt is recorded, not this one.
+    *fetch_time = None;
+    Ok(None)
 }
 
 /// The verdict of this stage by the cache alone, for an explanation. Nothing is fetched, renewed or counted.

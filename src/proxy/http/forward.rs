@@ -21,7 +21,7 @@ use crate::urls::target::UrlTarget;
 
 use super::{BoxedRefusal, Exchange, ExchangeResponse};
 
-/// The outcome of a request at a node of a fleet, before an origin is asked.
+/// The result of the stages before the origin at a node of a fleet.
 pub(super) enum FleetAdmission {
     /// This node owns the host, and the request has been through the stages.
     Evaluated(Box<RequestResult<VettedAddresses>>),

@@ -36,7 +36,7 @@ pub enum UpstreamError {
     HeadTooLarge,
     /// The origin sent more interim responses (1xx) than allowed.
     TooManyInterim,
-    /// The request was not repeated because the host is in backoff for this time.
+    /// The request was not resent because the host is in backoff for this time.
     BackingOff(Duration),
     /// A parent proxy failed, or could not reach the origin.
     Parent(Box<ParentError>),

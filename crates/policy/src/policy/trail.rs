@@ -256,7 +256,7 @@ impl Trail {
     }
 
     /// The check because of which only the links of the document are passed on.
-    pub fn links_only(&self) -> Option<LinksOnly> {
+    pub fn links_only_check(&self) -> Option<LinksOnly> {
         self.links_only
     }
 
