@@ -224,6 +224,8 @@ impl Server {
         Self::start_parts(settings, policy, clock, ledger, None, None)
     }
 
+    /// Stops and budgets are restored before the first connection is accepted, and this node joins its fleet once it serves
+    /// its links; otherwise the order is that of what each part is given.
     fn start_parts(
         settings: &Settings,
         policy: LoadedPolicy,
