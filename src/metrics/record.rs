@@ -201,6 +201,7 @@ impl RequestRecord {
             reason,
             rule,
             intent: reason.intent(),
+            code: reason.row().code,
         };
         self.url_retention = url_retention;
     }
@@ -209,6 +210,13 @@ impl RequestRecord {
     pub fn set_refusal_intent(&mut self, chosen: Option<Intent>) {
         if let RecordOutcome::Rejected { intent, .. } = &mut self.outcome {
             *intent = chosen;
+        }
+    }
+
+    /// Sets the code of the refusal, if it has another one than that of the reason.
+    pub fn set_refusal_code(&mut self, chosen: u16) {
+        if let RecordOutcome::Rejected { code, .. } = &mut self.outcome {
+            *code = Some(chosen);
         }
     }
 

@@ -39,6 +39,7 @@ pub(crate) enum RecordOutcome {
         reason: Reason,
         rule: Option<u32>,
         intent: Option<Intent>,
+        code: Option<u16>,
     },
 }
 
