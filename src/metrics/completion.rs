@@ -4,6 +4,7 @@
 
 mod spans;
 
+use std::num::NonZeroU16;
 use std::time::Instant;
 
 use http::HeaderValue;
@@ -403,7 +404,9 @@ impl RequestRecord {
 
     fn refusal_code(&self) -> Option<u16> {
         match self.outcome {
-            RecordOutcome::Rejected { code, .. } => code,
+            RecordOutcome::Rejected { reason, code, .. } => {
+                code.map(NonZeroU16::get).or(reason.row().code)
+            }
             RecordOutcome::Pending | RecordOutcome::Allowed { .. } => None,
         }
     }

@@ -11,6 +11,7 @@ mod recorder;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -201,7 +202,7 @@ impl RequestRecord {
             reason,
             rule,
             intent: reason.intent(),
-            code: reason.row().code,
+            code: None,
         };
         self.url_retention = url_retention;
     }
@@ -216,7 +217,7 @@ impl RequestRecord {
     /// Sets the code of the refusal, if it has another one than that of the reason.
     pub fn set_refusal_code(&mut self, chosen: u16) {
         if let RecordOutcome::Rejected { code, .. } = &mut self.outcome {
-            *code = Some(chosen);
+            *code = NonZeroU16::new(chosen);
         }
     }
 
