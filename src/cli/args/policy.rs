@@ -264,6 +264,9 @@ pub(crate) struct FindArgs {
     /// Beginning of the URL
     #[arg(long, value_name = "URL")]
     pub under: Option<String>,
+    /// Host of the URL, with any scheme and port
+    #[arg(long, value_name = "HOST", conflicts_with = "under")]
+    pub host: Option<String>,
     /// Name of the crawler [default: any]
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
