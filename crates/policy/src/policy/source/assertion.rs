@@ -114,7 +114,7 @@ fn read_host(node: &Node, problems: &mut Problems) -> Option<String> {
     match canonical_host(text) {
         Ok(host) => Some(host),
         Err(error) => {
-            let problem = Problem::error(&node.place, format!("this is not a host: {error}"));
+            let problem = Problem::error(&node.place, error.to_string());
             problems.push(problem.with_help("write a host, such as `www.example.com`"));
             None
         }
