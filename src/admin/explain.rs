@@ -42,7 +42,7 @@ impl PolicyApi {
     /// facts. Nothing is counted, and nothing is sent but what `fetch` allows.
     pub(super) async fn explain(&self, body: RequestBody, fleet: Option<&FleetApi>) -> ApiResult {
         let given = read_object(body, MAX_BODY_BYTES, "of facts").await?;
-        let request = ExplainRequest::new(given)?;
+        let mut request = ExplainRequest::new(given)?;
         let snapshot = self.active_policy.load();
         let crawler = self.find_crawler(request.crawler());
         let profile = request
@@ -53,6 +53,7 @@ impl PolicyApi {
             Some(run) => self.run_dry(run, profile, fleet).await,
             None => Json::Null,
         };
+        request.add_ledger_facts(&wire)?;
         // Thousands of rules take milliseconds, which would delay other requests of this thread.
         let document = move || explanation_document(&snapshot.policy, &request, &crawler, profile);
         let mut document = run_blocking(document).await?;
@@ -70,7 +71,7 @@ impl PolicyApi {
         let owner = fleet.and_then(|fleet| fleet.owner(run.host()));
         let is_owner = fleet.is_none() || owner.as_ref().is_some_and(|owner| owner.is_here);
         // Only the owner of a host sends requests to it.
-        let run = if is_owner { run } else { run.without_lookups() };
+        let run = if is_owner { run } else { run.at_other_node() };
         let mut wire = dry_run::to_json(&self.dry_runner.dry_run(run).await, profile);
         let owner = owner.as_ref().map(HostOwner::to_json);
         response::extend(&mut wire, &json!({ "owner": owner }));
@@ -104,20 +105,21 @@ impl ExplainRequest {
             LookupPermission::CacheOnly
         };
         let user_agent = take_text(&mut given, "user_agent")?;
-        let facts = CaseFacts::from_json(&given).map_err(|error| {
-            ApiError::Invalid(format!(
-                "the facts are invalid: {}",
-                shorten_message(&error)
-            ))
-        })?;
         Ok(Self {
+            facts: parse_facts(&given)?,
             given,
-            facts: facts.with_default_year(utc_year(Clock::system().wall_time())),
             profile,
             scope,
             user_agent,
             lookups,
         })
+    }
+
+    /// Adds what the ledger has of the URL, so that the explanation is that of the request that would be sent.
+    fn add_ledger_facts(&mut self, wire: &Json) -> Result<(), ApiError> {
+        dry_run::add_ledger_facts(&mut self.given, wire);
+        self.facts = parse_facts(&self.given)?;
+        Ok(())
     }
 
     /// Returns the request for the stages; `None` if it does not go through them.
@@ -132,6 +134,16 @@ impl ExplainRequest {
             .and_then(Json::as_str)
             .unwrap_or(Crawler::ANONYMOUS)
     }
+}
+
+fn parse_facts(given: &Map<String, Json>) -> Result<CaseFacts, ApiError> {
+    let facts = CaseFacts::from_json(given).map_err(|error| {
+        ApiError::Invalid(format!(
+            "the facts are invalid: {}",
+            shorten_message(&error)
+        ))
+    })?;
+    Ok(facts.with_default_year(utc_year(Clock::system().wall_time())))
 }
 
 /// Removes a member that is `true` or `false`; `false` if it is missing.

@@ -15,11 +15,13 @@ use crate::config::settings::{LedgerMode, PolicyOrigin, Settings};
 use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::reason::Reason;
+use crate::pipeline::crawlers::CrawlerRegistration;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
 use crate::policy::exact::ExactCheck;
 use crate::policy::fact::Facts;
+use crate::proxy::destination::LOOPBACK_WARNING;
 use crate::server::ledger::LEDGER_REQUIRED;
 use crate::urls::target::HostTarget;
 use crate::yaml::{YamlValue, parse};
@@ -33,7 +35,7 @@ use crate::console::{ConsoleColors, Tone};
 
 pub(super) fn run(args: &CheckArgs) -> Exit {
     let mut report = CheckReport {
-        exact: args.exact.then(ExactTotals::default),
+        exact: args.exact.then(ExactRuleTotals::default),
         ..CheckReport::default()
     };
     for path in args.paths.iter().chain(&args.config) {
@@ -49,6 +51,7 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
     if args.paths.is_empty() && args.config.is_none() {
         report.check_configuration(None);
     }
+    report.compare_crawlers();
     report.advise_unconfigured();
     let exit = report.exit(args);
     match args.format {
@@ -125,8 +128,10 @@ struct CheckReport {
     problems: Vec<Problem>,
     /// The checked policies, so that none is checked twice.
     policies: Vec<CheckedPolicy>,
+    /// The crawlers of the configurations; `None` if there is no configuration file.
+    crawlers: Option<Vec<CrawlerRegistration>>,
     /// The answers of the exact analysis; `None` without `--exact`.
-    exact: Option<ExactTotals>,
+    exact: Option<ExactRuleTotals>,
     /// The answers to the assertions among the cases; `None` if there are none.
     assertions: Option<ExactTotals>,
 }
@@ -152,6 +157,46 @@ impl ExactTotals {
     }
 }
 
+/// The results of the exact analysis: its answers, and the rules that they are about.
+#[derive(Default)]
+struct ExactRuleTotals {
+    answers: ExactTotals,
+    deciding_rules: usize,
+    dead_rules: usize,
+}
+
+impl ExactRuleTotals {
+    fn add(&mut self, check: &ExactCheck) {
+        self.answers.proved += check.proved;
+        self.answers.refuted += check.refuted;
+        self.answers.undecided += check.undecided;
+        self.deciding_rules += check.deciding_rules;
+        self.dead_rules += check.dead_rules;
+    }
+
+    fn render(&self) -> String {
+        let Self {
+            answers,
+            deciding_rules,
+            dead_rules,
+        } = self;
+        format!(
+            "exact analysis: {} can decide, {dead_rules} can never decide, {} not decided\n",
+            pluralize(*deciding_rules, "rule"),
+            pluralize(answers.undecided, "question")
+        )
+    }
+
+    fn to_json(&self) -> Json {
+        let mut answers = self.answers.to_json();
+        if let Json::Object(keys) = &mut answers {
+            keys.insert("deciding_rules".into(), self.deciding_rules.into());
+            keys.insert("dead_rules".into(), self.dead_rules.into());
+        }
+        answers
+    }
+}
+
 /// A checked policy.
 struct CheckedPolicy {
     origin: PolicyOrigin,
@@ -161,6 +206,8 @@ struct CheckedPolicy {
     compiled: Option<CompiledPolicy>,
     /// The problem that it refuses most or all tunnels, if it does.
     undecided_tunnels: Option<Problem>,
+    /// `true` if the crawlers that it names were compared with those of a configuration.
+    has_compared_crawlers: bool,
     /// `true` if a configuration names the policy; the configuration decides how tunnels are handled.
     in_configuration: bool,
 }
@@ -198,6 +245,15 @@ impl CheckReport {
         );
         self.problems
             .extend(paths::find_problems(&loaded.settings, &location));
+        if loaded.settings.egress.allow_loopback {
+            let problem = Problem::warning(&location, LOOPBACK_WARNING)
+                .with_help("remove `egress.allow_loopback` unless this is a trial on one machine");
+            self.problems.push(problem);
+        }
+        if loaded.file.is_some() {
+            let crawlers = self.crawlers.get_or_insert_default();
+            crawlers.extend(loaded.settings.crawlers.iter().cloned());
+        }
         let origin = &loaded.settings.policy.origin;
         self.check_policy(origin);
         if let Some(shadow) = &loaded.settings.policy.shadow {
@@ -227,6 +283,7 @@ impl CheckReport {
                 .push(Problem::error(&location, LEDGER_REQUIRED));
         }
         if loaded.file.is_some() {
+            checked.has_compared_crawlers = true;
             let crawlers = &loaded.settings.crawlers;
             let mut problems = policy::unknown_crawlers(&compiled.named_crawlers, crawlers);
             problems.extend(policy::unknown_parents(
@@ -241,6 +298,22 @@ impl CheckReport {
             ));
             compiled.texts.add_excerpts(&mut problems);
             self.problems.extend(problems);
+        }
+    }
+
+    /// Compares the crawlers that other policies name, such as the next one, with those of the configurations.
+    fn compare_crawlers(&mut self) {
+        let Some(crawlers) = &self.crawlers else {
+            return;
+        };
+        for checked in &self.policies {
+            if let Some(compiled) = &checked.compiled
+                && !checked.has_compared_crawlers
+            {
+                let mut problems = policy::unknown_crawlers(&compiled.named_crawlers, crawlers);
+                compiled.texts.add_excerpts(&mut problems);
+                self.problems.extend(problems);
+            }
         }
     }
 
@@ -269,9 +342,7 @@ impl CheckReport {
                 self.check_cases(&compiled);
                 if let Some(totals) = &mut self.exact {
                     let exact = ExactCheck::new(&compiled);
-                    totals.proved += exact.proved;
-                    totals.refuted += exact.refuted;
-                    totals.undecided += exact.undecided;
+                    totals.add(&exact);
                     self.problems.extend(exact.problems);
                     let incomplete = compiled.incomplete_lint.take();
                     compiled
@@ -294,6 +365,7 @@ impl CheckReport {
                 .and_then(|compiled| find_undecided_tunnels(&compiled.policy, &location)),
             location,
             compiled,
+            has_compared_crawlers: false,
             in_configuration: false,
         });
     }
@@ -338,7 +410,10 @@ impl CheckReport {
     }
 
     fn exit(&self, args: &CheckArgs) -> Exit {
-        let undecided = self.exact.as_ref().map_or(0, |exact| exact.undecided);
+        let undecided = self
+            .exact
+            .as_ref()
+            .map_or(0, |exact| exact.answers.undecided);
         match (self.count(Severity::Error), self.count(Severity::Warning)) {
             (0, 0) if args.strict && undecided > 0 => Exit::Negative,
             (0, 0) => Exit::Success,
@@ -377,13 +452,11 @@ impl CheckReport {
             .collect();
         let errors = self.count(Severity::Error);
         let warnings = self.count(Severity::Warning);
-        for (subject, totals) in [
-            ("assertions", &self.assertions),
-            ("exact analysis", &self.exact),
-        ] {
-            if let Some(totals) = totals {
-                text.push_str(&totals.render(subject));
-            }
+        if let Some(totals) = &self.assertions {
+            text.push_str(&totals.render("assertions"));
+        }
+        if let Some(totals) = &self.exact {
+            text.push_str(&totals.render());
         }
         let tone = match (errors, warnings) {
             (0, 0) => Tone::Good,
@@ -406,9 +479,16 @@ impl CheckReport {
             "warnings": self.count(Severity::Warning),
             "problems": self.problems.iter().map(Problem::to_json).collect::<Vec<_>>(),
         });
-        for (key, totals) in [("assertions", &self.assertions), ("exact", &self.exact)] {
+        let totals = [
+            (
+                "assertions",
+                self.assertions.as_ref().map(ExactTotals::to_json),
+            ),
+            ("exact", self.exact.as_ref().map(ExactRuleTotals::to_json)),
+        ];
+        for (key, totals) in totals {
             if let (Some(totals), Json::Object(keys)) = (totals, &mut report) {
-                keys.insert(key.into(), totals.to_json());
+                keys.insert(key.into(), totals);
             }
         }
         report

@@ -23,6 +23,7 @@ use crate::metrics::log::filter::LogFilter;
 use crate::metrics::log::{LogDestination, LogLineFormat, LogSettings, SampleRate};
 
 use super::Exit;
+use super::admin_client::get_str;
 use super::args::{DecisionsArgs, OutputFormat, RowLimit, SummaryBy};
 use super::console::{self, note, report_invalid, warn};
 use super::ledger::source::LedgerSource;
@@ -89,7 +90,11 @@ fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
     }
     match proxy.open_stream(&recent_decisions_path(args)) {
         Ok(stream) => {
-            note(&format!("the latest decisions of {proxy}"));
+            let reach = match memory_only_note(&proxy) {
+                Some(reach) => format!(": {reach}"),
+                None => String::new(),
+            };
+            note(&format!("the latest decisions of {proxy}{reach}"));
             Ok(LogInput::Proxy(stream))
         }
         Err(error) => Err(report_invalid(&match file {
@@ -97,6 +102,18 @@ fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
             None => no_file_message(&settings.logs, &error),
         })),
     }
+}
+
+/// Returns a note that the running proxy writes its decisions to no file, so that those in memory are all there are.
+pub(in crate::cli) fn memory_only_note(proxy: &RunningProxy) -> Option<String> {
+    let status = proxy.get("/api/v1/status").ok()?;
+    let destination = get_str(&status, "decision_log");
+    matches!(destination, "auto" | "stderr" | "stdout" | "none").then(|| {
+        format!(
+            "it keeps them in memory only, since its start at {}. Set `logs.decisions` to a file to keep them longer",
+            get_str(&status, "started_at")
+        )
+    })
 }
 
 /// Returns the path of the decisions that the proxy has in memory, at most 10,000.
@@ -181,17 +198,24 @@ fn note_missing<S: DecisionConsumer>(
     reader: &DecisionLogReader<'_, S>,
     file: Option<&Path>,
 ) {
-    if let (Some(begins), Some(file), false) = (reader.late_beginning(), file, args.all) {
-        let has_rotated_files = files_oldest_first(file).is_ok_and(|files| files.len() > 1);
-        if has_rotated_files {
-            note(&format!(
-                "{} begins at {begins}, after --since: --all also reads its rotated files",
-                file.display()
-            ));
-        }
+    let unread = file
+        .filter(|file| !args.all && files_oldest_first(file).is_ok_and(|files| files.len() > 1));
+    if let (Some(begins), Some(file)) = (reader.late_beginning(), unread) {
+        note(&format!(
+            "{} begins at {begins}, after --since: --all also reads its rotated files",
+            file.display()
+        ));
     }
-    if let Some(nothing) = reader.nothing_found() {
-        note(&nothing);
+    let Some(nothing) = reader.nothing_found() else {
+        return;
+    };
+    note(&nothing);
+    if let Some(hidden) = reader.hidden_urls() {
+        note(&hidden);
+    }
+    // With --since, rotated files matter only if the log begins later, which the note before reports.
+    if unread.is_some() && args.since.is_none() {
+        note(&"there are rotated files, which --all also reads");
     }
 }
 

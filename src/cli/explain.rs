@@ -18,8 +18,8 @@ use crate::pipeline::request::dry_run::NotAskedSubject;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
-use crate::report::explanation;
 use crate::report::response::ProfileResponses;
+use crate::report::{dry_run, explanation};
 use crate::robots::agent::{RobotsAgent, RobotsTokenSource};
 
 use super::Exit;
@@ -73,7 +73,9 @@ impl RequestExplanation {
             return Ok(Self::Offline(Box::new(request)));
         };
         let in_force = get_str(get_or_null(&document, "decision"), "policy");
-        let request = ExplainedRequest::load_quietly(args, facts, crawler)
+        let mut facts = facts.clone();
+        dry_run::add_ledger_facts(&mut facts, get_or_null(&document, "wire"));
+        let request = ExplainedRequest::load_quietly(args, &facts, crawler)
             .filter(|request| request.policy.name_and_revision() == in_force)
             .map(Box::new);
         Ok(Self::Running { document, request })
@@ -334,7 +336,7 @@ fn build_facts(args: &ExplainArgs) -> Map<String, Json> {
         ("meta_robots", json!(args.meta_robots)),
         ("canonical", json!(args.canonical)),
         ("dest", json!(args.dest)),
-        ("known", json!(args.known)),
+        ("known", json!(args.known.then_some(true))),
         ("year", json!(args.year)),
     ];
     facts

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::policy::exact::{
     VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict, is_url_beginning,
 };
+use crate::urls::target::canonical_host;
 
 use super::Exit;
 use super::args::{FindArgs, FoundVerdict, OutputFormat};
@@ -23,6 +24,13 @@ pub(super) fn run(args: &FindArgs) -> Result<Exit, Exit> {
     if let Some(under) = args.under.as_ref().filter(|under| !is_url_beginning(under)) {
         return Err(report_invalid(&format!("no URL begins with `{under}`")));
     }
+    let host = args
+        .host
+        .as_deref()
+        .map(|host| {
+            canonical_host(host).map_err(|error| report_invalid(&format!("--host {host}: {error}")))
+        })
+        .transpose()?;
     let answer = find_verdict(
         &policy,
         &VerdictQuery {
@@ -32,6 +40,7 @@ pub(super) fn run(args: &FindArgs) -> Result<Exit, Exit> {
             },
             rule,
             under: args.under.as_deref(),
+            host: host.as_deref(),
             crawler: args.crawler.as_deref(),
         },
     );

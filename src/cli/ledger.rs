@@ -7,7 +7,7 @@ mod sweep;
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use serde_json::Value as Json;
@@ -43,7 +43,7 @@ pub(super) fn run(command: &LedgerCommand) -> Result<Exit, Exit> {
 
 fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-    let rows = LedgerRowWriter::new(output, args.format);
+    let rows = LedgerRowWriter::new(output, args.format).with_titles(io::stdout().is_terminal());
     let (source, filter) = open_source(&args.source, &args.filter)?;
     write_records(&source, &filter, args.limit.0, rows, None)
 }

@@ -4,6 +4,7 @@
 
 mod spans;
 
+use std::num::NonZeroU16;
 use std::time::Instant;
 
 use http::HeaderValue;
@@ -383,6 +384,7 @@ impl RequestRecord {
             shadows: &shadows,
             trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),
+            code: self.refusal_code(),
             robots_agent: detail.and_then(RefusalDetail::robots_agent),
             cause: detail.and_then(RefusalDetail::failure_cause),
             loss: result.loss.map(LossCause::as_str),
@@ -398,6 +400,15 @@ impl RequestRecord {
             duration: ended.saturating_duration_since(self.began),
         };
         self.recorder.log.write_line(&line, recipients);
+    }
+
+    fn refusal_code(&self) -> Option<u16> {
+        match self.outcome {
+            RecordOutcome::Rejected { reason, code, .. } => {
+                code.map(NonZeroU16::get).or(reason.row().code)
+            }
+            RecordOutcome::Pending | RecordOutcome::Allowed { .. } => None,
+        }
     }
 
     fn log_outcome(&self) -> LogOutcome {

@@ -11,6 +11,7 @@ mod recorder;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -201,6 +202,7 @@ impl RequestRecord {
             reason,
             rule,
             intent: reason.intent(),
+            code: None,
         };
         self.url_retention = url_retention;
     }
@@ -209,6 +211,13 @@ impl RequestRecord {
     pub fn set_refusal_intent(&mut self, chosen: Option<Intent>) {
         if let RecordOutcome::Rejected { intent, .. } = &mut self.outcome {
             *intent = chosen;
+        }
+    }
+
+    /// Sets the code of the refusal, if it has another one than that of the reason.
+    pub fn set_refusal_code(&mut self, chosen: u16) {
+        if let RecordOutcome::Rejected { code, .. } = &mut self.outcome {
+            *code = NonZeroU16::new(chosen);
         }
     }
 

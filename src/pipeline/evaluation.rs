@@ -269,6 +269,11 @@ impl Evaluation {
         depth_changed && self.policy().uses_depth()
     }
 
+    /// Replaces the presence of the URL in the ledger, which changes only the code of a refusal.
+    pub(crate) fn set_ledger_presence(&mut self, presence: LedgerPresence) {
+        self.facts.set_ledger_presence(presence);
+    }
+
     /// Returns `true` if the policy depends on the depth of URLs, and that of this one is unknown.
     pub(crate) fn lacks_depth(&self) -> bool {
         self.policy().uses_depth()

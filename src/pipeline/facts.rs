@@ -227,6 +227,11 @@ impl RequestFacts {
         self.in_ledger
     }
 
+    /// Sets the presence of the URL in the ledger.
+    pub(crate) fn set_ledger_presence(&mut self, in_ledger: LedgerPresence) {
+        self.in_ledger = in_ledger;
+    }
+
     /// Adds the ledger's record of the URL.
     pub(crate) fn set_ledger_facts(&mut self, depth: Option<u32>, in_ledger: LedgerPresence) {
         self.depth = depth;

@@ -237,6 +237,9 @@ impl Refusal {
         // A crawler that gets a robots.txt in place of the refusal has lost nothing, even if the host is refused for now.
         let is_answered = self.substitute_robots().is_some();
         record.set_refusal_intent(self.intent().filter(|_| !is_answered));
+        if let Some(code) = self.code {
+            record.set_refusal_code(code);
+        }
         if let Some(cause) = self.robots_cause() {
             record.set_robots_agent(&cause.agent);
         }

@@ -171,10 +171,18 @@ pub struct AddressVetter {
 const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "onion"];
 
 /// The settings that allow addresses in special ranges.
+/// The warning of a setting that is for trials only.
+pub const LOOPBACK_WARNING: &str = "egress.allow_loopback is true: crawlers can reach every service of this machine \
+                                    through the proxy";
 const ALLOW_LOOPBACK: &str = "egress.allow_loopback";
 const ALLOW_PRIVATE: &str = "egress.allow_private";
 
 impl AddressVetter {
+    /// Returns `true` if addresses of this machine are allowed.
+    pub fn allows_loopback(&self) -> bool {
+        self.egress.allow_loopback
+    }
+
     /// Creates a vetter that applies `egress` to the resolver's results.
     pub fn new(resolver: DnsResolver, egress: EgressRules, metrics: Metrics) -> Self {
         let negative_cache = Arc::new(NegativeConnectCache::new(resolver.clock().clone()));

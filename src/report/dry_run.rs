@@ -1,17 +1,20 @@
 //! A dry run as a JSON object: what the running proxy would do with a request now, and what was not asked.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
+use crate::ledger::record::UnixMillis;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::reason::Reason;
 use crate::model::rule_id::RuleId;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::request::dry_run::{
-    DryRun, DryRunAddressSource, DryRunAddresses, DryRunEnd, DryRunRobots, NotAsked, PaceForecast,
+    DryRun, DryRunAddressSource, DryRunAddresses, DryRunEnd, DryRunLedger, DryRunLedgerSource,
+    DryRunRobots, NotAsked, PaceForecast,
 };
+use crate::policy::fact::LedgerPresence;
 
 /// Returns the member `wire` of an explanation: the verdict with its cause, what each stage found, and `not_asked`.
 pub fn to_json(run: &DryRun, profile: Profile) -> Json {
@@ -32,16 +35,46 @@ pub fn to_json(run: &DryRun, profile: Profile) -> Json {
         "rule": refusal.and_then(|refusal| refusal.rule.as_ref()).map(RuleId::as_str),
         "detail": refusal.and_then(|refusal| refusal.detail.as_deref()),
         "status": status,
+        "code": refusal.and_then(|refusal| refusal.code.or(refusal.reason.row().code)),
         "retry_after_s": refusal.and_then(|refusal| refusal.retry_after).map(|time| time.as_secs()),
         "held_ms": held_for.map(millis),
         "rewritten_to": run.is_rewritten.then(|| run.target.as_str()),
         "parent": run.parent.as_deref(),
+        "ledger": run.ledger.as_ref().map(ledger_to_json),
         "addresses": run.addresses.as_ref().map(addresses_to_json),
         "robots": run.robots.as_ref().map(|robots| robots_to_json(robots, run)),
         "stop": run.stop.as_ref().and_then(|stop| stop.detail.as_deref()),
         "pace": run.pace.as_ref().map(pace_to_json),
         "not_asked": run.not_asked.iter().map(not_asked_to_json).collect::<Vec<_>>(),
         "policy": policy.name_and_revision(),
+    })
+}
+
+/// Adds what a dry run has read in the ledger to the facts of its request, unless they are given.
+pub fn add_ledger_facts(facts: &mut Map<String, Json>, wire: &Json) {
+    for key in ["known", "depth"] {
+        let value = wire.get("ledger").and_then(|ledger| ledger.get(key));
+        let is_given = facts.get(key).is_some_and(|given| !given.is_null());
+        if let Some(value) = value.filter(|value| !is_given && !value.is_null()) {
+            facts.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+fn ledger_to_json(ledger: &DryRunLedger) -> Json {
+    let time = |time: UnixMillis| {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(time.0);
+        Rfc3339(time).to_string()
+    };
+    json!({
+        "known": ledger.presence == LedgerPresence::Present,
+        "source": match ledger.source {
+            DryRunLedgerSource::Given => "given",
+            DryRunLedgerSource::Ledger => "ledger",
+        },
+        "depth": ledger.depth,
+        "first_seen": ledger.first_seen.map(time),
+        "last_fetched": ledger.last_fetched.map(time),
     })
 }
 

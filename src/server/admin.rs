@@ -33,6 +33,7 @@ use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
 use crate::pipeline::sweep::removals::RemovalScheduler;
+use crate::proxy::destination::{AddressVetter, LOOPBACK_WARNING};
 use crate::proxy::http::ProxyService;
 use crate::proxy::local_reply::ProfileSelection;
 use crate::proxy::parents::ParentConnector;
@@ -236,6 +237,13 @@ impl StartFiles {
     }
 }
 
+/// Warns if crawlers can reach the services of this machine.
+fn loopback_check(vetter: &AddressVetter) -> Option<HealthCheck> {
+    vetter
+        .allows_loopback()
+        .then(|| HealthCheck::new("egress", CheckState::Warn(LOOPBACK_WARNING.into())))
+}
+
 /// Warns of parent proxies that cannot be used.
 fn parents_check(parents: &ParentConnector) -> Option<HealthCheck> {
     let down: Vec<&str> = parents.down().into_iter().map(Slug::as_str).collect();
@@ -303,6 +311,7 @@ fn new_readiness(
             checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(files.checks());
+        checks.extend(loopback_check(&exchange.address_vetter));
         checks.extend(parents_check(exchange.upstream.parents()));
         checks.extend(super::ledger::health_check(&exchange.ledger));
         checks.extend(super::ledger::removals_check(&removals));

@@ -164,6 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_the_limit_of_the_defaults() {
+        let hundreds = (required_limit(&Settings::default()) + 50) / 100 * 100;
+        let text = format!("about {},{:03} in all", hundreds / 1_000, hundreds % 1_000);
+        assert!(
+            include_str!("../../docs/operations.md").contains(&text),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_required_limit_suffices_and_is_not_excessive() {
         for (connections, idle_pool) in
             [(1, 1), (10, 0), (100, 1_000), (1_000, 64), (10_000, 1_024)]

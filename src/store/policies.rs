@@ -205,6 +205,16 @@ struct PolicyManifest {
     checksum: String,
 }
 
+/// Returns the path of the policy of a directory `policies/REVISION`; `None` if it is not one.
+pub fn kept_policy_path(directory: &Path) -> Option<PathBuf> {
+    let manifest: Option<PolicyManifest> = read_document(&directory.join(MANIFEST_FILE)).ok()?;
+    let files = directory.join(FILES_DIRECTORY);
+    Some(match manifest?.entry {
+        Some(entry) => files.join(entry),
+        None => files,
+    })
+}
+
 impl PolicyStore {
     /// The number of policies that are kept, the active one included, besides the shadow policy.
     pub const MAX_REVISIONS: usize = 20;
@@ -241,6 +251,11 @@ impl PolicyStore {
     /// Returns the directory of the policies below that of the store.
     pub(super) fn directory_in(store: &Path) -> PathBuf {
         store.join(DIRECTORY)
+    }
+
+    /// Returns the directory of a policy below that of the store, where it is if it was kept.
+    pub fn revision_directory(store: &Path, revision: &str) -> PathBuf {
+        Self::directory_in(store).join(revision)
     }
 
     /// Returns the same directory without its history, to finish a replacement that was interrupted.

@@ -824,6 +824,98 @@ fn check_reports_a_policy_that_needs_a_ledger_and_a_configuration_without_one() 
     }
 }
 
+/// The next policy is compared with the configuration, too, and the shadow policy.
+#[test]
+fn check_compares_the_crawlers_of_every_policy_with_the_configuration() {
+    let folder = TempDir::new();
+    let policy = |crawler: &str| {
+        format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow, tunnel_undecided: allow }}\nrules:\n  \
+             - {{ id: r, when: {{ crawler: {crawler} }}, set: {{ record: full }} }}\n"
+        )
+    };
+    folder.write("p.yaml", policy("news-bot"));
+    folder.write("next.yaml", policy("newsbot"));
+    let crawlers = "crawlers: [{ name: news-bot, sources: [127.0.0.1] }]";
+    folder.write(
+        "c.yaml",
+        format!("policy: {{ path: p.yaml }}\n{crawlers}\n"),
+    );
+    folder.write(
+        "s.yaml",
+        format!("policy: {{ path: p.yaml, shadow: next.yaml }}\n{crawlers}\n"),
+    );
+    let warning = "next.yaml:5:";
+    for (paths, warned) in [
+        ("c.yaml next.yaml", true),
+        ("next.yaml c.yaml", true),
+        ("s.yaml", true),
+        ("c.yaml p.yaml", false),
+        ("next.yaml", false),
+    ] {
+        let output = crawlgate(folder.path(), &*format!("check {paths}"), "");
+        assert_eq!(output.code, 0, "{paths}: {output:?}");
+        assert_eq!(
+            output.stderr.contains(warning),
+            warned,
+            "{paths}: {output:?}"
+        );
+        assert_eq!(
+            output.stderr.contains("newsbot"),
+            warned,
+            "{paths}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn check_warns_that_crawlers_reach_this_machine() {
+    let folder = TempDir::new();
+    folder.write(
+        "p.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow, tunnel_undecided: allow }\n",
+    );
+    for (allowed, code) in [("true", 1), ("false", 0)] {
+        let config =
+            format!("policy: {{ path: p.yaml }}\negress: {{ allow_loopback: {allowed} }}\n");
+        folder.write("c.yaml", config);
+        let output = crawlgate(folder.path(), "check c.yaml --strict", "");
+        assert_eq!(output.code, code, "{output:?}");
+        assert_eq!(
+            output
+                .stderr
+                .contains("warning: egress.allow_loopback is true"),
+            code == 1,
+            "{output:?}"
+        );
+    }
+}
+
+/// The counts of the exact analysis are of rules: that a rule can decide is no failure.
+#[test]
+fn the_exact_analysis_counts_rules() {
+    let folder = TempDir::new();
+    folder.write(
+        "p.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow }\nrules:\n  - { id: all, forbid: { host: a.test } }\n  \
+         - { id: never, forbid: { host: a.test, path: /x } }\n  - { id: other, forbid: { host: b.test } }\n",
+    );
+    let output = crawlgate(folder.path(), "check --exact p.yaml", "");
+    let counts =
+        "exact analysis: 2 rules can decide, 1 can never decide, 0 questions not decided\n";
+    assert!(output.stdout.contains(counts), "{output:?}");
+    let output = crawlgate(folder.path(), "check --exact p.yaml --format json", "");
+    let report: Json = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(
+        (
+            &report["exact"]["deciding_rules"],
+            &report["exact"]["dead_rules"]
+        ),
+        (&json!(2), &json!(1)),
+        "{report}"
+    );
+}
+
 #[test]
 fn check_fails_on_warnings_only_with_strict() {
     let folder = TempDir::new();
@@ -851,7 +943,11 @@ fn check_does_not_report_a_limit_that_the_exact_analysis_has_not() {
     let output = crawlgate(folder.path(), "check p.yaml", "");
     assert!(output.stderr.contains(limit), "{output:?}");
     let output = crawlgate(folder.path(), "check --exact p.yaml", "");
-    assert!(output.stdout.contains("0 not decided"), "{output:?}");
+    assert!(output.stdout.contains("700 rules can decide"), "{output:?}");
+    assert!(
+        output.stdout.contains("0 questions not decided"),
+        "{output:?}"
+    );
     assert!(!output.stderr.contains(limit), "{output:?}");
 }
 

@@ -86,11 +86,11 @@ fn a_decision_is_one_aligned_line() {
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     let expected = "\
 2026-01-01T00:00:00.500Z  news-bot   allow   200  default     -           GET http://www.example.com/a
-2026-01-01T00:00:01.500Z  anonymous  reject  451  rule        no-pdf      GET http://www.example.com/a
+2026-01-01T00:00:01.500Z  anonymous  reject  451  rule        no-pdf      GET http://www.example.com/a  9f3c01ab-1f
 2026-01-01T00:00:02.500Z  anonymous  allow   200  rule        pages       GET http://www.example.com/a  held 1.25 s
-2026-01-01T00:00:03.500Z  anonymous  shadow  200  rule        tried       GET http://www.example.com/a  held 35 ms
+2026-01-01T00:00:03.500Z  anonymous  shadow  200  rule        tried       GET http://www.example.com/a  held 35 ms  9f3c01ab-1f
 2026-01-01T00:00:04.500Z  anonymous  allow   -    default     -           CONNECT www.example.com  client_left
-2026-01-01T00:00:05.500Z  anonymous  reject  451  rule        a-rule-with-a-name-that-is-long  GET other.example
+2026-01-01T00:00:05.500Z  anonymous  reject  451  rule        a-rule-with-a-name-that-is-long  GET other.example  9f3c01ab-1f
 2026-01-01T00:00:06.500Z  anonymous  allow   200  default     pages                     GET http://www.example.com/a
 ";
     assert_eq!(output.stdout, expected, "{}", output.stdout);
@@ -332,6 +332,52 @@ fn what_is_not_found_is_reported_on_standard_error() {
         assert!(output.stderr.contains(note), "{output:?}");
     }
     assert_eq!(run(&["--url", "*/a"], log()).stderr, "");
+    // Two lines have no URL; one of them is about another host.
+    for (arguments, hidden) in [
+        (
+            &["--url", "*/b"][..],
+            "2 of the decisions that match otherwise have no URL",
+        ),
+        (
+            &["--url", "*/b", "--host", "other.example"],
+            "1 of the decisions that match otherwise have no URL",
+        ),
+    ] {
+        let output = run(arguments, log());
+        assert!(output.stderr.contains(hidden), "{output:?}");
+        assert!(output.stderr.contains("search by --host"), "{output:?}");
+    }
+    for arguments in [
+        &["--host", "x.example"][..],
+        &["--url", "*/b", "--host", "x.example"],
+    ] {
+        let output = run(arguments, log());
+        assert!(!output.stderr.contains("no URL"), "{output:?}");
+    }
+    // A URL is compared in its canonical form.
+    let written = run(&["--url", "HTTP://WWW.example.com:80/./a"], log());
+    assert_eq!(
+        (written.stdout.lines().count(), &*written.stderr),
+        (5, ""),
+        "{written:?}"
+    );
+    let rotated = TempDir::new();
+    rotated.write("d.jsonl", line(5, json!({})) + "\n");
+    rotated.write(
+        "d.jsonl.1",
+        line(1, json!({ "host": "old.example" })) + "\n",
+    );
+    for (all, has_hint) in [("", true), (" --all", false)] {
+        let command = format!("decisions --log d.jsonl --host nowhere.example{all}");
+        let output = crawlgate(rotated.path(), &*command, "");
+        assert_eq!(
+            output
+                .stderr
+                .contains("there are rotated files, which --all also reads"),
+            has_hint,
+            "{output:?}"
+        );
+    }
     let folder = TempDir::new();
     folder.write("d.jsonl", line(5, json!({})) + "\n");
     let since = |time: &str| {

@@ -4,6 +4,7 @@ mod first_crawl;
 mod links;
 mod metrics;
 mod names;
+mod python;
 mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -37,11 +37,21 @@ fn ask(gate: &TestProxy, facts: &Json) -> Json {
     answer.json()["wire"].clone()
 }
 
+/// The setting of a listener for the crawler `news`, which has a ledger.
+const LISTEN_AS_NEWS: &str = "listen: { addr: 127.0.0.1:0, crawler: news }
+crawlers: [{ name: news }]
+store: { path: store }";
+
 fn explain(gate: &TestProxy, arguments: &[&str]) -> CommandOutput {
+    command(gate, "explain", arguments)
+}
+
+/// Runs a command about the proxy.
+fn command(gate: &TestProxy, name: &str, arguments: &[&str]) -> CommandOutput {
     let config = gate.file("crawlgate.yaml");
     let config = config.to_str().unwrap();
     let admin = gate.admin.to_string();
-    let proxy = ["explain", "--config", config, "--admin", &admin];
+    let proxy = [name, "--config", config, "--admin", &admin];
     crawlgate(&gate.file(""), &[&proxy, arguments].concat(), "")
 }
 
@@ -368,4 +378,86 @@ options: { disposition: allow, robots: { obey: false }, politeness: { delay: 60s
     );
     assert!(next["pace"]["wait_ms"].as_u64() > Some(50_000), "{next}");
     assert_eq!(get(gate.proxy, &url).value("crawl-reason"), "rate_limited");
+}
+
+/// A policy whose only space has these rules.
+fn space(rules: &str) -> String {
+    format!(
+        "policy: 1\nname: spaces\noptions: {{ disposition: allow, record: full, robots: {{ obey: false }}, politeness: {{ \
+         delay: 0s, concurrency: 100 }} }}\nspaces:\n  - {{ name: all, rules: [{rules}] }}\n"
+    )
+}
+
+/// The ledger decides what a refused URL is answered with: 760 and another status, if it is known.
+#[test]
+fn the_ledger_is_asked_and_a_past_decision_has_its_own_answer() {
+    let config = CONFIG.replacen("listen: 127.0.0.1:0", LISTEN_AS_NEWS, 1);
+    let gate = TestProxy::start(&config, &space(""));
+    let origin = origin();
+    let url = origin.url("a.test", "/x");
+    let facts = |more: &[(&str, Json)]| {
+        let mut facts = json!({ "url": url, "crawler": "news" });
+        for (key, value) in more {
+            facts[key] = value.clone();
+        }
+        facts
+    };
+    let unknown = ask(&gate, &facts(&[]));
+    assert_eq!(
+        (&unknown["ledger"]["known"], &unknown["ledger"]["source"]),
+        (&json!(false), &json!("ledger")),
+        "{unknown}"
+    );
+    assert_eq!(get(gate.proxy, &url).status, 200);
+    wait_until("the fetch is recorded", || {
+        ask(&gate, &facts(&[]))["ledger"]["known"] == true
+    });
+    gate.write("policy.yaml", &space("{ id: no-x, forbid: { path: /x } }"));
+    let reload = command(&gate, "reload", &[]);
+    assert_eq!(reload.code, 0, "{reload:?}");
+
+    let text = explain(&gate, &["--crawler", "news", &url]).stdout;
+    for part in [
+        "HTTP/1.1 410 Gone",
+        "crawl-code: 760",
+        "  ledger      known, first requested 2",
+        "  answer      410, crawl-code 760",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // What is given counts, and changes no record.
+    let absent = ask(&gate, &facts(&[("known", json!(false))]));
+    assert_eq!(
+        (
+            &absent["status"],
+            &absent["code"],
+            &absent["ledger"]["source"]
+        ),
+        (&json!(451), &Json::Null, &json!("given")),
+        "{absent}"
+    );
+    let other = origin.url("a.test", "/x?2");
+    let given = explain(&gate, &["--crawler", "news", "--known", &other]).stdout;
+    assert!(given.contains("crawl-code: 760"), "{given}");
+    assert!(given.contains("known (given)"), "{given}");
+
+    let refused = get(gate.proxy, &url);
+    assert_eq!((refused.status, refused.value("crawl-code")), (410, "760"));
+    let id = refused.value("crawl-decision").to_owned();
+    let logged = gate.decisions(2);
+    assert_eq!(
+        logged.iter().map(|line| &line["code"]).collect::<Vec<_>>(),
+        [&Json::Null, &json!(760)]
+    );
+    let past = explain(&gate, &["--decision", &id]).stdout;
+    for part in [
+        "status sent: 410",
+        "  crawl-code: 760",
+        "HTTP/1.1 410 Gone",
+        "known (given)",
+    ] {
+        assert!(past.contains(part), "{part}: {past}");
+    }
+    let found = command(&gate, "decisions", &["--filter", "code=760"]);
+    assert_eq!(found.stdout.lines().count(), 1, "{found:?}");
 }

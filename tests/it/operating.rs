@@ -203,6 +203,17 @@ fn decisions_are_those_of_the_proxy_if_there_is_no_file() {
             .contains("the latest decisions of the proxy at"),
         "{shown:?}"
     );
+    let memory = "in memory only, since its start at 2";
+    assert!(shown.stderr.contains(memory), "{shown:?}");
+    assert!(shown.stderr.contains("`logs.decisions`"), "{shown:?}");
+    // The id of a refusal leads to its explanation.
+    let refusal = shown.stdout.lines().find(|line| line.contains("/cgi/x"));
+    let id = refusal.unwrap().split_whitespace().last().unwrap();
+    let explained = ask(&proxy, &format!("explain --decision {id}"));
+    assert!(explained.stdout.contains("rule: no-cgi"), "{explained:?}");
+    let missing = ask(&proxy, "explain --decision 00000000-1");
+    assert_eq!(missing.code, 1, "{missing:?}");
+    assert!(missing.stderr.contains(memory), "{missing:?}");
     let counted = ask(&proxy, "decisions --summary reason --format json");
     assert!(counted.stdout.contains("\"rule\""), "{counted:?}");
     // Not on a terminal, standard error has the lines as JSON.
@@ -229,9 +240,9 @@ fn decisions_are_those_of_the_proxy_if_there_is_no_file() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().ends_with("/cgi/x"));
+    assert!(lines.next().unwrap().unwrap().contains("/cgi/x  "));
     assert_eq!(get(&proxy, &origin.url("a.test", "/cgi/y")), 451);
-    assert!(lines.next().unwrap().unwrap().ends_with("/cgi/y"));
+    assert!(lines.next().unwrap().unwrap().contains("/cgi/y  "));
     // The end of the proxy ends the command.
     drop(proxy);
     assert!(lines.next().is_none());

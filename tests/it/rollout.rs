@@ -233,7 +233,8 @@ fn a_policy_goes_from_shadow_into_force_and_back_by_commands() {
         "{promoted:?}"
     );
     assert_eq!(bench.text("policies/policy.yaml"), policy("two"));
-    assert_eq!(bench.crawl(&origin, "/two"), (451, String::new()));
+    let refused = get_with(bench.gate.proxy, &origin.url("a.test", "/two"), "");
+    assert_eq!((refused.status, refused.value("crawl-shadow")), (451, ""));
     assert_eq!(bench.get("status")["shadow_policy"], Value::Null);
     assert_eq!(bench.get("policy")["revision"], json!(revision));
     // The file and what is in force are the same.
@@ -261,6 +262,26 @@ fn a_policy_goes_from_shadow_into_force_and_back_by_commands() {
         "{history:?}"
     );
     assert!(lines[2].contains("  start"), "{history:?}");
+    // A policy that was in force is a policy at the path of its directory.
+    let kept = format!("store/policies/{revision}");
+    let url = origin.url("a.test", "/two");
+    let explained = bench.command(&["explain", "--policy", &kept, &url]);
+    assert!(
+        explained.stdout.contains(&format!("two@{revision}")),
+        "{explained:?}"
+    );
+    let differs = crawlgate(
+        bench.folder.path(),
+        &["diff", &kept, "policies/policy.yaml"][..],
+        "",
+    );
+    assert!(
+        differs.stderr.contains(&format!("two@{revision}")),
+        "{differs:?}"
+    );
+    // The decision of then names it.
+    let explained = bench.command(&["explain", "--decision", refused.value("crawl-decision")]);
+    assert!(explained.stdout.contains(&kept), "{explained:?}");
     wait_until("who and why are logged", || {
         let log = bench.gate.stderr();
         log.contains("is promoted from shadow") && log.contains("a day in shadow")

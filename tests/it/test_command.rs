@@ -321,6 +321,44 @@ fn only_a_strict_run_fails_if_an_assertion_is_not_decided() {
     assert_eq!(report["assertions"], counts);
 }
 
+/// A host is asserted with every scheme and port, in its canonical form.
+#[test]
+fn an_assertion_about_a_host_finds_the_hole_of_another_scheme() {
+    let folder = TempDir::new();
+    let policy = |rule: &str| {
+        format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n  - {{ id: r, forbid: {rule} }}\ncases:\n  \
+             - {{ assert: never, verdict: allow, host: Intra.Example. }}\n"
+        )
+    };
+    folder.write(
+        "hole.yaml",
+        policy("{ url: { prefix: 'http://intra.example/' } }"),
+    );
+    folder.write("whole.yaml", policy("{ host: intra.example }"));
+    let tested = crawlgate(folder.path(), "test hole.yaml", "");
+    assert_eq!(tested.code, 1, "{tested:?}");
+    assert!(
+        tested.stdout.contains("never allow on host intra.example"),
+        "{tested:?}"
+    );
+    let tested = crawlgate(folder.path(), "test whole.yaml", "");
+    assert_eq!(tested.code, 0, "{tested:?}");
+    let search = "find --verdict allow --host INTRA.example --policy";
+    let found = crawlgate(folder.path(), &*format!("{search} hole.yaml"), "");
+    assert_eq!(found.code, 0, "{found:?}");
+    assert!(found.stdout.contains("://intra.example"), "{found:?}");
+    let found = crawlgate(folder.path(), &*format!("{search} whole.yaml"), "");
+    assert_eq!(found.code, 1, "{found:?}");
+    assert!(found.stdout.contains("proved"), "{found:?}");
+    let invalid = crawlgate(
+        folder.path(),
+        "find --verdict allow --host a/b --policy whole.yaml",
+        "",
+    );
+    assert_eq!(invalid.code, 2, "{invalid:?}");
+}
+
 #[test]
 fn assertions_of_case_files_run_with_their_policy() {
     let folder = TempDir::new();

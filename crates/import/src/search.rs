@@ -77,6 +77,7 @@ fn find(
         verdict,
         rule,
         under: None,
+        host: None,
         crawler,
     })
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::metrics::log::query::is_redacted;
 use crate::metrics::log::tap::RecentLines;
+use crate::policy::decide::ExclusionCode;
 
 use crate::admin::response::{self, problem, problem_with};
 
@@ -103,12 +104,23 @@ pub fn request_facts(line: &Map<String, Json>) -> Json {
         let value = line.get(key).filter(|value| !value.is_null())?;
         Some((fact.to_owned(), value.clone()))
     });
+    let known = was_known(line).then(|| ("known".to_owned(), Json::Bool(true)));
+    let facts = facts.chain(known);
     let url = line.get("url").and_then(Json::as_str);
     if url.is_some_and(|url| !is_redacted(url)) {
         Json::Object(facts.collect())
     } else {
         Json::Null
     }
+}
+
+/// Returns `true` if the URL was in the ledger at the time of the decision, as the code of its refusal shows. By now it may
+/// have been removed.
+fn was_known(line: &Map<String, Json>) -> bool {
+    let code = line.get("code").and_then(Json::as_u64);
+    [ExclusionCode::Remove, ExclusionCode::Keep]
+        .iter()
+        .any(|one| Some(u64::from(one.number())) == code)
 }
 
 /// Returns a 404 response that reports how far the ring reaches back, since the decision may be older.

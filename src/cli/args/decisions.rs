@@ -1,5 +1,6 @@
 //! Arguments of `crawlgate decisions`.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -7,6 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::decisions::since::Since;
 use crate::metrics::log::entry::LogField;
 use crate::metrics::log::filter::{LogFilter, LogFilterError};
+use crate::urls::target::UrlTarget;
 
 use super::{OutputFormat, ProxyArgs};
 
@@ -30,7 +32,7 @@ pub(crate) struct DecisionsArgs {
     /// Show only decisions about a host, `*` matches anything: the same as --filter host=HOST
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Show only decisions about a URL, `*` matches anything: the same as --filter url=URL
+    /// Show only decisions about a URL, in its canonical form; `*` matches anything: the same as --filter url=URL
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Show only decisions of a crawler: the same as --filter crawler=NAME
@@ -81,15 +83,27 @@ pub(crate) enum SummaryBy {
 impl DecisionsArgs {
     /// Returns the filters, with those that have options of their own.
     pub(crate) fn all_filters(&self) -> Vec<LogFilter> {
+        let url = self.url.as_deref().map(canonical_url);
         let shorthands = [
-            (LogField::Host, &self.host),
-            (LogField::Url, &self.url),
-            (LogField::Crawler, &self.crawler),
+            (LogField::Host, self.host.as_deref()),
+            (LogField::Url, url.as_deref()),
+            (LogField::Crawler, self.crawler.as_deref()),
         ];
         let given = shorthands
             .into_iter()
-            .filter_map(|(field, text)| Some(LogFilter::equals(field, text.as_deref()?)));
+            .filter_map(|(field, text)| Some(LogFilter::equals(field, text?)));
         self.filters.iter().cloned().chain(given).collect()
+    }
+}
+
+/// Returns the form of a URL that the log has; a pattern, and text that is not a URL, as they are.
+fn canonical_url(text: &str) -> Cow<'_, str> {
+    if text.contains('*') {
+        return Cow::Borrowed(text);
+    }
+    match UrlTarget::parse(text) {
+        Ok(target) => Cow::Owned(target.as_str().to_owned()),
+        Err(_) => Cow::Borrowed(text),
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct ExplainArgs {
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
-    /// Policy: a file, or a directory of *.yaml files; no proxy is asked [default: the policy of the running proxy]
+    /// Policy: a file, a directory of *.yaml files, or one that a proxy has kept (store.path/policies/REVISION); no proxy is asked [default: the policy of the running proxy]
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
     /// Let the proxy resolve the name and fetch robots.txt if they are not in its caches
@@ -111,7 +111,7 @@ pub(crate) struct ExplainArgs {
     /// Destination of the request: navigation or embed
     #[arg(long, value_name = "WORD")]
     pub dest: Option<String>,
-    /// Treat the URL as fetched before, that is, as known to the ledger
+    /// Treat the URL as fetched before, that is, as known to the ledger [default: what the ledger of the running proxy says]
     #[arg(long)]
     pub known: bool,
     /// Current year, for the detection of endless calendars [default: this year]
@@ -264,6 +264,9 @@ pub(crate) struct FindArgs {
     /// Beginning of the URL
     #[arg(long, value_name = "URL")]
     pub under: Option<String>,
+    /// Host of the URL, with any scheme and port
+    #[arg(long, value_name = "HOST", conflicts_with = "under")]
+    pub host: Option<String>,
     /// Name of the crawler [default: any]
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use super::line_reader::{LogLineReader, NextLogLine};
 use crate::cli::console::warn;
-use crate::metrics::log::entry::{LogEntry, LogField, LogFieldSet};
+use crate::metrics::log::entry::{LogEntry, LogField, LogFieldSet, LogValue};
 use crate::metrics::log::filter::LogFilter;
 
 /// A consumer of the decisions that match the filters.
@@ -38,6 +38,8 @@ pub(in crate::cli) struct DecisionLogReader<'f, S> {
     lines: u64,
     /// The number of decisions that were passed to the consumer.
     accepted: u64,
+    /// The number of decisions that match all filters but those on the URL, which they do not have.
+    without_url: u64,
     /// The time of the first decision.
     begins_at: Option<String>,
     unreadable: u64,
@@ -85,6 +87,7 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             wanted_fields,
             lines: 0,
             accepted: 0,
+            without_url: 0,
             begins_at: None,
             unreadable: 0,
             first_unreadable: None,
@@ -152,6 +155,16 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         }
     }
 
+    /// Returns a note on the decisions that a search by URL cannot find, or `None` if there are none.
+    pub(super) fn hidden_urls(&self) -> Option<String> {
+        (self.without_url > 0).then(|| {
+            format!(
+                "{} of the decisions that match otherwise have no URL (the option `record`, or a tunnel): search by --host",
+                self.without_url
+            )
+        })
+    }
+
     /// Returns the time of the first decision, if it is later than `--since`.
     pub(super) fn late_beginning(&self) -> Option<&str> {
         let since = self.since.as_deref()?;
@@ -191,12 +204,28 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         let ts = entry.text(LogField::Ts);
         let too_old = self.since.as_ref().is_some_and(|since| *ts < **since);
         let too_new = self.until.as_ref().is_some_and(|until| *ts >= **until);
-        if too_old || too_new || !self.filters.iter().all(|filter| filter.matches(&entry)) {
+        if too_old || too_new {
+            self.consumer.pass_over(&entry);
+            return Ok(());
+        }
+        if !self.filters.iter().all(|filter| filter.matches(&entry)) {
+            self.without_url += u64::from(self.may_be_hidden(&entry));
             self.consumer.pass_over(&entry);
             return Ok(());
         }
         self.accepted += 1;
         self.consumer.accept(line, &entry)
+    }
+
+    /// Returns `true` if a decision may be one that the filters look for, but does not have its URL.
+    fn may_be_hidden(&self, entry: &LogEntry<'_>) -> bool {
+        let is_by_url = |filter: &LogFilter| filter.field() == LogField::Url;
+        self.filters.iter().any(is_by_url)
+            && *entry.value(LogField::Url) == LogValue::Null
+            && self
+                .filters
+                .iter()
+                .all(|filter| is_by_url(filter) || filter.matches(entry))
     }
 
     fn count_line(&mut self) {

@@ -86,6 +86,7 @@ impl<W: Write> DecisionTextWriter<W> {
 impl<W: Write> DecisionConsumer for DecisionTextWriter<W> {
     fn fields(&self) -> Vec<LogField> {
         vec![
+            LogField::Decision,
             LogField::Crawler,
             LogField::Method,
             LogField::Url,
@@ -116,6 +117,11 @@ impl<W: Write> DecisionConsumer for DecisionTextWriter<W> {
             cell_text(entry, LogField::Method)
         );
         self.push_remarks(entry);
+        // For `explain --decision`.
+        let id = entry.text(LogField::Decision);
+        if &*entry.text(LogField::Verdict) != "allow" && !id.is_empty() {
+            self.push_faint(&format!("  {}", sanitize_text(&id)));
+        }
         self.line.push('\n');
         self.output.write_all(self.line.as_bytes())
     }

@@ -2,6 +2,7 @@
 //! policy in force says of the request.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -11,9 +12,11 @@ use crate::cli::admin_client::{AdminClientError, get_or_null, get_str};
 use crate::cli::args::{ExplainArgs, OutputFormat};
 use crate::cli::console::{self, report_cannot_run, report_invalid};
 use crate::cli::decisions::last::find_decision;
+use crate::cli::decisions::memory_only_note;
 use crate::cli::running_proxy::RunningProxy;
 use crate::cli::text::sanitize_text;
 use crate::console::{ConsoleColors, Tone};
+use crate::store::policies::{PolicyStore, kept_policy_path};
 
 use super::RequestExplanation;
 
@@ -38,7 +41,7 @@ pub(super) fn run(args: &ExplainArgs, id: &str) -> Result<Exit, Exit> {
             let mut text = decision_text(&line, colors);
             match &explanation {
                 Some(explanation) => {
-                    text.push_str(&policy_remark(&line, explanation));
+                    text.push_str(&policy_remark(args, &line, explanation));
                     text.push_str(&explanation.to_text(args, colors));
                 }
                 None => text.push_str(
@@ -84,7 +87,10 @@ fn find_line(args: &ExplainArgs, id: &str) -> Result<Map<String, Json>, Exit> {
         (None, AdminClientError::Status(404, detail)) => {
             let also = match settings.logs.readable_file() {
                 Some(log) => format!("; nor is it in the log {}", log.display()),
-                None => String::new(),
+                None => match memory_only_note(&proxy) {
+                    Some(reach) => format!(". The proxy has only its latest decisions: {reach}"),
+                    None => String::new(),
+                },
             };
             crate::console::error(&format!("{detail}{also}"));
             Err(Exit::Negative)
@@ -134,6 +140,7 @@ fn decision_text(line: &Json, colors: ConsoleColors) -> String {
         ("held_ms", "held (ms)"),
         ("origin_status", "origin's status"),
         ("sent_status", "status sent"),
+        ("code", "crawl-code"),
         ("loss", "loss"),
     ] {
         let value = field(key);
@@ -144,15 +151,30 @@ fn decision_text(line: &Json, colors: ConsoleColors) -> String {
     text
 }
 
+/// Returns the directory of a policy, if the proxy of this machine has kept it.
+fn kept_policy(args: &ExplainArgs, revision: &str) -> Option<PathBuf> {
+    let (_, settings) = RunningProxy::find_with_settings(&args.proxy).ok()?;
+    let is_revision = !revision.is_empty() && revision.bytes().all(|b| b.is_ascii_hexdigit());
+    let directory = PolicyStore::revision_directory(&settings.store.path?, revision);
+    (is_revision && kept_policy_path(&directory).is_some()).then_some(directory)
+}
+
 /// Introduces the explanation, and says if the policy has changed since the decision.
-fn policy_remark(line: &Json, explanation: &RequestExplanation) -> String {
+fn policy_remark(args: &ExplainArgs, line: &Json, explanation: &RequestExplanation) -> String {
     let then = get_str(line, "revision");
     let now = explanation.revision();
     if then.is_empty() || then == now {
         format!("\nWhat the policy (revision {now}) says of this request:\n")
     } else {
+        let kept = match kept_policy(args, then) {
+            Some(path) => format!(
+                "The policy of the decision is kept: explain the URL with --policy {}\n",
+                sanitize_text(&path.display().to_string())
+            ),
+            None => String::new(),
+        };
         format!(
-            "\nWhat the policy says of this request now (revision {now}; the decision was made under {}):\n",
+            "\n{kept}What the policy says of this request now (revision {now}; the decision was made under {}):\n",
             sanitize_text(then)
         )
     }

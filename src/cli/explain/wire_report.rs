@@ -59,6 +59,7 @@ fn write_stages(report: &mut ReportText, wire: &Json) {
             "parent",
             get_or_null(wire, "parent").as_str().map(str::to_owned),
         ),
+        ("ledger", ledger(get_or_null(wire, "ledger"))),
         ("addresses", addresses(get_or_null(wire, "addresses"))),
         ("robots.txt", robots(get_or_null(wire, "robots"))),
         (
@@ -80,8 +81,20 @@ fn write_stages(report: &mut ReportText, wire: &Json) {
         );
         field("not asked", &value);
     }
+    if let Some(answer) = answer(wire) {
+        field("answer", &answer);
+    }
     field("policy", get_str(wire, "policy"));
     field("verdict", get_str(wire, "summary"));
+}
+
+/// Returns the status and the code of a refusal: `410, crawl-code 760`.
+fn answer(wire: &Json) -> Option<String> {
+    let status = get_or_null(wire, "status").as_u64()?;
+    Some(match get_or_null(wire, "code").as_u64() {
+        Some(code) => format!("{status}, crawl-code {code}"),
+        None => status.to_string(),
+    })
 }
 
 /// Returns the owner of the host if it is another node of the fleet.
@@ -92,12 +105,34 @@ fn other_owner(owner: &Json) -> Option<String> {
     let node = get_str(owner, "node");
     Some(match get_or_null(owner, "admin").as_str() {
         Some(url) => format!(
-            "{node}. Only that node knows robots.txt and pace: run explain with --admin {url}"
+            "{node}. Only that node knows the ledger, robots.txt and pace: run explain with --admin {url}"
         ),
         None => format!(
-            "{node}. Only that node knows robots.txt and pace: run explain with its address as --admin"
+            "{node}. Only that node knows the ledger, robots.txt and pace: run explain with its address as --admin"
         ),
     })
+}
+
+/// Returns what is recorded of the URL: `known, first requested 2026-11-21T08:30:00.000Z, depth 2`.
+fn ledger(ledger: &Json) -> Option<String> {
+    let is_known = get_or_null(ledger, "known").as_bool()?;
+    let is_given = get_str(ledger, "source") == "given";
+    let mut text = if is_known { "known" } else { "not known" }.to_owned();
+    if is_given {
+        text.push_str(" (given)");
+    }
+    for (key, event) in [
+        ("first_seen", "first requested"),
+        ("last_fetched", "last fetched"),
+    ] {
+        if let Some(time) = get_or_null(ledger, key).as_str() {
+            text.push_str(&format!(", {event} {time}"));
+        }
+    }
+    if let Some(depth) = get_or_null(ledger, "depth").as_u64() {
+        text.push_str(&format!(", depth {depth}"));
+    }
+    Some(text)
 }
 
 fn addresses(known: &Json) -> Option<String> {

@@ -15,6 +15,8 @@ use crate::report::record::COLUMNS;
 pub(super) struct LedgerRowWriter<W> {
     output: W,
     format: LedgerRowFormat,
+    /// `true` if rows of text have titles, as on a terminal; programs get rows only.
+    has_titles: bool,
     count: u64,
 }
 
@@ -23,8 +25,14 @@ impl<W: Write> LedgerRowWriter<W> {
         Self {
             output,
             format,
+            has_titles: false,
             count: 0,
         }
+    }
+
+    /// Sets if rows of text have titles.
+    pub(super) fn with_titles(self, has_titles: bool) -> Self {
+        Self { has_titles, ..self }
     }
 
     /// Returns the number of URLs that have been written.
@@ -36,7 +44,12 @@ impl<W: Write> LedgerRowWriter<W> {
         let first = self.count == 0;
         self.count += 1;
         match self.format {
-            LedgerRowFormat::Text => self.output.write_all(row_text(url).as_bytes()),
+            LedgerRowFormat::Text => {
+                if first && self.has_titles {
+                    self.output.write_all(TITLES.as_bytes())?;
+                }
+                self.output.write_all(row_text(url).as_bytes())
+            }
             LedgerRowFormat::Json => {
                 write!(self.output, "{}{url}", if first { "[\n" } else { ",\n" })
             }
@@ -70,6 +83,9 @@ impl<W: Write> LedgerRowWriter<W> {
         self.output.write_all(csv::header_line(&COLUMNS).as_bytes())
     }
 }
+
+/// The titles of the columns of [`row_text`].
+const TITLES: &str = "last seen (UTC)           crawler       status                      http code error        url\n";
 
 /// Formats a URL as a line of text. The columns have the widths of the longest status and of a usual crawler name;
 /// longer values are not cut.
@@ -175,6 +191,36 @@ mod tests {
         let row = json!({ "url": "http://a/", "pending_removal": "noindex:a" });
         assert!(row_text(&row).ends_with("  http://a/  (leaves the index: noindex:a)\n"));
         assert!(row_text(&json!({ "url": "http://a/" })).ends_with("  http://a/\n"));
+    }
+
+    #[test]
+    fn titles_are_above_their_columns() {
+        let row = json!({
+            "last_seen": "2026-01-01T00:00:00.000Z", "crawler": "c", "status": "ACCEPTED", "origin_status": 200,
+            "code": 760, "error": "permanent", "temporary_errors": 0, "url": "http://a/"
+        });
+        let mut output = vec![];
+        let mut rows = LedgerRowWriter::new(&mut output, LedgerRowFormat::Text).with_titles(true);
+        rows.write_row(&row).unwrap();
+        rows.write_row(&row).unwrap();
+        rows.finish().unwrap();
+        let text = String::from_utf8(output).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        for (title, cell) in [
+            ("last seen", "2026-"),
+            ("crawler", "c "),
+            ("status", "ACCEPTED"),
+            ("code", "760"),
+            ("error", "permanent"),
+            ("url", "http"),
+        ] {
+            let at = lines[0].find(title).unwrap();
+            assert!(
+                lines[1].get(at..).unwrap().trim_start().starts_with(cell),
+                "{title}: {text}"
+            );
+        }
     }
 
     #[test]

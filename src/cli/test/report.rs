@@ -205,6 +205,7 @@ fn assertion_json(assertion: &CaseAssertion, answer: &VerdictAnswer) -> Json {
         "verdict": assertion.claim.verdict().as_str(),
         "rule": assertion.claim.rule(),
         "under": assertion.under,
+        "host": assertion.host,
         "crawler": assertion.crawler,
         "file": &*assertion.place.file,
         "line": assertion.place.line,

@@ -93,6 +93,7 @@ log_fields! {
     OriginHttp "origin_http" origin_http: Option<&'r str> => write_text_if_some;
     Parent "parent" parent: Option<&'r str> => write_text_if_some;
     Source "source" source: Option<&'r str> => write_text_if_some;
+    Code "code" code: Option<u16> => write_status_if_some;
     RobotsAgent "robots_agent" robots_agent: Option<&'r str> => write_text_if_some;
     Cause "cause" cause: Option<&'r str> => write_text_if_some;
     Loss "loss" loss: Option<&'r str> => write_text_if_some;
@@ -228,6 +229,12 @@ impl<'o> JsonObjectWriter<'o> {
         match micros {
             Some(micros) => write_thousandths(micros, self.out),
             None => self.write_null(),
+        }
+    }
+
+    fn write_status_if_some(&mut self, key: &[u8], status: Option<u16>) {
+        if status.is_some() {
+            self.write_status(key, status);
         }
     }
 
@@ -493,6 +500,7 @@ mod tests {
             parent: None,
             entry: None,
             source: Some("sitemap \u{85}"),
+            code: None,
             robots_agent: None,
             cause: None,
             loss: None,
@@ -566,6 +574,7 @@ mod tests {
             origin_status: Some(404),
             sent_status: Some(451),
             content_type: Some(&long),
+            code: Some(760),
             ..tunnel
         };
         write(&refused, QueryVisibility::Shown);

@@ -1,5 +1,6 @@
 //! Types of a record's fields.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::model::intent::Intent;
@@ -39,6 +40,8 @@ pub(crate) enum RecordOutcome {
         reason: Reason,
         rule: Option<u32>,
         intent: Option<Intent>,
+        /// The code of the refusal, if it has another one than that of the reason.
+        code: Option<NonZeroU16>,
     },
 }
 

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::ledger::record::UnixMillis;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::model::words::words;
@@ -26,7 +27,7 @@ use crate::pipeline::stage::pace::{self, RequestPacing, WaitContext};
 use crate::pipeline::stage::robots::{self, CachedRobotsVerdict, RobotsVerdict};
 use crate::pipeline::stage::{destination, stop};
 use crate::policy::cases::{CaseFacts, CaseTarget};
-use crate::policy::fact::Fact;
+use crate::policy::fact::{Fact, LedgerPresence};
 use crate::policy::options::politeness::{Overflow, PaceKey, PolitenessOption};
 use crate::robots::state::RobotsState;
 use crate::urls::target::UrlTarget;
@@ -50,7 +51,11 @@ pub struct DryRunRequest {
     profile: Profile,
     /// The address that the host is assumed to have.
     address: Option<IpAddr>,
+    /// The presence in the ledger that the URL is assumed to have.
+    presence: Option<LedgerPresence>,
     lookups: LookupPermission,
+    /// `true` if this process has the records of the host.
+    reads_ledger: bool,
 }
 
 /// The permission of a dry run to send something.
@@ -83,7 +88,9 @@ impl DryRunRequest {
                 Fact::Known(address) => address,
                 Fact::Unknown => None,
             },
+            presence: facts.ledger_presence(),
             lookups,
+            reads_ledger: true,
         })
     }
 
@@ -92,11 +99,12 @@ impl DryRunRequest {
         self.facts.target.host()
     }
 
-    /// Returns the request without the permission to send anything.
+    /// Returns the request for a node that does not own its host: nothing is sent, and the ledger has no current records.
     #[must_use]
-    pub fn without_lookups(self) -> Self {
+    pub fn at_other_node(self) -> Self {
         Self {
             lookups: LookupPermission::CacheOnly,
+            reads_ledger: false,
             ..self
         }
     }
@@ -114,6 +122,8 @@ pub struct DryRun {
     pub end: DryRunEnd,
     /// The parent proxy through which it would be sent.
     pub parent: Option<Box<str>>,
+    /// The record of the URL, if the policy depends on it.
+    pub ledger: Option<DryRunLedger>,
     /// The addresses that would be dialled, if they are known.
     pub addresses: Option<DryRunAddresses>,
     /// The host's robots.txt, if it was asked.
@@ -138,6 +148,27 @@ pub enum DryRunEnd {
         /// The longest time for which it would be held before; `None` if it would be refused at once.
         held_for: Option<Duration>,
     },
+}
+
+/// The record of the URL in a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DryRunLedger {
+    pub presence: LedgerPresence,
+    pub source: DryRunLedgerSource,
+    /// The number of links from a seed, if it is known.
+    pub depth: Option<u32>,
+    /// The time of the first request; `None` without a record.
+    pub first_seen: Option<UnixMillis>,
+    /// The time at which a document was last fetched.
+    pub last_fetched: Option<UnixMillis>,
+}
+
+/// The source of the presence in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRunLedgerSource {
+    /// It is part of the question.
+    Given,
+    Ledger,
 }
 
 /// The addresses of a dry run.
@@ -204,6 +235,10 @@ pub async fn dry_run<D: DestinationResolver, R: RobotsProvider>(
 ) -> DryRun {
     let profile = request.profile;
     let profile = || profile;
+    let services = &RequestServices {
+        ledger: services.ledger.filter(|_| request.reads_ledger),
+        ..*services
+    };
     let wait = WaitContext {
         admission: services.admission,
         active_policy: services.active_policy,
@@ -216,23 +251,52 @@ pub async fn dry_run<D: DestinationResolver, R: RobotsProvider>(
     };
     let snapshot = services.active_policy.load();
     let mut evaluation = stages.evaluate(request.facts.clone(), Arc::clone(&snapshot));
+    let ledger = DryRunLedger::new(&evaluation, request.presence);
+    if let Some(presence) = request.presence {
+        evaluation.set_ledger_presence(presence);
+    }
     let mut run = DryRun {
         snapshot,
         target: evaluation.facts().target.clone(),
         is_rewritten: evaluation.facts().rewritten_from().is_some(),
         end: DryRunEnd::Sent,
         parent: None,
+        ledger,
         addresses: None,
         robots: None,
         stop: None,
         pace: None,
         not_asked: vec![],
     };
+    if !request.reads_ledger && request.presence.is_none() && run.snapshot.uses_ledger {
+        run.add_not_asked(NotAskedSubject::Ledger, "the owner of the host has it");
+    }
     let result = run.run_stages(&mut evaluation, &request, &stages).await;
     if let Err(end) = result {
         run.end = end;
     }
     run
+}
+
+impl DryRunLedger {
+    /// Returns the record that an evaluation has found, with the presence that is assumed, if one is.
+    fn new(evaluation: &Evaluation, given: Option<LedgerPresence>) -> Option<Self> {
+        let entry = evaluation.ledger_entry();
+        if given.is_none() && entry.is_none() {
+            return None;
+        }
+        let record = entry.and_then(|entry| entry.record.as_ref());
+        Some(Self {
+            presence: given.unwrap_or(evaluation.facts().in_ledger()),
+            source: match given {
+                Some(_) => DryRunLedgerSource::Given,
+                None => DryRunLedgerSource::Ledger,
+            },
+            depth: entry.and_then(|entry| entry.depth),
+            first_seen: record.map(|record| record.first_seen),
+            last_fetched: record.and_then(|record| record.last_fetched),
+        })
+    }
 }
 
 impl From<Box<Refusal>> for DryRunEnd {

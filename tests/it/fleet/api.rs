@@ -94,3 +94,28 @@ fn an_explanation_names_the_owner_and_only_the_owner_fetches() {
     assert_eq!(wire["owner"]["here"], true, "{wire}");
     assert_eq!(origin.paths(), ["/robots.txt"]);
 }
+
+/// A node may have records of the time when it owned the host, which an explanation must not use.
+#[test]
+fn an_explanation_reads_the_ledger_at_the_owner_only() {
+    let fleet = FleetBench::start(
+        2,
+        &format!("{OBEDIENT}spaces: [{{ name: all, rules: [] }}]\n"),
+    );
+    fleet.set_owner("a.test", 1, 7);
+    let explain = |at, facts: Json| {
+        let (status, answer) = ask(&fleet, at, "POST /api/v1/explain", &facts.to_string());
+        assert_eq!(status, 200, "{answer}");
+        let wire = answer["wire"].clone();
+        let not_asked = wire["not_asked"].as_array().unwrap();
+        let reads = !not_asked.iter().any(|one| one["subject"] == "ledger");
+        (wire["ledger"].clone(), reads)
+    };
+    let url = "http://a.test/x";
+    let (ledger, reads) = explain(0, json!({ "url": url }));
+    assert_eq!((&ledger, reads), (&Json::Null, false));
+    // What is given needs no ledger.
+    let (ledger, reads) = explain(0, json!({ "url": url, "known": true }));
+    assert_eq!((&ledger["source"], reads), (&json!("given"), true));
+    assert!(explain(1, json!({ "url": url })).1);
+}

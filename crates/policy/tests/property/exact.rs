@@ -115,6 +115,7 @@ fn verdicts_of_random_policies_are_true() {
                 verdict,
                 rule: None,
                 under: None,
+                host: None,
                 crawler: None,
             };
             let answer = match find_verdict(&policy, &query) {

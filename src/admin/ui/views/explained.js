@@ -35,7 +35,7 @@ function outcome(found) {
 
 function ownerWords({ node, admin }) {
   const place = admin ? ` (${admin})` : "";
-  return `${node}${place}, another node of the fleet: only that one knows robots.txt and pace`;
+  return `${node}${place}, another node of the fleet: only that one knows the ledger, robots.txt and pace`;
 }
 
 /** Shows what the proxy would do with the request now, and what was not asked. */
@@ -44,6 +44,7 @@ function wireOf({ wire }) {
   const rows = [
     ["Owner", wire.owner && !wire.owner.here && ownerWords(wire.owner)],
     ["Fetches", wire.rewritten_to],
+    ["Ledger", ledgerWords(wire.ledger)],
     ["Addresses", wire.addresses && `${wire.addresses.addresses.join(", ")} (${wire.addresses.source})`],
     ["robots.txt", robotsWords(wire.robots)],
     ["Stop", wire.stop],
@@ -74,6 +75,14 @@ function wireOf({ wire }) {
 
 function capitalized(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function ledgerWords(ledger) {
+  if (!ledger) return null;
+  const known = `${ledger.known ? "known" : "not known"}${ledger.source === "given" ? " (given)" : ""}`;
+  const seen = ledger.first_seen ? `, first requested ${ledger.first_seen}` : "";
+  const fetched = ledger.last_fetched ? `, last fetched ${ledger.last_fetched}` : "";
+  return `${known}${seen}${fetched}${ledger.depth === null ? "" : `, depth ${ledger.depth}`}`;
 }
 
 function robotsWords(robots) {

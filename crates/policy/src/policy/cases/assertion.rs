@@ -14,6 +14,8 @@ pub struct CaseAssertion {
     pub claim: AssertedClaim,
     /// The beginning of the canonical URLs; `None` for all URLs.
     pub under: Option<Box<str>>,
+    /// The canonical host of the URLs, with any scheme and port; `None` for all.
+    pub host: Option<Box<str>>,
     /// The crawler; `None` for all.
     pub crawler: Option<Box<str>>,
 }
@@ -68,6 +70,7 @@ impl CaseAssertion {
             verdict,
             rule: self.claim.rule().and_then(|id| policy.rule_index(id)),
             under: self.under.as_deref(),
+            host: self.host.as_deref(),
             crawler: self.crawler.as_deref(),
         }
     }
@@ -82,6 +85,9 @@ impl Display for CaseAssertion {
         }
         if let Some(under) = &self.under {
             write!(f, " under {under}")?;
+        }
+        if let Some(host) = &self.host {
+            write!(f, " on host {host}")?;
         }
         if let Some(crawler) = &self.crawler {
             write!(f, " for crawler {crawler}")?;

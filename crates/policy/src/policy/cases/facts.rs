@@ -25,7 +25,7 @@ pub struct CaseFacts {
     dest: Option<FetchDest>,
     depth: Option<u64>,
     address: Option<IpAddr>,
-    in_ledger: LedgerPresence,
+    in_ledger: Option<LedgerPresence>,
     year: Option<u16>,
     usage: Vec<(Box<str>, UsagePreference)>,
     license: Box<str>,
@@ -119,7 +119,7 @@ impl CaseFacts {
             dest: None,
             depth: None,
             address: None,
-            in_ledger: LedgerPresence::Absent,
+            in_ledger: None,
             year: None,
             usage: Vec::new(),
             license: "".into(),
@@ -154,11 +154,11 @@ impl CaseFacts {
             "address" => self.address = Some(parse_address(value)?),
             "tunnel" => self.set_tunnel(parse_boolean(key, value)?),
             "known" => {
-                self.in_ledger = if parse_boolean(key, value)? {
+                self.in_ledger = Some(if parse_boolean(key, value)? {
                     LedgerPresence::Present
                 } else {
                     LedgerPresence::Absent
-                }
+                });
             }
             "year" => self.year = Some(parse_year(value)?),
             "usage" => self.set_usage(value)?,
@@ -230,6 +230,11 @@ impl CaseFacts {
         self.response.as_ref().map(CaseResponse::status)
     }
 
+    /// Returns the fact `known`, if it is given.
+    pub fn ledger_presence(&self) -> Option<LedgerPresence> {
+        self.in_ledger
+    }
+
     /// Calls a function with the facts in the form that a policy evaluates.
     pub fn with_facts<T>(&self, evaluate: impl FnOnce(&Facts<'_>) -> T) -> T {
         evaluate(&self.facts())
@@ -263,7 +268,7 @@ impl CaseFacts {
                 .document
                 .as_ref()
                 .map_or(Fact::Unknown, |d| Fact::Known(d.facts())),
-            in_ledger: self.in_ledger,
+            in_ledger: self.in_ledger.unwrap_or(LedgerPresence::Absent),
             year: self.year.unwrap_or(DEFAULT_YEAR),
         }
     }

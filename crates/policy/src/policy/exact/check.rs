@@ -22,6 +22,10 @@ const QUESTIONS_PER_RULE: usize = 4;
 pub struct ExactCheck {
     /// The findings, in the order of the rules.
     pub problems: Vec<Problem>,
+    /// The rules for which there is a request that they decide.
+    pub deciding_rules: usize,
+    /// The rules that can provably never decide.
+    pub dead_rules: usize,
     /// The questions whose answer is a proof.
     pub proved: usize,
     /// The questions whose answer is a request.
@@ -105,6 +109,7 @@ impl RuleChecks<'_> {
         // Every load reports these, with one cause.
         if self.compiled.dead_rules.contains(&at) {
             self.check.proved += 1;
+            self.check.dead_rules += 1;
             self.report_reasons_of_dead(at);
             return true;
         }
@@ -112,6 +117,7 @@ impl RuleChecks<'_> {
         match self.analysed.reach(&mut self.solver, at, &everything) {
             Reach::Never(reasons) => {
                 self.check.proved += 1;
+                self.check.dead_rules += 1;
                 self.report_dead(at, reasons);
                 true
             }
@@ -123,6 +129,7 @@ impl RuleChecks<'_> {
             }
             Reach::Decides(example, others) => {
                 self.check.refuted += 1;
+                self.check.deciding_rules += 1;
                 self.report_near_miss(at, &example, &others);
                 let wider = self.wider_filters(at, &example);
                 self.report_redundant(at, &wider);

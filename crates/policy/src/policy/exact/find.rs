@@ -1,6 +1,7 @@
 //! `crawlgate find`: requests that get a verdict.
 
 use crate::policy::Policy;
+use crate::policy::field::Field;
 use crate::policy::rule::RuleIndex;
 use crate::urls::target::UrlTarget;
 
@@ -19,6 +20,8 @@ pub struct VerdictQuery<'q> {
     pub rule: Option<RuleIndex>,
     /// The beginning of the canonical URL.
     pub under: Option<&'q str>,
+    /// The canonical host of the URLs; `None` for any.
+    pub host: Option<&'q str>,
     /// The crawler; `None` for any.
     pub crawler: Option<&'q str>,
 }
@@ -73,11 +76,14 @@ impl<'p> VerdictFinder<'p> {
         let crawler = query
             .crawler
             .map(|crawler| solver.table.crawlers(&[crawler]));
+        let host = query
+            .host
+            .map(|host| solver.table.exact(&Field::Host, host));
         let rule = query.rule.map(|rule| rule.0 as usize);
         solver.begin_question();
         let mut find = |under: Option<&str>| {
             let under = under.map(|under| solver.table.url_prefix(under));
-            let within = Formula::all(under.into_iter().chain(crawler.clone()));
+            let within = Formula::all(under.into_iter().chain(host.clone()).chain(crawler.clone()));
             self.analysed
                 .find_verdict(solver, query.verdict, rule, &within)
         };

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::policy::cases::CaseFacts;
 use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::source::MemoryFileSystem;
+use crate::urls::target::UrlTarget;
 
 use super::{
     ExactCheck, ExactDifference, VerdictAnswer, VerdictChanges, VerdictQuery, WantedVerdict,
@@ -78,6 +79,7 @@ fn texts_of_required_fields_may_lead_back_to_the_start() {
             verdict: WantedVerdict::Reject,
             rule: None,
             under: None,
+            host: None,
             crawler: None,
         };
         let answer = find_verdict(&compiled.policy, &query);
@@ -147,6 +149,7 @@ fn exact_verdicts_distinguish_rules_from_their_options() {
         verdict: WantedVerdict::Allow,
         rule: None,
         under: Some("http://x.example/a/a/a"),
+        host: None,
         crawler: None,
     };
     let answer = find_verdict(&policy, &query);
@@ -254,6 +257,38 @@ fn exact_differences_of_seeds_are_not_decided_where_depth_matters() {
 }
 
 /// URLs that are refused only by an option, or because of a reading, are not proved away.
+/// A host is that of URLs with every scheme and port, of which `under` covers one.
+#[test]
+fn a_host_is_searched_with_every_scheme_and_port() {
+    let rules = "{ id: a, forbid: { url: { prefix: 'http://x.example/' } } }";
+    let policy = compile_rules(rules).policy;
+    let mut query = VerdictQuery {
+        verdict: WantedVerdict::Allow,
+        rule: None,
+        under: Some("http://x.example/"),
+        host: None,
+        crawler: None,
+    };
+    assert!(matches!(
+        find_verdict(&policy, &query),
+        VerdictAnswer::Never
+    ));
+    query.under = None;
+    query.host = Some("x.example");
+    let VerdictAnswer::Found(example) = find_verdict(&policy, &query) else {
+        panic!("a hole for https and other ports");
+    };
+    let url = UrlTarget::parse(&example.url).unwrap();
+    assert_eq!(url.host(), "x.example");
+    let whole = compile_rules("{ id: a, forbid: { host: x.example } }").policy;
+    assert!(matches!(find_verdict(&whole, &query), VerdictAnswer::Never));
+    query.host = Some("y.example");
+    assert!(matches!(
+        find_verdict(&whole, &query),
+        VerdictAnswer::Found(_)
+    ));
+}
+
 #[test]
 fn exact_refusals_by_options_and_readings_are_not_ruled_out() {
     let mut wrong = Vec::new();
@@ -280,6 +315,7 @@ fn exact_refusals_by_options_and_readings_are_not_ruled_out() {
             verdict: WantedVerdict::Reject,
             rule: None,
             under: Some(under),
+            host: None,
             crawler: None,
         };
         if let VerdictAnswer::Never = find_verdict(&policy, &query) {

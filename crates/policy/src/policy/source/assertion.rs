@@ -6,6 +6,7 @@ use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::policy::cases::{AssertedClaim, CaseAssertion};
 use crate::policy::exact::{self, WantedVerdict};
+use crate::urls::target::canonical_host;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
@@ -28,6 +29,11 @@ const UNDER: Key = Key::definition(
     "text",
     "The beginning of the URLs; by default all.",
 );
+const HOST: Key = Key::definition(
+    "host",
+    "text",
+    "The host of the URLs, with every scheme and port, instead of `under`.",
+);
 const CRAWLER: Key = Key::definition("crawler", "text", "The crawler; by default all.");
 
 /// Returns the JSON Schema of an assertion.
@@ -37,7 +43,7 @@ pub(super) fn json_schema() -> Json {
         "type": "object",
         "additionalProperties": false,
         "required": [ASSERT.name, VERDICT.name],
-        "properties": properties([&ASSERT, &VERDICT, &RULE, &UNDER, &CRAWLER]),
+        "properties": properties([&ASSERT, &VERDICT, &RULE, &UNDER, &HOST, &CRAWLER]),
     })
 }
 
@@ -62,6 +68,15 @@ pub(super) fn read_assertion(node: &Node, problems: &mut Problems) -> Option<Cas
     let under = map
         .take(UNDER.name)
         .and_then(|node| read_under(node, problems));
+    let host = map.take(HOST.name);
+    if let (Some(_), Some(node)) = (under, host) {
+        let message = "`host` and `under` exclude each other";
+        problems.push(
+            Problem::error(&node.place, message)
+                .with_help("leave `host` out: `under` begins with a host"),
+        );
+    }
+    let host = host.and_then(|node| read_host(node, problems));
     let crawler = map
         .take(CRAWLER.name)
         .and_then(|node| read::spelling(node, problems));
@@ -88,8 +103,22 @@ pub(super) fn read_assertion(node: &Node, problems: &mut Problems) -> Option<Cas
         place: node.place.clone(),
         claim,
         under: under.map(Into::into),
+        host: host.map(Into::into),
         crawler: crawler.map(Into::into),
     })
+}
+
+/// Reads a host, in its canonical form.
+fn read_host(node: &Node, problems: &mut Problems) -> Option<String> {
+    let text = read::spelling(node, problems)?;
+    match canonical_host(text) {
+        Ok(host) => Some(host),
+        Err(error) => {
+            let problem = Problem::error(&node.place, error.to_string());
+            problems.push(problem.with_help("write a host, such as `www.example.com`"));
+            None
+        }
+    }
 }
 
 /// Reads the beginning of URLs. An assertion about no URL would always hold.
