@@ -32,6 +32,7 @@ pub mod internal {
     pub mod compile;
     pub mod conversion;
     pub mod dead;
+    pub mod decisive;
     pub mod draft;
     pub mod duration;
     pub mod expression;
@@ -49,8 +50,8 @@ pub mod internal {
 
 // Modules name each other by these short paths.
 use internal::{
-    case, comparison, compile, conversion, dead, draft, duration, expression, input, probe,
-    reference, report, search, settings, systems, xml, yaml,
+    case, comparison, compile, conversion, dead, decisive, draft, duration, expression, input,
+    probe, reference, report, search, settings, systems, xml, yaml,
 };
 
 /// A translated source.

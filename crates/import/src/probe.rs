@@ -1,5 +1,5 @@
 //! Requests for which a rule applies, and others for which it does not, for rules that decide nothing by
-//! themselves: those that only set options, and groups of rules.
+//! themselves: those that only set options, and groups of rules; and requests for which one test of a rule matters.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -7,6 +7,7 @@ use std::iter;
 use serde_json::{Map, Value as Json, json};
 
 use crate::compile::compile_draft;
+use crate::decisive::OtherTest;
 use crate::draft::{
     CaseRequest, ConditionDraft, GlobalSpaceDraft, GuardDraft, PolicyDraft, RuleDraft,
     RuleDraftBody, RuleItem,
@@ -96,8 +97,8 @@ impl RuleConditions {
         Some(self.chains.len() - 1)
     }
 
-    /// Returns the condition under which a rule is processed, and applies or not.
-    fn condition(&self, reach: &RuleReach, applies: bool) -> ConditionDraft {
+    /// Returns the condition under which a rule is processed, and another condition holds.
+    fn condition(&self, reach: &RuleReach, own: ConditionDraft) -> ConditionDraft {
         let mut parts = Vec::new();
         let mut next = reach.before;
         while let Some(chain) = next.and_then(|at| self.chains.get(at)) {
@@ -105,11 +106,7 @@ impl RuleConditions {
             next = chain.rest;
         }
         parts.reverse();
-        parts.push(if applies {
-            reach.own.clone()
-        } else {
-            reach.own.clone().negated()
-        });
+        parts.push(own);
         parts.retain(|part| *part != ConditionDraft::Always);
         if parts.is_empty() {
             ConditionDraft::Always
@@ -128,11 +125,49 @@ impl RuleConditions {
         known: &[CaseRequest],
     ) -> impl Iterator<Item = CaseRequest> {
         let probes = self.rules.get(rule).map(|reach| {
-            let condition = move || self.condition(reach, applies);
+            let own = move || match applies {
+                true => reach.own.clone(),
+                false => reach.own.clone().negated(),
+            };
+            let condition = move || self.condition(reach, own());
             let among_others = move || find_among_others(reach, draft, condition());
-            let of_urls = move || probes_of_urls(reach, draft, &condition(), known);
+            let of_urls = move || {
+                let condition = condition();
+                let alone = find_alone(draft, condition.clone());
+                probes_of_urls(reach, draft, &condition, alone, known)
+            };
             let among_others = iter::once_with(among_others).flatten();
             among_others.chain(iter::once_with(of_urls).flatten())
+        });
+        probes.into_iter().flatten()
+    }
+
+    /// Returns requests for which a test of a rule holds and another one in its place does not, so that the rule
+    /// applies with one of them only: those that are found sooner first.
+    pub(crate) fn probe_test<'a>(
+        &'a self,
+        draft: &'a PolicyDraft,
+        other: &'a OtherTest,
+        known: &'a [CaseRequest],
+    ) -> impl Iterator<Item = CaseRequest> + 'a {
+        let probes = self.rules.get(&other.rule).map(|reach| {
+            let mut parts = vec![other.test.clone(), other.other.clone().negated()];
+            parts.extend(other.context.iter().cloned());
+            let condition = self.condition(reach, ConditionDraft::all(parts));
+            let alone = find_alone(draft, condition.clone());
+            // If no URL fits the condition, none does among the other rules. A rule that refuses the request itself does
+            // not by the other test.
+            let drafts = alone.is_some().then_some([draft, &other.draft]);
+            let of_urls = if alone.is_some() {
+                probes_of_urls(reach, draft, &condition, alone, known)
+            } else {
+                Vec::new()
+            };
+            let among_others = drafts
+                .into_iter()
+                .flatten()
+                .filter_map(move |draft| find_among_others(reach, draft, condition.clone()));
+            of_urls.into_iter().chain(among_others)
         });
         probes.into_iter().flatten()
     }
@@ -162,25 +197,28 @@ fn find_among_others(
     find_refused(&probed, reach.crawler.as_deref())
 }
 
-/// Returns requests for a URL that fits a condition, and for URLs that are known, with other facts.
-fn probes_of_urls(
-    reach: &RuleReach,
-    draft: &PolicyDraft,
-    condition: &ConditionDraft,
-    known: &[CaseRequest],
-) -> Vec<CaseRequest> {
+/// Searches a request that fits a condition, if there were no other rules.
+fn find_alone(draft: &PolicyDraft, condition: ConditionDraft) -> Option<CaseRequest> {
     let mut alone = PolicyDraft {
         name: draft.name.clone(),
         options: draft.options.clone(),
         lists: draft.lists.clone(),
         ..PolicyDraft::default()
     };
-    alone
-        .rules
-        .push(RuleDraft::forbid(PROBE, condition.clone()).into());
-    let by_itself = find_refused(&alone, None);
+    alone.rules.push(RuleDraft::forbid(PROBE, condition).into());
+    find_refused(&alone, None)
+}
+
+/// Returns requests for a URL that was found for a condition, and for URLs that are known, with other facts.
+fn probes_of_urls(
+    reach: &RuleReach,
+    draft: &PolicyDraft,
+    condition: &ConditionDraft,
+    alone: Option<CaseRequest>,
+    known: &[CaseRequest],
+) -> Vec<CaseRequest> {
     let (url, mut details) =
-        by_itself.map_or((None, Map::new()), |(url, details)| (Some(url), details));
+        alone.map_or((None, Map::new()), |(url, details)| (Some(url), details));
     if let Some(crawler) = &reach.crawler {
         details.insert("crawler".to_owned(), json!(crawler));
     }

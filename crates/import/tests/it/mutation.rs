@@ -1,7 +1,8 @@
 //! Mutations of the sources in `tests/import`: no rule of a source can be taken away unnoticed, and the cases of a policy
 //! notice a pattern that is changed.
 //!
-//! A sample of the rules of each source is taken; `CRAWLGATE_MUTATIONS=all` takes all of them.
+//! A sample of the rules of each source is taken; `CRAWLGATE_MUTATIONS=all` takes all of them, and that of a source, such
+//! as `CRAWLGATE_MUTATIONS=squid/reply`, all of its rules.
 
 mod split;
 
@@ -16,7 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
-use crawlgate_import::{FileSystem, Import, ImportError, Report, ReportList, System, import};
+use crawlgate_import::{
+    FileSystem, Import, ImportError, PartOutcome, Report, ReportList, System, import,
+};
 use crawlgate_policy::FileError;
 use crawlgate_policy::internal::policy::cases::{Case, CaseRefusal};
 use crawlgate_policy::internal::policy::compile::CompiledPolicy;
@@ -132,13 +135,14 @@ impl MutatedSource {
     }
 
     fn describe(&self, what: &str, file: &str, place: &Range<usize>) -> String {
-        let text = &self.texts[file];
-        let line = text[..place.start].matches('\n').count() + 1;
-        format!(
-            "{} {what} {file}:{line}: {}",
-            self.name,
-            text[place.clone()].trim()
-        )
+        let line = self.line_of(file, place);
+        let text = self.texts[file][place.clone()].trim();
+        format!("{} {what} {file}:{line}: {text}", self.name)
+    }
+
+    fn line_of(&self, file: &str, place: &Range<usize>) -> u32 {
+        let before = &self.texts[file][..place.start];
+        u32::try_from(before.matches('\n').count()).unwrap() + 1
     }
 }
 
@@ -166,9 +170,10 @@ fn remove_keys(json: &mut Json, keys: &[&str]) {
     }
 }
 
-/// Takes a sample of items, the same in each run.
-fn sample<T>(mut items: Vec<T>) -> Vec<T> {
-    if std::env::var("CRAWLGATE_MUTATIONS").is_ok_and(|value| value == "all") {
+/// Takes a sample of items of a source, the same in each run.
+fn sample<T>(source: &str, mut items: Vec<T>) -> Vec<T> {
+    let takes_all = |value: String| value == "all" || value == source;
+    if std::env::var("CRAWLGATE_MUTATIONS").is_ok_and(takes_all) {
         return items;
     }
     fastrand::Rng::with_seed(31).shuffle(&mut items);
@@ -278,7 +283,7 @@ impl MutatedSource {
     fn changes(&self) -> Vec<SourceChange<'_>> {
         let rules = self.rules();
         let changes_of = |kind, rules| {
-            let rules: Vec<(&str, Range<usize>)> = sample(rules);
+            let rules: Vec<(&str, Range<usize>)> = sample(&self.name, rules);
             rules.into_iter().map(move |(file, place)| SourceChange {
                 source: self,
                 kind,
@@ -313,6 +318,9 @@ impl SourceChange<'_> {
     fn take_away(&self) -> ChangeResult {
         let source = self.source;
         let text = without(&source.texts[self.file], &self.place);
+        if self.belongs_to_unrelated_part() {
+            return ChangeResult::NoChange;
+        }
         let is_unnoticed = source
             .import_changed(self.file, &text)
             .is_ok_and(|changed| {
@@ -324,6 +332,28 @@ impl SourceChange<'_> {
         } else {
             ChangeResult::Noticed(NoticedBy::RuleTakenAway)
         }
+    }
+
+    /// Returns `true` if the rule is a later line of a part that is none of a policy's business: a statement of a
+    /// function, an entry of a setting.
+    fn belongs_to_unrelated_part(&self) -> bool {
+        let line = self.source.line_of(self.file, &self.place);
+        let parts = self.source.report.parts().iter();
+        let of_file = parts.filter(|part| *part.place.file == *self.file);
+        let before = of_file.filter(|part| part.place.line <= line);
+        before
+            .max_by_key(|part| part.place.line)
+            .is_some_and(|part| {
+                part.place.line < line
+                    && matches!(part.outcome(), Some(PartOutcome::Unrelated { .. }))
+            })
+    }
+
+    /// Returns `true` if the policy has no pattern of the rule: without the rule, its patterns are the same.
+    fn has_no_pattern(&self, patterns: &Json) -> bool {
+        let text = without(&self.source.texts[self.file], &self.place);
+        let imported = self.source.import_changed(self.file, &text);
+        imported.is_ok_and(|imported| patterns_of(&meaning_of(&imported)) == *patterns)
     }
 
     /// Changes the pattern of the rule: a case of the original policy fails, or the report differs.
@@ -347,6 +377,8 @@ impl SourceChange<'_> {
             ChangeResult::Noticed(NoticedBy::Report)
         } else if differ_among_others(&before, &after) {
             ChangeResult::Noticed(NoticedBy::OneOfSeveral)
+        } else if self.has_no_pattern(&before) {
+            ChangeResult::NoChange
         } else {
             ChangeResult::Unnoticed
         }

@@ -67,7 +67,7 @@ impl UnitWriter<'_, '_> {
                     included.push((filter, condition.condition));
                 }
                 Err(why) if filter.excludes && never_fits(filter) => {
-                    for part in &filter.parts {
+                    for part in filter.parts.iter().chain(&filter.unknown) {
                         self.report.dead(*part, &*why);
                     }
                     let comment = format!("dead: line {}: {}: {why}", filter.line, filter.class);
@@ -101,6 +101,15 @@ impl UnitWriter<'_, '_> {
         for part in dead_extensions(filter) {
             self.report.dead(part, DOTTED);
         }
+        for part in &filter.unknown {
+            let failure = if filter.excludes {
+                MissingPart::LetsThrough
+            } else {
+                MissingPart::KeepsOut
+            };
+            self.report
+                .not_converted(*part, UNKNOWN_SETTING, failure, None);
+        }
     }
 
     fn set_not_converted(
@@ -119,7 +128,7 @@ impl UnitWriter<'_, '_> {
         } else {
             "a condition in the rule with `require`"
         };
-        for part in &filter.parts {
+        for part in filter.parts.iter().chain(&filter.unknown) {
             self.report
                 .not_converted(*part, why, failure, Some(instead));
         }
@@ -273,6 +282,8 @@ fn extension_condition(
     })
 }
 
+const UNKNOWN_SETTING: &str =
+    "no filter of Norconex is known to have this setting, or this value of it";
 const DOTTED: &str = "an extension is what follows the last dot, so one with a dot never fits";
 
 fn is_possible(extension: &str) -> bool {

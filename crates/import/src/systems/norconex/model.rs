@@ -47,8 +47,10 @@ pub struct StartUrl {
 #[derive(Clone, Debug)]
 pub struct NorconexFilter {
     pub part: PartId,
-    /// All of its parts.
+    /// All of its parts, except for those that are unknown.
     pub parts: Vec<PartId>,
+    /// The parts of settings that no filter has.
+    pub unknown: Vec<PartId>,
     pub line: u32,
     /// The simple name of its class.
     pub class: String,

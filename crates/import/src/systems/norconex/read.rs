@@ -130,15 +130,74 @@ fn read_filter(setting: &Setting, version: NorconexVersion) -> NorconexFilter {
     let excludes = setting
         .value(&["onMatch"])
         .is_some_and(|action| action.eq_ignore_ascii_case("exclude"));
+    let unknown = unknown_parts(setting);
+    let parts = setting.parts().into_iter();
     NorconexFilter {
         part: setting.part,
-        parts: setting.parts(),
+        parts: parts.filter(|part| !unknown.contains(part)).collect(),
+        unknown,
         line: setting.line,
         kind: read_kind(setting, &class.to_ascii_lowercase(), version),
         class,
         excludes,
         comment: setting.comment.clone(),
     }
+}
+
+/// The names of the settings of all filters, and of the matchers in them.
+const FILTER_SETTINGS: [&str; 20] = [
+    "class",
+    "onMatch",
+    "ignoreCase",
+    "caseSensitive",
+    "regex",
+    "field",
+    "header",
+    "fieldMatcher",
+    "valueMatcher",
+    "method",
+    "pattern",
+    "partial",
+    "negateMatches",
+    "extensions",
+    "extension",
+    "count",
+    "duplicate",
+    "separator",
+    "ignoreDiacritic",
+    "matchEmpty",
+];
+
+/// Those that are `true` or `false`.
+const FILTER_FLAGS: [&str; 7] = [
+    "ignoreCase",
+    "caseSensitive",
+    "partial",
+    "negateMatches",
+    "duplicate",
+    "ignoreDiacritic",
+    "matchEmpty",
+];
+
+fn is_flag(text: &str) -> bool {
+    ["", "true", "false"].contains(&text.trim().to_ascii_lowercase().as_str())
+}
+
+/// Returns the parts of the settings in a filter that no filter has, or not with this value: it may mean something else than is read here.
+fn unknown_parts(setting: &Setting) -> Vec<PartId> {
+    let children = setting.children.iter();
+    let parts = children.flat_map(|child| {
+        let name = child.name.as_str();
+        let is_known = child.is_item
+            || FILTER_SETTINGS.contains(&name)
+                && (!FILTER_FLAGS.contains(&name) || is_flag(&child.text));
+        if is_known {
+            unknown_parts(child)
+        } else {
+            child.parts()
+        }
+    });
+    parts.collect()
 }
 
 /// Reads a filter by the name of its class in lower case, which changes with the versions.
