@@ -78,15 +78,19 @@ pub(super) enum AdminRefusal {
 pub(super) enum RequestInitiator {
     /// A program, or the user of a browser who opens a page.
     User,
-    /// A script of an open page (`Sec-Fetch-Mode`, W3C Fetch Metadata). Basic would make the browser show its login
+    /// A script of an open page (`Sec-Fetch-Mode`, W3C Fetch Metadata), unless it loads a file of the page. Basic would make the browser show its login
     /// dialog at each poll.
     Page,
 }
 
 impl RequestInitiator {
-    fn from_headers(headers: &HeaderMap) -> Self {
-        let mut modes = headers.get_all(SEC_FETCH_MODE).iter();
-        if modes.all(|mode| mode.as_bytes() == b"navigate") {
+    /// Returns `User` also for a file that the page consists of: its user has opened the page with credentials in the
+    /// address, which a browser sends again only if it is asked for them. No poll requests such a file.
+    fn from_request(request: &request::Parts) -> Self {
+        let mut modes = request.headers.get_all(SEC_FETCH_MODE).iter();
+        let is_file_of_page = request.uri.path().starts_with("/ui/")
+            && single_header(&request.headers, &SEC_FETCH_SITE) == Some("same-origin");
+        if is_file_of_page || modes.all(|mode| mode.as_bytes() == b"navigate") {
             Self::User
         } else {
             Self::Page
@@ -139,7 +143,7 @@ impl AdminGuard {
                 Ok(())
             }
             (PathAccess::Token | PathAccess::RequiredToken, Some(_)) => Err(
-                AdminRefusal::Unauthorized(RequestInitiator::from_headers(headers)),
+                AdminRefusal::Unauthorized(RequestInitiator::from_request(request)),
             ),
         }
     }
@@ -508,26 +512,35 @@ mod tests {
     /// A poll of an open page must not bring up the browser's login dialog.
     #[test]
     fn a_page_that_is_open_is_not_offered_basic() {
-        for (modes, offered) in [
-            (&[][..], 2),
-            (&["navigate"][..], 2),
-            (&["cors"][..], 1),
-            (&["no-cors"][..], 1),
-            (&["same-origin"][..], 1),
-            (&["navigate", "cors"][..], 1),
-            (&[""][..], 1),
+        let api = "/api/v1/status";
+        for (path, site, modes, offered) in [
+            (api, "same-origin", &[][..], 2),
+            (api, "same-origin", &["navigate"][..], 2),
+            (api, "same-origin", &["cors"][..], 1),
+            (api, "same-origin", &["no-cors"][..], 1),
+            (api, "same-origin", &["same-origin"][..], 1),
+            (api, "same-origin", &["navigate", "cors"][..], 1),
+            (api, "same-origin", &[""][..], 1),
+            ("/ui", "same-origin", &["cors"][..], 1),
+            ("/ui/base.css", "same-origin", &["no-cors"][..], 2),
+            ("/ui/app.js", "same-origin", &["cors"][..], 2),
+            ("/ui/base.css", "cross-site", &["no-cors"][..], 1),
+            ("/ui/base.css", "none", &["no-cors"][..], 1),
         ] {
-            let fields = modes
-                .iter()
-                .map(|mode| (SEC_FETCH_MODE, mode.parse().unwrap()));
-            let headers = HeaderMap::from_iter(fields);
-            let answer = AdminRefusal::Unauthorized(RequestInitiator::from_headers(&headers))
+            let mut request = http::Request::builder()
+                .uri(path)
+                .header(SEC_FETCH_SITE, site);
+            for mode in modes {
+                request = request.header(SEC_FETCH_MODE, *mode);
+            }
+            let (request, ()) = request.body(()).unwrap().into_parts();
+            let answer = AdminRefusal::Unauthorized(RequestInitiator::from_request(&request))
                 .into_response();
             let challenges: Vec<_> = answer.headers().get_all(WWW_AUTHENTICATE).iter().collect();
             assert_eq!(
                 (challenges.len(), challenges.first()),
                 (offered, Some(&&BEARER)),
-                "{modes:?}"
+                "{path} {site} {modes:?}"
             );
         }
     }

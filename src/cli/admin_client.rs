@@ -87,7 +87,12 @@ impl AdminResponse {
         if (200..300).contains(&self.status) {
             return Ok(document);
         }
-        let detail = get_str(&document, "detail").to_owned();
+        let mut detail = get_str(&document, "detail").to_owned();
+        if self.status == 401 {
+            detail.push_str(
+                "; commands read it from `admin.token_file`: name the configuration with --config or $CRAWLGATE_CONFIG",
+            );
+        }
         Err(AdminClientError::Status(self.status, detail))
     }
 }

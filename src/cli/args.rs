@@ -197,7 +197,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Directory to write the pages into; it must exist
+    /// Directory to write the pages into; it is created if it does not exist
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }

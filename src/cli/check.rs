@@ -226,6 +226,13 @@ impl CheckReport {
                 return;
             }
         };
+        if path.is_none()
+            && loaded.file.is_none()
+            && loaded.settings.policy.origin == PolicyOrigin::BuiltIn
+        {
+            self.problems.push(nothing_to_check());
+            return;
+        }
         let name = match &loaded.file {
             Some(file) => file.display().to_string(),
             None => "no configuration file: all settings have their defaults".to_owned(),
@@ -493,6 +500,17 @@ impl CheckReport {
         }
         report
     }
+}
+
+/// Returns the error of a directory without a configuration and a policy. The proxy would start there, but a check that
+/// passes in any wrong directory checks nothing.
+fn nothing_to_check() -> Problem {
+    let location = SourceLocation::for_file(&Arc::from(load::DEFAULT_CONFIG_PATH));
+    Problem::error(
+        &location,
+        "there is nothing to check: neither this configuration nor a policy exists",
+    )
+    .with_help("name a file, set $CRAWLGATE_CONFIG, or run the command in the directory of the configuration")
 }
 
 /// Returns the ports that tunnels for TLS may use, and the rules that apply to them; `None` if there are no such ports.

@@ -1,5 +1,7 @@
 //! `crawlgate schema`, `crawlgate completions` and `crawlgate man`: generated files for editors, shells and packages.
 
+use std::fs;
+
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -34,7 +36,9 @@ pub(super) fn print_completions(args: &CompletionsArgs) -> Exit {
 
 /// Writes `crawlgate.1`, and `crawlgate-COMMAND.1` for each command, into a directory.
 pub(super) fn write_manual(args: &ManArgs) -> Exit {
-    match clap_mangen::generate_to(Arguments::command(), &args.directory) {
+    let written = fs::create_dir_all(&args.directory)
+        .and_then(|()| clap_mangen::generate_to(Arguments::command(), &args.directory));
+    match written {
         Ok(()) => Exit::Success,
         Err(error) => console::report_cannot_run(&format!("{}: {error}", args.directory.display())),
     }

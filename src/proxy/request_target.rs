@@ -348,7 +348,8 @@ fn absolute_target(parts: &Parts) -> Result<UrlTarget, Refusal> {
     let uri = &parts.uri;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(bad_request(
-            "a proxy request requires the whole URL in the request line: GET http://host/path",
+            "this is the proxy's port: set http_proxy to it, or send the whole URL in the request line; the page is on the \
+             admin listener, at /ui",
         ));
     };
     if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) {

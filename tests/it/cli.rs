@@ -779,6 +779,7 @@ fn check_distinguishes_policies_from_configurations() {
     let folder = folder();
     folder.write("c.yaml", "policy: { path: p.yaml }\n");
     folder.write("rules/a.yaml", POLICY);
+    folder.write("config/policy.yaml", POLICY);
     for paths in [
         &["p.yaml"][..],
         &["c.yaml"],
@@ -919,13 +920,42 @@ fn the_exact_analysis_counts_rules() {
 #[test]
 fn check_fails_on_warnings_only_with_strict() {
     let folder = TempDir::new();
-    for (arguments, code) in [(&["check"][..], 0), (&["check", "--strict"], 1)] {
+    folder.write("c.yaml", "listen: 127.0.0.1:0\n");
+    for (arguments, code) in [
+        (&["check", "c.yaml"][..], 0),
+        (&["check", "c.yaml", "--strict"], 1),
+    ] {
         let output = crawlgate(folder.path(), arguments, "");
         assert_eq!(output.code, code, "{output:?}");
         assert!(
             output.stderr.contains("warning: there is no policy"),
             "{output:?}"
         );
+    }
+}
+
+/// A CI job in the wrong directory must not be green.
+#[test]
+fn commands_about_files_fail_where_there_is_none() {
+    let folder = TempDir::new();
+    for (command, message) in [
+        ("test", "there is no policy to test"),
+        ("test --coverage", "there is no policy to test"),
+        ("check", "there is nothing to check"),
+        ("check --format github", "there is nothing to check"),
+    ] {
+        let output = crawlgate(folder.path(), command, "");
+        assert_eq!(output.code, 2, "{command}: {output:?}");
+        let text = output.stdout + &output.stderr;
+        assert!(text.contains(message), "{command}: {text}");
+    }
+    folder.write(
+        "config/policy.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow }\n",
+    );
+    for command in ["test", "check"] {
+        let output = crawlgate(folder.path(), command, "");
+        assert_eq!(output.code, 0, "{command}: {output:?}");
     }
 }
 

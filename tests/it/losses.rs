@@ -173,7 +173,7 @@ fn a_failure_has_its_error_address_and_cause_at_every_stage() {
             "upstream",
             "connection_refused",
             json!("127.0.0.1"),
-            "No connection to the origin",
+            "the host refused the connection",
         ),
         (
             &policy,

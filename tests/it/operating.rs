@@ -282,6 +282,70 @@ fn the_directory_of_the_decision_log_is_made_and_check_tries_it() {
     assert!(!folder.path().join("new").exists(), "check makes nothing");
 }
 
+/// `run` would end with these authorities, or leave clients without the bundle.
+#[test]
+fn check_tries_the_certificate_authorities_and_the_bundle() {
+    let folder = TempDir::new();
+    folder.write("policy.yaml", POLICY);
+    folder.write("file", "in the way");
+    folder.write("other.pem", "no certificate");
+    folder.write("other.key", "no key");
+    std::fs::create_dir(folder.path().join("bundles")).unwrap();
+    let key = folder.path().join("other.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    for (settings, code, part) in [
+        (
+            "ca: { cert: file/ca.pem, key: ca.key }",
+            2,
+            "error: tls.ca: file/ca.pem cannot be used: ",
+        ),
+        (
+            "ca: { cert: ca.pem, key: file/ca.key }",
+            2,
+            "error: tls.ca: file/ca.key cannot be used: ",
+        ),
+        (
+            "ca: { cert: other.pem, key: other.key }",
+            2,
+            "error: tls.ca: other.pem cannot be used: ",
+        ),
+        (
+            "ca: { cert: other.pem, key: none.key }",
+            2,
+            "error: tls.ca: none.key cannot be used: ",
+        ),
+        (
+            "ca: { cert: ca.pem, key: ca.key }, bundle: file/bundle.pem",
+            0,
+            "warning: tls.bundle: file/bundle.pem cannot be written: ",
+        ),
+        (
+            "ca: { cert: ca.pem, key: ca.key }, bundle: bundles",
+            0,
+            "warning: tls.bundle: bundles cannot be written: it is a directory",
+        ),
+        (
+            "ca: { cert: new/ca.pem, key: new/ca.key }, bundle: new/bundle.pem",
+            0,
+            "",
+        ),
+    ] {
+        folder.write(
+            "c.yaml",
+            format!("policy: {{ path: policy.yaml }}\ntls: {{ intercept: true, {settings} }}\n"),
+        );
+        let output = crawlgate(folder.path(), "check c.yaml", "");
+        assert_eq!(output.code, code, "{settings}: {output:?}");
+        assert!(output.stderr.contains(part), "{settings}: {output:?}");
+        assert_eq!(
+            output.stderr.contains("tls."),
+            !part.is_empty(),
+            "{output:?}"
+        );
+    }
+    assert!(!folder.path().join("new").exists(), "check makes nothing");
+}
+
 /// Starts `run` in a directory on free ports, and returns the lines of its start.
 fn start_lines(directory: &Path) -> Vec<String> {
     let mut process = Command::new(env!("CARGO_BIN_EXE_crawlgate"))

@@ -387,5 +387,8 @@ fn there_is_a_manual_page_for_each_command() {
     assert!(
         read(folder.path().join("crawlgate.1").to_str().unwrap()).contains("crawlgate\\-run(1)")
     );
-    assert_eq!(crawlgate(folder.path(), "man missing", "").code, 3);
+    assert_eq!(crawlgate(folder.path(), "man new/pages", "").code, 0);
+    assert!(folder.path().join("new/pages/crawlgate.1").exists());
+    folder.write("file", "in the way");
+    assert_eq!(crawlgate(folder.path(), "man file/pages", "").code, 3);
 }

@@ -362,10 +362,11 @@ the command works in any directory if the proxy listens at the default address, 
 
 Sets the proxy for http and https. Hosts on this machine (localhost, 127.0.0.1, ::1) are exempt, by
 no_proxy: to crawl a site on this machine through the proxy, unset no_proxy and NO_PROXY, and set
-egress.allow_loopback in the configuration. If the proxy intercepts TLS (`tls.intercept`), also sets the
-certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
+egress.allow_loopback in the configuration. If the proxy intercepts TLS (`tls.intercept`), also sets
+the certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
 the system, and the certificate of the authority for Node.js, which adds it to its roots. For
-clients that read none of these variables (wget, aria2, Java, Chromium), see docs/crawlers/README.md.
+clients that read none of these variables (wget, aria2, Java, Chromium), see
+docs/crawlers/README.md.
 
 Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 something that clients need is
 unknown or does not exist, so that nothing is printed.";
@@ -382,16 +383,18 @@ what its author intended, such as a rule that can never decide; it is reported o
 proved. With a configuration, there are warnings where its crawlers would lose pages: if fewer than
 ten requests fit into a hold, and if `reject: later` makes a crawler give a page up.
 
---exact asks for every rule whether it can ever decide, and for the policy whether it allows any URL.
-Each answer is proved, refuted by a URL that the evaluator has confirmed, or not decided, with the
-reason. The last line has the number of each; a question that is not decided is an error with
---strict. It takes seconds for 1,000 rules. Assertions among the cases are checked without --exact, too.
+--exact asks for every rule whether it can ever decide, and for the policy whether it allows any
+URL. Each answer is proved, refuted by a URL that the evaluator has confirmed, or not decided, with
+the reason. The last line has the number of each; a question that is not decided is an error with
+--strict. It takes seconds for 1,000 rules. Assertions among the cases are checked without --exact,
+too.
 
 With --format json, each problem has file, line, column, end (the column after the last
 character, in the same line), severity, rule, message, found, help and near; fields without a
 value are null.
 
-Exit codes: 0 no errors, 1 warnings with --strict, 2 errors.";
+Exit codes: 0 no errors, 1 warnings with --strict, 2 errors, or neither a configuration nor a policy
+is named or found.";
 
 pub(super) const EXPLAIN_HELP: &str = "\
 Example:
@@ -478,8 +481,8 @@ Cases are part of the policy, or of separate files that name it:
     - { url: \"http://a.example/cgi-bin/x\", expect: reject, rule: no-cgi }
     - { assert: never, verdict: allow, under: \"http://intra.example/\" }
 
-A case with `assert` is about all URLs of a set. It is proved, or refuted by a URL that the evaluator
-has confirmed, or not decided; with --strict, one that is not decided fails the run.
+A case with `assert` is about all URLs of a set. It is proved, or refuted by a URL that the
+evaluator has confirmed, or not decided; with --strict, one that is not decided fails the run.
 
 Such a file is run if the command names it or a directory above it. A directory whose files form
 one policy is that policy. Each rule has two branches: a group applied or not, a filter hit or
@@ -487,7 +490,7 @@ passed, a rule of `match: first` was taken or not. Rules that can have no effect
 counted.
 
 Exit codes: 0 every case passed, 1 a case failed, an assertion is not decided with --strict, or the
-threshold was not reached, 2 wrong usage, policy or cases.";
+threshold was not reached, 2 wrong usage, policy or cases, or no policy is named or found.";
 
 pub(super) const DIFF_HELP: &str = "\
 Example:

@@ -1,6 +1,6 @@
 //! Checks whether the paths of a configuration can be used, as far as that is possible without writing.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -8,9 +8,11 @@ use rustix::fs::{Access, access};
 use rustix::process::getuid;
 
 use crate::admin::guard::{AdminToken, AdminTokenError};
-use crate::config::settings::Settings;
+use crate::clock::Clock;
+use crate::config::settings::{AuthorityFiles, Settings};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::server::authority;
+use crate::tls::{CaCertificate, CertificateAuthority};
 
 /// Returns a problem for each path that `run` could not use. It is a warning if another user could, as whom the proxy may
 /// run.
@@ -30,14 +32,16 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
         .as_deref()
         .map(|path| ("store.path", path, try_directory(path)));
     let authorities = (settings.tls.authorities.iter())
-        .filter(|files| settings.tls.intercept && !files.create && authority::is_missing(files))
-        .map(|files| ("tls.ca", files.cert.as_path(), Err(missing_authority())));
+        .filter(|_| settings.tls.intercept)
+        .enumerate()
+        .flat_map(|(at, files)| try_authority(files, at == 0))
+        .map(|(path, result)| ("tls.ca", path, result));
     let token = settings
         .admin
         .token_file
         .as_deref()
         .map(|path| ("admin.token_file", path, try_token(path)));
-    files
+    let mut problems: Vec<Problem> = files
         .chain(rotated)
         .chain(directories)
         .chain(token)
@@ -51,7 +55,55 @@ pub(super) fn find_problems(settings: &Settings, location: &SourceLocation) -> V
                 Problem::error(location, message)
             })
         })
-        .collect()
+        .collect();
+    let bundle = settings.tls.bundle.as_path();
+    if settings.tls.intercept
+        && let Err(error) = try_bundle(bundle)
+    {
+        let message = format!(
+            "tls.bundle: {} cannot be written: {error}; clients that need this file will not find it",
+            bundle.display()
+        );
+        problems.push(Problem::warning(location, message));
+    }
+    problems
+}
+
+/// Loads an authority as `run` does, or checks that its files can be created. The first one signs: its key is used.
+fn try_authority(files: &AuthorityFiles, signs: bool) -> Vec<(&Path, io::Result<()>)> {
+    let cert = files.cert.as_path();
+    let key = files.key.as_path();
+    if authority::is_missing(files) {
+        return if files.create {
+            vec![(cert, try_file(cert)), (key, try_file(key))]
+        } else {
+            vec![(cert, Err(missing_authority()))]
+        };
+    }
+    let paths = if signs { vec![cert, key] } else { vec![cert] };
+    let unreadable: Vec<(&Path, io::Result<()>)> = paths
+        .into_iter()
+        .map(|path| (path, File::open(path).map(drop)))
+        .filter(|(_, result)| result.is_err())
+        .collect();
+    if !unreadable.is_empty() {
+        return unreadable;
+    }
+    let loaded = if signs {
+        CertificateAuthority::load(cert, key, Clock::system().wall_time()).map(drop)
+    } else {
+        CaCertificate::load(cert).map(drop)
+    };
+    vec![(cert, loaded.map_err(io::Error::other))]
+}
+
+/// Checks that the bundle can be created. One that exists is only replaced if its content changes.
+fn try_bundle(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::Error::other("it is a directory")),
+        Ok(_) => Ok(()),
+        Err(_) => try_file(path),
+    }
 }
 
 /// Reads the file of the admin token as `run` does.

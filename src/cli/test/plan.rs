@@ -34,10 +34,17 @@ pub(super) enum OwnCases {
     Skip,
 }
 
-/// Plans the suites for the paths, or for the policy that `run` would use if there are none.
+/// Plans the suites for the paths, or for the policy that `run` would use if there are none. The built-in policy has
+/// no cases: a run of them would pass in any wrong directory.
 pub(super) fn plan_suites(paths: &[PathBuf]) -> Result<Vec<TestSuite>, Exit> {
     if paths.is_empty() {
         let origin = inputs::policy_origin(None)?;
+        if origin == PolicyOrigin::BuiltIn {
+            return Err(report_invalid(
+                &"there is no policy to test: name one, or run the command where config/crawlgate.yaml or \
+                 config/policy.yaml is, or set $CRAWLGATE_CONFIG",
+            ));
+        }
         return Ok(vec![TestSuite {
             origin,
             own_cases: OwnCases::Run,

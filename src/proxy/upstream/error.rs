@@ -210,10 +210,26 @@ impl From<UpstreamError> for Refusal {
             code,
             failure,
             error: Some(kind),
+            detail: dial_detail(&error).map(Into::into),
             ..Self::new(reason, Stage::Upstream)
         };
         refusal.with_retry_after(refused.then_some(REFUSED_TTL))
     }
+}
+
+/// Returns the cause of a connection that could not be established; `None` for other errors.
+fn dial_detail(error: &UpstreamError) -> Option<&'static str> {
+    let UpstreamError::Dial(error) = error else {
+        return None;
+    };
+    Some(match error {
+        DialError::Refused => "the host refused the connection",
+        DialError::Timeout => "the host did not accept the connection in time",
+        DialError::Unreachable => "there is no route to the address of the host",
+        DialError::Other => {
+            "the proxy could not open a connection: its system may be out of ports, file descriptors or memory"
+        }
+    })
 }
 
 /// Returns the refusal of a request that was sent, and broken off since the lease of this node has ended.

@@ -42,7 +42,37 @@ pub fn probable_duration(text: &str) -> Option<String> {
         ("h", &["h", "hr", "hrs", "hour", "hours"]),
         ("d", &["d", "day", "days"]),
     ];
-    with_probable_unit(text, &NAMES).filter(|found| parse_duration(found).is_some())
+    with_probable_unit(text, &NAMES)
+        .filter(|found| parse_duration(found).is_some())
+        .or_else(|| parse_compound_duration(text).map(format_duration))
+}
+
+/// Parses `1h30m`, as Go and systemd write it: parts in decreasing units.
+fn parse_compound_duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest: String = text.split_whitespace().collect();
+    let mut last = f64::INFINITY;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at_checked(digits)?;
+        let (unit, factor) = DURATIONS
+            .iter()
+            .find(|(unit, factor)| after.starts_with(unit) && *factor < last)?;
+        let part = Duration::try_from_secs_f64(parse_decimal(number)? * factor).ok()?;
+        total = total.checked_add(part)?;
+        last = *factor;
+        rest = after.get(unit.len()..)?.to_owned();
+    }
+    (!total.is_zero()).then_some(total)
+}
+
+/// Returns the two durations that a whole number without a unit may mean, if it is so large that milliseconds are
+/// as likely as seconds.
+pub fn durations_without_unit(text: &str) -> Option<(String, String)> {
+    const SMALLEST_MILLISECONDS: u64 = 100;
+    parse_whole(text)
+        .filter(|number| *number >= SMALLEST_MILLISECONDS)
+        .map(|number| (format!("{number}ms"), format!("{number}s")))
 }
 
 /// Returns the size that was probably meant by `10`, `10MB`, `64k` or `1 GiB`.
@@ -142,6 +172,30 @@ mod tests {
         ] {
             assert_eq!(parse_duration(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn probable_durations() {
+        for (text, expected) in [
+            ("1h30m", Some("90m")),
+            ("1h 30m", Some("90m")),
+            ("1m30s", Some("90s")),
+            ("1s500ms", Some("1500ms")),
+            ("2d12h", Some("60h")),
+            ("30m1h", None),
+            ("1h30", None),
+            ("h", None),
+            ("1h1h", None),
+            ("99999999999999999999d1s", None),
+            ("5 minutes", Some("5m")),
+            ("PT5S", None),
+        ] {
+            assert_eq!(probable_duration(text).as_deref(), expected, "{text}");
+        }
+        let both = ("500ms".to_owned(), "500s".to_owned());
+        assert_eq!(durations_without_unit("500"), Some(both));
+        assert_eq!(durations_without_unit("5"), None);
+        assert_eq!(durations_without_unit("500x"), None);
     }
 
     #[test]

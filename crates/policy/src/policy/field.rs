@@ -429,6 +429,46 @@ impl Field {
 }
 
 impl Field {
+    /// Returns the reason why the field is never this text, and the fix: it has a closed set of words, or a fixed form.
+    pub(crate) fn impossible_text(&self, text: &str) -> Option<(&'static str, String)> {
+        let dests = [FetchDest::Navigation.as_str(), FetchDest::Embed.as_str()];
+        let lower = text.to_ascii_lowercase();
+        if *self == Self::Scheme && !["http", "https"].contains(&&*lower) {
+            return Some((
+                "only http and https are supported",
+                "allowed: http, https".into(),
+            ));
+        }
+        if *self == Self::Dest && !text.is_empty() && !dests.contains(&text) {
+            return Some((
+                "not a value of `dest`",
+                format!("allowed: {}", dests.join(", ")),
+            ));
+        }
+        if matches!(self, Self::Usage(_)) && !["allow", "deny", "unset"].contains(&text) {
+            return Some((
+                "not a usage preference",
+                "allowed: allow, deny, unset".into(),
+            ));
+        }
+        if *self == Self::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
+            return Some((
+                "methods are in upper case",
+                format!("write {}", text.to_ascii_uppercase()),
+            ));
+        }
+        if *self == Self::ContentType
+            && !text.is_empty()
+            && (text.split('/').count() != 2 || text.contains(';'))
+        {
+            return Some((
+                "types are compared without parameters, as `type/subtype`",
+                "written like text/html, image/*".into(),
+            ));
+        }
+        None
+    }
+
     /// Returns `true` if any text of the field passes a test. Absent text is empty.
     pub fn any_text_matches(
         &self,

@@ -19,6 +19,9 @@ pub(super) fn syntax_problem(place: SourceLocation, text: &str, message: &str) -
     if here.starts_with('*') {
         return problem.with_help("`*` begins an alias, whose anchor (`&name`) is missing: write text that begins with it in quotes");
     }
+    if let Some(help) = help_after_bracket(message, line, here) {
+        return problem.with_help(help);
+    }
     if let Some(help) = help_for(message, here) {
         return problem.with_help(help);
     }
@@ -31,6 +34,34 @@ pub(super) fn syntax_problem(place: SourceLocation, text: &str, message: &str) -
         ));
     }
     problem
+}
+
+/// Returns the cure if text follows a closing bracket, which may be part of a text without quotes.
+fn help_after_bracket(message: &str, line: &str, here: &str) -> Option<String> {
+    if here.is_empty() || !message.contains("did not find expected") {
+        return None;
+    }
+    let before = line.strip_suffix(here)?;
+    let closed = before.trim_end();
+    let (open, close, collection) = match closed.chars().last()? {
+        ']' => ('[', ']', "list"),
+        '}' => ('{', '}', "mapping"),
+        _ => return None,
+    };
+    let is_adjacent = closed.len() == before.len();
+    let is_in_block = message.contains("parsing a block");
+    if is_adjacent && (close == ']' || !is_in_block) {
+        return Some(format!(
+            "`{open}` begins a {collection}: write text that begins with it in quotes"
+        ));
+    }
+    // Inside brackets, a comma may be missing as well.
+    is_in_block.then(|| {
+        format!(
+            "the `{close}` in column {} closes the {collection}: write text that contains `{close}` in quotes",
+            closed.chars().count()
+        )
+    })
 }
 
 /// Returns the cure for a message whose cause is known; `here` is the line from the place on.
@@ -158,6 +189,20 @@ mod tests {
                 "a:\n  - b: 1\n   c: 2\n",
                 "p:3:4: error: not YAML: while parsing a block collection, did not find expected '-' indicator; the \
                  keys of one item begin in the same column",
+            ),
+            (
+                "a:\n  - { b: c } d }\n",
+                "p:2:14: error: not YAML: while parsing a block collection, did not find expected '-' indicator; the \
+                 `}` in column 12 closes the mapping: write text that contains `}` in quotes",
+            ),
+            (
+                "a: { b: [a-z]+/x }\n",
+                "p:1:14: error: not YAML: while parsing a flow mapping, did not find expected ',' or '}'; `[` begins a \
+                 list: write text that begins with it in quotes",
+            ),
+            (
+                "a: { b: [a] c: d }\n",
+                "p:1:13: error: not YAML: while parsing a flow mapping, did not find expected ',' or '}'",
             ),
             (
                 "# a {\na:\n  - { b: 'it is }', c: it's }\n  - { b: { c: 1 }\n  - { b: { c: 2 } }\n",

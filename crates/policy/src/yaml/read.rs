@@ -234,12 +234,17 @@ pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems)
 pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
     let found = node.spelling().and_then(units::parse_duration);
     if found.is_none() {
-        problems.push(wrong_unit(
-            node,
-            "expected a duration",
-            "250ms, 1.5s, 10m, 24h, 7d",
-            units::probable_duration,
-        ));
+        let ambiguous = node.spelling().and_then(units::durations_without_unit);
+        problems.push(match ambiguous {
+            Some((milliseconds, seconds)) => wrong_type(node, "expected a duration")
+                .with_help(format!("write {milliseconds} or {seconds}")),
+            None => wrong_unit(
+                node,
+                "expected a duration",
+                "250ms, 1.5s, 10m, 24h, 7d",
+                units::probable_duration,
+            ),
+        });
     }
     found
 }

@@ -11,8 +11,8 @@ use crate::model::rule_id::Slug;
 use crate::policy::cases::{Case, CaseAssertion};
 use crate::policy::list::ListKind;
 use crate::policy::options::schema;
-use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
+use crate::yaml::{MappingEntry, Node, YamlValue};
 
 use super::case::read_cases;
 use super::host_pace::read_host_paces;
@@ -240,6 +240,10 @@ impl PolicyParts {
         reader: &mut PolicyFileReader<'_>,
         problems: &mut Problems,
     ) {
+        if let Some(problem) = configuration_problem(node) {
+            problems.push(problem);
+            return;
+        }
         let Some(mut map) = MapReader::open_document(node, "a policy", problems) else {
             return;
         };
@@ -349,8 +353,44 @@ impl PolicyParts {
     }
 }
 
+/// Returns the problem of a document that is a configuration: `policy` is a path, and no other key is one of a policy.
+fn configuration_problem(node: &Node) -> Option<Problem> {
+    let YamlValue::Mapping(entries) = &node.value else {
+        return None;
+    };
+    let version = node.get(POLICY.name)?;
+    let YamlValue::Text(path) = &version.value else {
+        return None;
+    };
+    let is_path = path.contains('/') || path.ends_with(".yaml") || path.ends_with(".yml");
+    let keys = [
+        NAME,
+        ON_INVALID_RULE,
+        OPTIONS,
+        LISTS,
+        RULES,
+        SPACES,
+        HOSTS,
+        GLOBAL_SPACE,
+        CASES,
+    ];
+    let has_policy_key = |entry: &MappingEntry| keys.iter().any(|key| *key.name == *entry.key.text);
+    if !is_path || entries.iter().any(has_policy_key) {
+        return None;
+    }
+    let problem = Problem::error(
+        &version.place,
+        "this looks like a configuration, not a policy",
+    );
+    Some(
+        problem
+            .with_found(&**path)
+            .with_help(format!("write `policy: {{ path: {path} }}`")),
+    )
+}
+
 fn check_version(node: &Node, problems: &mut Problems) {
-    if node.value != crate::yaml::YamlValue::Int(VERSION, VERSION.to_string().into()) {
+    if node.value != YamlValue::Int(VERSION, VERSION.to_string().into()) {
         let problem = wrong_type(node, "unsupported version of the policy language");
         problems.push(problem.with_help(match node.spelling() {
             Some(path) if path.ends_with(".yaml") => {

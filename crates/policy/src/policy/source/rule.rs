@@ -212,8 +212,21 @@ fn read_rule_mapping(node: &Node, position: RuleId, problems: &mut Problems) -> 
     for key in KIND_KEYS.into_iter().chain(GROUP_KEYS).chain(FILTER_KEYS) {
         map.take(key.name);
     }
+    report_action_as_key(node, &mut map, problems);
     map.finish(problems);
     Some(rule)
+}
+
+/// Reports a condition under the key `allow`, as other systems write it: here it is an action.
+fn report_action_as_key(node: &Node, map: &mut MapReader<'_>, problems: &mut Problems) {
+    const ALLOW: &str = "allow";
+    // A key that was requested counts as allowed in the message about an unknown one.
+    if node.get(ALLOW).is_some()
+        && let Some(entry) = map.take_entry(ALLOW)
+    {
+        let problem = Problem::error(&entry.key.place, "unknown key").with_found(ALLOW);
+        problems.push(problem.with_help("write `when: { … }` and `then: allow`"));
+    }
 }
 
 fn read_rule_id(node: &Node, problems: &mut Problems) -> Option<Located<RuleId>> {

@@ -3,7 +3,6 @@
 
 use crate::diagnostics::problem::Problem;
 use crate::policy::compile::surt;
-use crate::policy::fact::FetchDest;
 use crate::policy::field::Field;
 use crate::policy::source::tree::{LocatedText, TextTestKind};
 
@@ -124,7 +123,7 @@ fn never_matches(field: &Field, kind: TextTestKind, text: &str) -> Option<(&'sta
         return Some(("a URL begins with `http://` or `https://`", help));
     }
     if exact {
-        invalid_exact_value(field, text)
+        field.impossible_text(text)
     } else {
         None
     }
@@ -166,46 +165,6 @@ fn is_url_prefix(prefix: &str) -> bool {
     ["http://", "https://"]
         .into_iter()
         .any(|url| prefix.starts_with(url) || url.starts_with(&prefix))
-}
-
-/// Checks values of fields with a closed set of words, or with a fixed form.
-fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, String)> {
-    let dests = [FetchDest::Navigation.as_str(), FetchDest::Embed.as_str()];
-    let lower = text.to_ascii_lowercase();
-    if *field == Field::Scheme && !["http", "https"].contains(&&*lower) {
-        return Some((
-            "only http and https are supported",
-            "allowed: http, https".into(),
-        ));
-    }
-    if *field == Field::Dest && !text.is_empty() && !dests.contains(&text) {
-        return Some((
-            "not a value of `dest`",
-            format!("allowed: {}", dests.join(", ")),
-        ));
-    }
-    if matches!(field, Field::Usage(_)) && !["allow", "deny", "unset"].contains(&text) {
-        return Some((
-            "not a usage preference",
-            "allowed: allow, deny, unset".into(),
-        ));
-    }
-    if *field == Field::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
-        return Some((
-            "methods are in upper case",
-            format!("write {}", text.to_ascii_uppercase()),
-        ));
-    }
-    if *field == Field::ContentType
-        && !text.is_empty()
-        && (text.split('/').count() != 2 || text.contains(';'))
-    {
-        return Some((
-            "types are compared without parameters, as `type/subtype`",
-            "written like text/html, image/*".into(),
-        ));
-    }
-    None
 }
 
 /// Warns of upper-case letters: hosts are compared in lower case.
@@ -282,7 +241,15 @@ fn wildcard_help(field: &Field, kind: TextTestKind, text: &str) -> Option<String
     }
     let start = text.trim_end_matches('*');
     if kind == TextTestKind::Under && !start.contains('*') {
-        return Some(format!("write {}", start.trim_end_matches('/')));
+        return Some(match start.strip_suffix('/') {
+            Some("") => "write `path: { prefix: / }`".into(),
+            Some(directory) => format!("write {directory}"),
+            // `/a*` probably includes `/ab`, which is not in the directory `/a`.
+            None => format!(
+                "write `{}: {{ prefix: {start} }}`, or {start} if only the directory is meant",
+                field.full_keyword()
+            ),
+        });
     }
     if kind == TextTestKind::Prefix && !start.is_empty() && !start.contains('*') {
         return Some(format!("write {start}"));
