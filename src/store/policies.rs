@@ -243,6 +243,11 @@ impl PolicyStore {
         store.join(DIRECTORY)
     }
 
+    /// Returns the directory of the policies.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns the same directory without its history, to finish a replacement that was interrupted.
     pub fn without_history(store: &Path) -> Self {
         Self {
