@@ -141,10 +141,12 @@ fn take_over_policies(settings: &Settings) -> Result<Option<PolicyStoreLock>, Ex
             Ok(taken_over.lock)
         }
         Err(StoreTakeoverError::InUse) => Err(report_cannot_run(&format!(
-            "another crawlgate uses {shown}, too (store.path), and is replacing the files of the policy: end it first, or give each              proxy a directory of its own"
+            "another crawlgate uses {shown}, too (store.path), and is replacing the files of the policy: end it first, or give each \
+             proxy a directory of its own"
         ))),
         Err(StoreTakeoverError::Unrecoverable(error)) => Err(report_cannot_run(&format!(
-            "the replacement of the policy in {} was interrupted, and its old files cannot be restored: {error}. Put the              right files there, and remove {}",
+            "the replacement of the policy in {} was interrupted, and its old files cannot be restored: {error}. Put the \
+             right files there, and remove {}",
             path.display(),
             store.join("policies/replacement.json").display()
         ))),

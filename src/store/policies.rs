@@ -258,6 +258,11 @@ impl PolicyStore {
         Self::directory_in(store).join(revision)
     }
 
+    /// Returns the directory of the policies.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns the same directory without its history, to finish a replacement that was interrupted.
     pub fn without_history(store: &Path) -> Self {
         Self {

@@ -282,6 +282,16 @@ fn the_directory_of_the_decision_log_is_made_and_check_tries_it() {
     assert!(!folder.path().join("new").exists(), "check makes nothing");
 }
 
+#[test]
+fn a_start_without_a_usable_store_names_its_path() {
+    // Linux makes no directory there, for root neither.
+    let config = format!("{CONFIG}store: {{ path: /proc/none/store }}\n");
+    let proxy = TestProxy::start(&config, POLICY);
+    let text = proxy.stderr();
+    let part = "cannot be recorded in /proc/none/store/policies (store.path)";
+    assert!(text.contains(part), "{text}");
+}
+
 /// `run` would end with these authorities, or leave clients without the bundle.
 #[test]
 fn check_tries_the_certificate_authorities_and_the_bundle() {

@@ -36,14 +36,14 @@ pub(super) fn open_store(settings: &Settings) -> PolicyStoreAccess {
 pub(super) fn record_start(store: &PolicyStoreAccess, loaded: &LoadedPolicy, clock: &Clock) {
     let Ok(open) = store else { return };
     let (name, revision) = (loaded.policy.name(), loaded.policy.revision());
-    conclude_replacement(open, revision).unwrap_or_else(|error| warn_not_recorded(&error));
+    conclude_replacement(open, revision).unwrap_or_else(|error| warn_not_recorded(open, &error));
     let last = open.activations().pop();
     if last.is_some_and(|last| last.revision == revision) {
         let kept = loaded
             .files
             .as_ref()
             .map_or(Ok(()), |files| open.keep(revision, files));
-        return kept.unwrap_or_else(|error| warn_not_recorded(&error));
+        return kept.unwrap_or_else(|error| warn_not_recorded(open, &error));
     }
     let activation =
         PolicyActivation::new(name, revision, clock.wall_time(), ActivationCause::Start);
@@ -71,12 +71,15 @@ pub(super) fn record(
     let Ok(store) = store else { return };
     let kept = files.map_or(Ok(()), |files| store.keep(&activation.revision, files));
     if let Err(error) = kept.and_then(|()| store.record_activation(activation)) {
-        warn_not_recorded(&error);
+        warn_not_recorded(store, &error);
     }
 }
 
-fn warn_not_recorded(error: &io::Error) {
-    tracing::warn!(%error, "the policy is active, but cannot be recorded for `crawlgate policy history` (store.path)");
+fn warn_not_recorded(store: &PolicyStore, error: &io::Error) {
+    tracing::warn!(
+        "the policy is active, but cannot be recorded in {} (store.path) for `crawlgate policy history`: {error}",
+        store.directory().display()
+    );
 }
 
 /// Returns the shadow policy that was set in an earlier run.
