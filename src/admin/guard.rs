@@ -78,8 +78,8 @@ pub(super) enum AdminRefusal {
 pub(super) enum RequestInitiator {
     /// A program, or the user of a browser who opens a page.
     User,
-    /// A script of an open page (`Sec-Fetch-Mode`, W3C Fetch Metadata), unless it loads a file of the page. Basic would make the browser show its login
-    /// dialog at each poll.
+    /// A script of an open page (`Sec-Fetch-Mode`, W3C Fetch Metadata), unless it loads a file of the page. Basic would
+    /// make the browser show its login dialog at each poll.
     Page,
 }
 

@@ -90,7 +90,7 @@ impl AdminResponse {
         let mut detail = get_str(&document, "detail").to_owned();
         if self.status == 401 {
             detail.push_str(
-                "; commands read it from `admin.token_file`: name the configuration with --config or $CRAWLGATE_CONFIG",
+                "; commands read the token from `admin.token_file`: name the configuration with --config or $CRAWLGATE_CONFIG",
             );
         }
         Err(AdminClientError::Status(self.status, detail))

@@ -205,7 +205,7 @@ impl OwnershipWatch {
 
     /// Ready when the request must be broken off, since the lease has ended and another node may become the owner. An
     /// ownership that was given away in order is never broken off: the next owner knows what is under way.
-    pub fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_broken_off(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ownership = &self.ownership;
         if ownership.is_broken_off() {
             return Poll::Ready(());
@@ -219,7 +219,7 @@ impl OwnershipWatch {
 
     /// Waits until the request must be broken off.
     pub async fn wait_broken_off(&mut self) {
-        std::future::poll_fn(|cx| self.poll_ended(cx)).await;
+        std::future::poll_fn(|cx| self.poll_broken_off(cx)).await;
     }
 }
 

@@ -409,7 +409,7 @@ impl ResponseDownload {
             return Poll::Ready(next);
         }
         if let Some(ownership) = &mut self.ownership
-            && ownership.poll_ended(cx).is_ready()
+            && ownership.poll_broken_off(cx).is_ready()
         {
             return Poll::Ready(Some(Err(self.close(BodyError::LeaseEnded))));
         }

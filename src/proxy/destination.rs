@@ -170,10 +170,10 @@ pub struct AddressVetter {
 /// Names that never belong to a public host: they resolve only if the configuration names them.
 const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "onion"];
 
-/// The settings that allow addresses in special ranges.
 /// The warning of a setting that is for trials only.
 pub const LOOPBACK_WARNING: &str = "egress.allow_loopback is true: crawlers can reach every service of this machine \
                                     through the proxy";
+/// The settings that allow addresses in special ranges.
 const ALLOW_LOOPBACK: &str = "egress.allow_loopback";
 const ALLOW_PRIVATE: &str = "egress.allow_private";
 

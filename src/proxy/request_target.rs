@@ -28,16 +28,16 @@ use super::header_filter::ViaName;
 pub struct RequestTarget {
     /// The URL in canonical form.
     pub target: UrlTarget,
-    /// The handling of the request: forwarded to the origin or answered by the proxy.
+    /// The handling of the request: sent to the origin or answered by the proxy.
     pub handling: RequestHandling,
 }
 
 /// The way in which a request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestHandling {
-    /// The request is forwarded.
+    /// The request is sent to the origin.
     Send,
-    /// The request is forwarded as `OPTIONS *`: it is about the server, not about a resource (RFC
+    /// The request is sent as `OPTIONS *`: it is about the server, not about a resource (RFC
     /// 9110 section 9.3.7). The policy evaluates the root path of its host.
     SendForServer,
     /// The request is evaluated and then answered by the proxy: OPTIONS whose `Max-Forwards` ends

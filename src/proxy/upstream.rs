@@ -712,7 +712,7 @@ impl UpstreamClient {
                 return Poll::Ready(Ok(result));
             }
             if let Some(ownership) = &mut dispatch.ownership
-                && ownership.poll_ended(cx).is_ready()
+                && ownership.poll_broken_off(cx).is_ready()
             {
                 return Poll::Ready(Err(UpstreamError::LeaseEnded));
             }

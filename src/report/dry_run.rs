@@ -50,12 +50,12 @@ pub fn to_json(run: &DryRun, profile: Profile) -> Json {
     })
 }
 
-/// Adds what a dry run has read in the ledger to the facts of its request, unless they are given.
+/// Adds what a dry run has read in the ledger to the facts of its request. The depth there is already the smaller one of that
+/// in the ledger and the given one.
 pub fn add_ledger_facts(facts: &mut Map<String, Json>, wire: &Json) {
     for key in ["known", "depth"] {
         let value = wire.get("ledger").and_then(|ledger| ledger.get(key));
-        let is_given = facts.get(key).is_some_and(|given| !given.is_null());
-        if let Some(value) = value.filter(|value| !is_given && !value.is_null()) {
+        if let Some(value) = value.filter(|value| !value.is_null()) {
             facts.insert(key.to_owned(), value.clone());
         }
     }

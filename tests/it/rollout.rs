@@ -279,7 +279,7 @@ fn a_policy_goes_from_shadow_into_force_and_back_by_commands() {
         differs.stderr.contains(&format!("two@{revision}")),
         "{differs:?}"
     );
-    // The decision of then names it.
+    // The explanation of the earlier decision names it.
     let explained = bench.command(&["explain", "--decision", refused.value("crawl-decision")]);
     assert!(explained.stdout.contains(&kept), "{explained:?}");
     wait_until("who and why are logged", || {

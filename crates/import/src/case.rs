@@ -21,8 +21,7 @@ const MAX_COMPILED_RULES: usize = 5_000;
 
 /// Adds cases to the draft of a policy: of the requests that were searched, then of the examples, then of
 /// the probes, those that show what no earlier one shows, and then one for each test of a condition that all of them
-/// would pass without. Returns the requests on which policy and source
-/// differ without an assumption.
+/// would pass without. Returns the requests on which policy and source differ without an assumption.
 pub(crate) fn add_cases(
     draft: &mut PolicyDraft,
     comparison: &Comparison<'_>,
@@ -89,7 +88,8 @@ impl CaseCollection<'_> {
     fn judge(&mut self, (url, facts): &CaseRequest) -> Result<ComparedRequest, ImportError> {
         let mut compared = self.comparison.judge(url, facts)?;
         let divergence = compared.divergence.take();
-        let unexplained = divergence.filter(|found| found.assumption.is_none());
+        let unexplained = divergence
+            .filter(|found| found.assumption.is_none() && !self.divergences.contains(found));
         self.divergences.extend(unexplained);
         Ok(compared)
     }
@@ -145,6 +145,9 @@ impl CaseCollection<'_> {
             }
             let known = self.requests.clone();
             for request in conditions.probe_test(draft, &other, &known) {
+                if !self.comparison.differs_from(&changed.policy, &request)? {
+                    continue;
+                }
                 if let Some(case) = noticing_case(draft, &other, &self.judge(&request)?) {
                     self.cases.push(case);
                     self.requests.push(request);

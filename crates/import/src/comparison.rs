@@ -103,7 +103,7 @@ impl Comparison<'_> {
             rule: rule.clone(),
             assumption: assumption.map(str::to_owned),
         });
-        let mut outcomes = self.outcomes(&trail, &decision);
+        let mut outcomes = outcomes(self.policy, &trail, &decision);
         if differs && assumption.is_some() {
             let rule = index.map(|index| index.0);
             outcomes.insert(CaseOutcome::Announced { rule });
@@ -133,25 +133,39 @@ impl Comparison<'_> {
     ) -> Result<bool, ImportError> {
         let facts = case_facts(url, details)?;
         let (trail, decision) = self.policy.decide_every_rule(&facts.facts());
-        Ok(self.outcomes(&trail, &decision).contains(outcome))
+        Ok(outcomes(self.policy, &trail, &decision).contains(outcome))
     }
 
-    fn outcomes(&self, trail: &Trail, decision: &Decision) -> BTreeSet<CaseOutcome> {
-        let rules = (0..).zip(self.policy.rules()).map(|(rule, _)| rule);
-        let branches = rules.filter_map(|rule| {
-            let applies = match trail.state(RuleIndex(rule)) {
-                RuleState::Matched => true,
-                RuleState::NoMatch => false,
-                RuleState::Pending | RuleState::Skipped | RuleState::Undecided => return None,
-            };
-            Some(CaseOutcome::Branch { rule, applies })
-        });
-        let decided = CaseOutcome::Decision {
-            rule: deciding_rule(decision).map(|rule| rule.0),
-            refuses: decision.rejects(),
+    /// Returns `true` if a request has other outcomes with another policy of the same rules.
+    pub(crate) fn differs_from(
+        &self,
+        other: &Policy,
+        (url, details): &CaseRequest,
+    ) -> Result<bool, ImportError> {
+        let facts = case_facts(url, details)?;
+        let outcomes_of = |policy: &Policy| {
+            let (trail, decision) = policy.decide_every_rule(&facts.facts());
+            outcomes(policy, &trail, &decision)
         };
-        branches.chain([decided]).collect()
+        Ok(outcomes_of(self.policy) != outcomes_of(other))
     }
+}
+
+fn outcomes(policy: &Policy, trail: &Trail, decision: &Decision) -> BTreeSet<CaseOutcome> {
+    let rules = (0..).zip(policy.rules()).map(|(rule, _)| rule);
+    let branches = rules.filter_map(|rule| {
+        let applies = match trail.state(RuleIndex(rule)) {
+            RuleState::Matched => true,
+            RuleState::NoMatch => false,
+            RuleState::Pending | RuleState::Skipped | RuleState::Undecided => return None,
+        };
+        Some(CaseOutcome::Branch { rule, applies })
+    });
+    let decided = CaseOutcome::Decision {
+        rule: deciding_rule(decision).map(|rule| rule.0),
+        refuses: decision.rejects(),
+    };
+    branches.chain([decided]).collect()
 }
 
 fn deciding_rule(decision: &Decision) -> Option<RuleIndex> {

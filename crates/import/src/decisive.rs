@@ -22,16 +22,16 @@ pub(crate) struct OtherTest {
     pub draft: PolicyDraft,
 }
 
-/// What is put in the place of a test.
+/// A replacement of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement {
-    /// The same test with words that no URL of the source has; one that is not of words never holds.
+    /// Words that no URL of the source has. A test that is not of words becomes one that never holds.
     OtherWords,
     /// A condition that never holds.
     Never,
 }
 
-/// Returns the policy with another test in the place of the test of this number. Returns `None` if there are not so many.
+/// Returns the policy with another test in the place of the test of this number. Returns `None` if there are fewer tests.
 pub(crate) fn other_test(
     draft: &PolicyDraft,
     number: usize,
@@ -78,7 +78,7 @@ fn rule_lists(draft: &mut PolicyDraft) -> Vec<&mut Vec<RuleItem>> {
 }
 
 /// A test that was replaced in a rule.
-struct ChangedRule {
+struct RuleWithOtherTest {
     rule: String,
     options: OptionDrafts,
     replaced: ReplacedTest,
@@ -97,14 +97,14 @@ struct TestSearch {
 }
 
 impl TestSearch {
-    fn replace_in_rules(&mut self, rules: &mut [RuleItem]) -> Option<ChangedRule> {
+    fn replace_in_rules(&mut self, rules: &mut [RuleItem]) -> Option<RuleWithOtherTest> {
         rules.iter_mut().find_map(|item| match item {
             RuleItem::Rule(rule) => self.replace_in_rule(rule),
             RuleItem::Comment(_) => None,
         })
     }
 
-    fn replace_in_rule(&mut self, rule: &mut RuleDraft) -> Option<ChangedRule> {
+    fn replace_in_rule(&mut self, rule: &mut RuleDraft) -> Option<RuleWithOtherTest> {
         let (condition, options) = match &mut rule.body {
             RuleDraftBody::Filter(filter) => (Some(&mut filter.condition), None),
             RuleDraftBody::Group(group) => match &mut group.guard {
@@ -116,7 +116,7 @@ impl TestSearch {
         };
         let replaced = condition.and_then(|condition| self.replace_in_condition(condition));
         if let Some(replaced) = replaced {
-            return Some(ChangedRule {
+            return Some(RuleWithOtherTest {
                 rule: rule.id.clone(),
                 options: options.cloned().unwrap_or_default(),
                 replaced,

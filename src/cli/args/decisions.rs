@@ -32,7 +32,7 @@ pub(crate) struct DecisionsArgs {
     /// Show only decisions about a host, `*` matches anything: the same as --filter host=HOST
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Show only decisions about a URL, in its canonical form; `*` matches anything: the same as --filter url=URL
+    /// Show only decisions about a URL, which is brought to its canonical form; `*` matches anything
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Show only decisions of a crawler: the same as --filter crawler=NAME

@@ -1,4 +1,4 @@
-//! Examples in Python: every name in them is imported, defined or built in. Whoever copies one gets no `NameError`.
+//! Examples in Python: every name in them is imported, defined or built in. A copy raises no `NameError`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -279,7 +279,7 @@ async fn a_policy_change_during_a_stop_evaluates_again() {
 
 /// A reload does not wake a request that a stop holds, and nothing is sent under the old policy after it.
 #[tokio::test(start_paused = true)]
-async fn after_a_stop_no_robots_txt_is_fetched_that_a_new_policy_needs_not() {
+async fn after_a_stop_no_robots_txt_is_fetched_that_a_new_policy_does_not_need() {
     for (lifted, expected) in [(true, Reason::Rule), (false, Reason::Stopped)] {
         let bench = pipeline("{ delay: 0s, max_hold: 9s }", "");
         let change = press(bench.stops(), "a.test", None);

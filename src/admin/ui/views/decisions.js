@@ -15,8 +15,6 @@ const DRAW_MS = 250;
 // More at once would block the browser for a noticeable time.
 const DRAWN_AT_ONCE = 200;
 const TYPED_MS = 300;
-// The latest decisions arrive immediately after the head of the response.
-const FIRST_LINES_MS = 1000;
 // The API rejects longer values of a filter.
 const MAX_LENGTH = 256;
 
@@ -206,7 +204,7 @@ export class Decisions {
     fill(this.body);
     fill(this.trouble);
     if (this.paused === "details") this.paused = null;
-    Object.assign(this, { waiting: [], came: 0, lost: 0, live: "connecting", seen: memory(), first: true, liveAt: Infinity });
+    Object.assign(this, { waiting: [], came: 0, lost: 0, live: "connecting", seen: memory(), first: true });
     this.start();
     clearInterval(this.drawing);
     this.drawing = setInterval(() => document.hidden || this.draw(), DRAW_MS);
@@ -231,7 +229,6 @@ export class Decisions {
 
   showState(text, failure) {
     this.live = text;
-    if (text === "live") this.liveAt = Math.min(this.liveAt, Date.now());
     const message = failure?.message ?? "";
     // During another attempt, the error stays and is not announced again.
     if (text !== "connecting" && message !== this.trouble.dataset.said) {
@@ -288,16 +285,11 @@ export class Decisions {
 
   showNone() {
     const nothing = !this.body.firstElementChild;
-    const loading = Date.now() - this.liveAt < FIRST_LINES_MS;
-    // A failure has a message of its own above the rows.
-    const failing = loading && this.live === "stopped";
-    const outcome = this.asked.length ? "filtered" : "all";
-    const kind = !nothing || failing ? "" : loading ? "loading" : outcome;
+    const kind = !nothing ? "" : this.asked.length ? "filtered" : "all";
     if (this.none.dataset.kind === kind) return;
     this.none.dataset.kind = kind;
     const words = {
       "": null,
-      loading: empty("Loading the latest decisions."),
       filtered: empty("No recent decision matches these filters.", "New ones appear here as they are made."),
       all: empty(
         "No decisions yet.",

@@ -68,7 +68,7 @@ pub(in crate::proxy::upstream) async fn exchange(
     let answered = poll_fn(|cx| {
         let head = stream.poll_head(&mut timer, &mut since, clock, cx);
         if let (true, Some(ownership)) = (head.is_pending(), &mut ownership)
-            && ownership.poll_ended(cx).is_ready()
+            && ownership.poll_broken_off(cx).is_ready()
         {
             return Poll::Ready(Err(HeadFailure::Other(UpstreamError::LeaseEnded)));
         }

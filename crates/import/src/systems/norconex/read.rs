@@ -183,7 +183,7 @@ fn is_flag(text: &str) -> bool {
     ["", "true", "false"].contains(&text.trim().to_ascii_lowercase().as_str())
 }
 
-/// Returns the parts of the settings in a filter that no filter has, or not with this value: it may mean something else than is read here.
+/// Returns the parts of the settings in a filter that no filter has, or not with this value: their meaning is unknown.
 fn unknown_parts(setting: &Setting) -> Vec<PartId> {
     let children = setting.children.iter();
     let parts = children.flat_map(|child| {

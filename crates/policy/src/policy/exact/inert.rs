@@ -4,7 +4,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::policy::Policy;
 use crate::policy::condition::{AtomTest, Condition, Polarity};
 use crate::policy::field::Field;
-use crate::policy::pattern::{LiteralTestKind, TextKind};
+use crate::policy::pattern::{LiteralTestKind, TextKind, TextTest};
 
 use super::formula::Formula;
 use super::question::{Solution, Solver};
@@ -66,7 +66,7 @@ fn without_impossible_atoms(condition: &Condition) -> Condition {
         Condition::Any(parts) => Condition::Any(convert_all(parts)),
         Condition::Not(part) => Condition::Not(Box::new(without_impossible_atoms(part))),
         Condition::Atom(atom) => match &atom.test {
-            AtomTest::Text(test) if is_impossible(&atom.field, &test.kind) => {
+            AtomTest::Text(test) if is_impossible(&atom.field, test) => {
                 Condition::Any(Box::default())
             }
             AtomTest::Text(_)
@@ -77,8 +77,14 @@ fn without_impossible_atoms(condition: &Condition) -> Condition {
     }
 }
 
-fn is_impossible(field: &Field, kind: &TextKind) -> bool {
-    match kind {
+/// Returns `true` if the field never has a text of a test. Methods are not proved to be impossible: a client may send any
+/// token, and the origin decides what it means.
+fn is_impossible(field: &Field, test: &TextTest) -> bool {
+    let compares_case = test.case == CaseSensitivity::Sensitive || field.ignores_case();
+    if !compares_case || *field == Field::Method {
+        return false;
+    }
+    match &test.kind {
         TextKind::Literal(LiteralTestKind::Exact, values) => values
             .iter()
             .all(|value| field.impossible_text(value).is_some()),
@@ -120,8 +126,8 @@ mod tests {
             ("forbid: { not: { content_type: video } }", None),
             ("require: { not: { content_type: video } }", Some("require")),
             ("require: { content_type: video }", None),
-            ("forbid: { method: get }", Some("forbid")),
-            ("forbid: { method: GET }", None),
+            ("forbid: { method: get }", None),
+            ("forbid: { dest: { exact: Embed, case: ignore } }", None),
             ("when: { dest: document }, then: disallow", Some("when")),
             ("unless: { usage.ai-train: yes }, then: disallow", None),
             ("forbid: { under: '/a*' }", None),

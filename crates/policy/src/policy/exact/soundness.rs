@@ -256,7 +256,6 @@ fn exact_differences_of_seeds_are_not_decided_where_depth_matters() {
     }
 }
 
-/// URLs that are refused only by an option, or because of a reading, are not proved away.
 /// A host is that of URLs with every scheme and port, of which `under` covers one.
 #[test]
 fn a_host_is_searched_with_every_scheme_and_port() {
@@ -289,6 +288,7 @@ fn a_host_is_searched_with_every_scheme_and_port() {
     ));
 }
 
+/// URLs that are refused only by an option, or because of a reading, are not proved away.
 #[test]
 fn exact_refusals_by_options_and_readings_are_not_ruled_out() {
     let mut wrong = Vec::new();
