@@ -4,7 +4,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::policy::Policy;
 use crate::policy::condition::{AtomTest, Condition, Polarity};
 use crate::policy::field::Field;
-use crate::policy::pattern::{LiteralTestKind, TextKind, TextTest};
+use crate::policy::pattern::{CaseSensitivity, LiteralTestKind, TextKind, TextTest};
 
 use super::formula::Formula;
 use super::question::{Solution, Solver};
