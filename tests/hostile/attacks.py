@@ -422,10 +422,10 @@ def full_log(target: Target) -> Found:
 def full_ledger(target: Target) -> Found:
     _fill(target)
     found = _requests(target, 1500)
-    seen = wait_for(lambda: "warn" in target.ready(), 4)
+    seen = wait_for(lambda: "warn ledger" in target.ready(), 4)
     found.expect(seen, "/readyz does not warn: " + target.ready().replace("\n", ", "))
     (target.folder / "small" / "ballast").unlink()
-    found.expect(wait_for(lambda: "warn" not in target.ready(), 6), "/readyz still warns when there is room again")
+    found.expect(wait_for(lambda: "warn ledger" not in target.ready(), 6), "/readyz still warns when there is room again")
     found.outcomes += _requests(target, 50).outcomes
     found.expect(found.outcomes["200"] == 1550, f"the requests got {dict(found.outcomes)}")
     return found
