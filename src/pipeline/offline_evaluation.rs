@@ -107,7 +107,7 @@ impl<'p> OfflineEvaluation<'p> {
         };
         CaseRefusal {
             status,
-            code: refusal.code.or(refusal.reason.row().code),
+            code: refusal.crawl_code(),
             intent: refusal.intent(),
         }
     }

@@ -146,6 +146,11 @@ impl Refusal {
         }
     }
 
+    /// Returns the OmniFind code: that of the refusal, or that of its reason.
+    pub fn crawl_code(&self) -> Option<u16> {
+        self.code.or(self.reason.row().code)
+    }
+
     /// Adds the time for `Retry-After`, rounded up to whole seconds.
     #[must_use]
     pub fn with_retry_after(self, time: Option<Duration>) -> Self {

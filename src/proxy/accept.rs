@@ -152,12 +152,12 @@ pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
     /// Called when a stream of an HTTP/2 connection has a CONNECT. Returns the state of its tunnel.
     fn on_tunnel(&self, connection: &Self::ConnectionState) -> Self::ConnectionState;
 
-    /// Answers a request. `open` must live until the end of the response body. If the client
+    /// Answers a request. `service_guard` must live until the end of the response body. If the client
     /// leaves, the future or the body is dropped.
     fn handle_request(
         &self,
         request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         connection: &ClientConnection<Self::ConnectionState>,
     ) -> impl Future<Output = Result<Response<Self::ResBody>, Self::Error>> + Send;
 
@@ -584,7 +584,7 @@ fn handle_request<O: ConnectionHandler>(
     connection: &ClientConnection<O::ConnectionState>,
     pending_upgrade: &PendingUpgrade,
 ) -> impl Future<Output = Result<Response<O::ResBody>, ServiceError<O::Error>>> {
-    let open = state.begin();
+    let service_guard = state.begin();
     let last = state.is_last();
     let is_old = request.version() == Version::HTTP_10;
     let connect = request.method() == Method::CONNECT;
@@ -594,7 +594,7 @@ fn handle_request<O: ConnectionHandler>(
     let request = request.map(ClientBody::from);
     async move {
         if !last && request.body().is_end_stream() {
-            let response = handler.handle_request(request, open, connection);
+            let response = handler.handle_request(request, service_guard, connection);
             let mut response = response.await.map_err(ServiceError::CloseConnection)?;
             if is_old {
                 announce_http10_close(&mut response);
@@ -602,7 +602,8 @@ fn handle_request<O: ConnectionHandler>(
             return Ok(response);
         }
         // Boxed because few requests need it, and hyper moves the whole future for each request.
-        let mut response = Box::pin(handle_watched(handler, request, open, connection)).await?;
+        let mut response =
+            Box::pin(handle_watched(handler, request, service_guard, connection)).await?;
         let is_tunnel = connect && response.status().is_success();
         if last && !is_tunnel {
             response
@@ -634,12 +635,12 @@ fn announce_http10_close<B: Body>(response: &mut Response<B>) {
 async fn handle_watched<O: ConnectionHandler>(
     handler: &O,
     request: Request<ClientBody>,
-    open: ServiceGuard,
+    service_guard: ServiceGuard,
     connection: &ClientConnection<O::ConnectionState>,
 ) -> Result<Response<O::ResBody>, ServiceError<O::Error>> {
     tokio::select! {
         biased;
-        result = handler.handle_request(request, open, connection) => result.map_err(ServiceError::CloseConnection),
+        result = handler.handle_request(request, service_guard, connection) => result.map_err(ServiceError::CloseConnection),
         () = connection.client_watch.wait_left() => Err(ServiceError::ClientLeft),
     }
 }

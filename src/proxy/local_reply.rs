@@ -424,7 +424,7 @@ fn insert_reason_headers(
         insert(headers, LINK, &format!("<{page}>; rel=\"help\""));
     }
     headers.insert(CRAWL_RETRY, HeaderValue::from_static(row.retry.as_str()));
-    if let Some(code) = refusal.code.or(row.code) {
+    if let Some(code) = refusal.crawl_code() {
         headers.insert(CRAWL_CODE, HeaderValue::from(code));
     }
     if let Some(failure) = refusal.failure {

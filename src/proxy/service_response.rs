@@ -90,7 +90,7 @@ pub(crate) fn local_response(
     mut response: Response<Bytes>,
     method: &Method,
     mut record: Box<RequestRecord>,
-    open: ServiceGuard,
+    service_guard: ServiceGuard,
 ) -> Response<ResponseBody<ResponseObserver>> {
     record.set_sent_status(response.status().as_u16(), ResponseSource::Proxy);
     if *method == Method::CONNECT {
@@ -102,16 +102,18 @@ pub(crate) fn local_response(
     response.map(|bytes| {
         ResponseBody::full(
             if head { Bytes::new() } else { bytes },
-            local_observer(record, open),
+            local_observer(record, service_guard),
         )
     })
 }
 
 /// Returns the response to a granted CONNECT.
-pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<ResponseObserver>> {
+pub(crate) fn established_response(
+    service_guard: ServiceGuard,
+) -> Response<ResponseBody<ResponseObserver>> {
     let mut response = Response::new(ResponseBody::full(
         Bytes::new(),
-        unrecorded_observer(Some(open)),
+        unrecorded_observer(Some(service_guard)),
     ));
     response
         .extensions_mut()
@@ -123,42 +125,45 @@ pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<
 pub(crate) fn unrecorded_response(
     mut response: Response<Bytes>,
     method: &Method,
-    open: Option<ServiceGuard>,
+    service_guard: Option<ServiceGuard>,
 ) -> Response<ResponseBody<ResponseObserver>> {
     if *method == Method::CONNECT {
         response
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    response.map(|bytes| ResponseBody::full(bytes, unrecorded_observer(open)))
+    response.map(|bytes| ResponseBody::full(bytes, unrecorded_observer(service_guard)))
 }
 
 /// Returns the observer of a response that another node records.
-pub(crate) fn unrecorded_observer(open: Option<ServiceGuard>) -> ResponseObserver {
+pub(crate) fn unrecorded_observer(service_guard: Option<ServiceGuard>) -> ResponseObserver {
     ResponseObserver {
         record: None,
         outcome_recorder: None,
-        _service: open,
+        _service: service_guard,
     }
 }
 
 /// Returns the observer of a response by the proxy.
-pub(crate) fn local_observer(record: Box<RequestRecord>, open: ServiceGuard) -> ResponseObserver {
+pub(crate) fn local_observer(
+    record: Box<RequestRecord>,
+    service_guard: ServiceGuard,
+) -> ResponseObserver {
     ResponseObserver {
         record: Some(record),
         outcome_recorder: None,
-        _service: Some(open),
+        _service: Some(service_guard),
     }
 }
 
 pub(crate) fn origin_observer(
     record: Box<RequestRecord>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
-    open: ServiceGuard,
+    service_guard: ServiceGuard,
 ) -> ResponseObserver {
     ResponseObserver {
         record: Some(record),
         outcome_recorder,
-        _service: Some(open),
+        _service: Some(service_guard),
     }
 }

@@ -35,7 +35,7 @@ pub fn to_json(run: &DryRun, profile: Profile) -> Json {
         "rule": refusal.and_then(|refusal| refusal.rule.as_ref()).map(RuleId::as_str),
         "detail": refusal.and_then(|refusal| refusal.detail.as_deref()),
         "status": status,
-        "code": refusal.and_then(|refusal| refusal.code.or(refusal.reason.row().code)),
+        "code": refusal.and_then(Refusal::crawl_code),
         "retry_after_s": refusal.and_then(|refusal| refusal.retry_after).map(|time| time.as_secs()),
         "held_ms": held_for.map(millis),
         "rewritten_to": run.is_rewritten.then(|| run.target.as_str()),

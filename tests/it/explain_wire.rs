@@ -425,7 +425,7 @@ fn the_ledger_is_asked_and_a_past_decision_has_its_own_answer() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // What is given counts, and changes no record.
+    // A given value is used instead of the record, which stays as it is.
     let absent = ask(&gate, &facts(&[("known", json!(false))]));
     assert_eq!(
         (

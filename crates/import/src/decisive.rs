@@ -12,14 +12,19 @@ pub(crate) struct OtherTest {
     pub rule: String,
     /// The options that the rule sets.
     pub options: OptionDrafts,
-    /// The test as it is.
+    pub replaced: ReplacedTest,
+    /// The policy with the other test.
+    pub draft: PolicyDraft,
+}
+
+/// A test that was replaced in a condition.
+pub(crate) struct ReplacedTest {
+    /// The test as it was.
     pub test: ConditionDraft,
     /// The test that is in its place.
     pub other: ConditionDraft,
     /// The conditions under which it depends on the test whether the rule applies.
     pub context: Vec<ConditionDraft>,
-    /// The policy with the other test.
-    pub draft: PolicyDraft,
 }
 
 /// A replacement of a test.
@@ -42,15 +47,13 @@ pub(crate) fn other_test(
         remaining: number,
         replacement,
     };
-    let found = rule_lists(&mut changed)
+    let (rule, options, replaced) = rule_lists(&mut changed)
         .into_iter()
         .find_map(|rules| search.replace_in_rules(rules))?;
     Some(OtherTest {
-        rule: found.rule,
-        options: found.options,
-        test: found.replaced.test,
-        other: found.replaced.other,
-        context: found.replaced.context,
+        rule,
+        options,
+        replaced,
         draft: changed,
     })
 }
@@ -77,18 +80,8 @@ fn rule_lists(draft: &mut PolicyDraft) -> Vec<&mut Vec<RuleItem>> {
     lists
 }
 
-/// A test that was replaced in a rule.
-struct RuleWithOtherTest {
-    rule: String,
-    options: OptionDrafts,
-    replaced: ReplacedTest,
-}
-
-struct ReplacedTest {
-    test: ConditionDraft,
-    other: ConditionDraft,
-    context: Vec<ConditionDraft>,
-}
+/// The id of a rule, the options that it sets, and the test that was replaced in it.
+type RuleReplacement = (String, OptionDrafts, ReplacedTest);
 
 /// Counts the tests down to the one that is replaced.
 struct TestSearch {
@@ -97,14 +90,14 @@ struct TestSearch {
 }
 
 impl TestSearch {
-    fn replace_in_rules(&mut self, rules: &mut [RuleItem]) -> Option<RuleWithOtherTest> {
+    fn replace_in_rules(&mut self, rules: &mut [RuleItem]) -> Option<RuleReplacement> {
         rules.iter_mut().find_map(|item| match item {
             RuleItem::Rule(rule) => self.replace_in_rule(rule),
             RuleItem::Comment(_) => None,
         })
     }
 
-    fn replace_in_rule(&mut self, rule: &mut RuleDraft) -> Option<RuleWithOtherTest> {
+    fn replace_in_rule(&mut self, rule: &mut RuleDraft) -> Option<RuleReplacement> {
         let (condition, options) = match &mut rule.body {
             RuleDraftBody::Filter(filter) => (Some(&mut filter.condition), None),
             RuleDraftBody::Group(group) => match &mut group.guard {
@@ -116,11 +109,8 @@ impl TestSearch {
         };
         let replaced = condition.and_then(|condition| self.replace_in_condition(condition));
         if let Some(replaced) = replaced {
-            return Some(RuleWithOtherTest {
-                rule: rule.id.clone(),
-                options: options.cloned().unwrap_or_default(),
-                replaced,
-            });
+            let options = options.cloned().unwrap_or_default();
+            return Some((rule.id.clone(), options, replaced));
         }
         match &mut rule.body {
             RuleDraftBody::Group(group) => self.replace_in_rules(&mut group.rules),

@@ -150,24 +150,19 @@ impl RuleConditions {
         other: &'a OtherTest,
         known: &'a [CaseRequest],
     ) -> impl Iterator<Item = CaseRequest> + 'a {
-        let probes = self.rules.get(&other.rule).map(|reach| {
-            let mut parts = vec![other.test.clone(), other.other.clone().negated()];
-            parts.extend(other.context.iter().cloned());
+        let probes = self.rules.get(&other.rule).and_then(|reach| {
+            let replaced = &other.replaced;
+            let mut parts = vec![replaced.test.clone(), replaced.other.clone().negated()];
+            parts.extend(replaced.context.iter().cloned());
             let condition = self.condition(reach, ConditionDraft::all(parts));
-            let alone = find_alone(draft, condition.clone());
-            // If no URL fits the condition, none does among the other rules. A rule that refuses the request itself does
-            // not by the other test.
-            let drafts = alone.is_some().then_some([draft, &other.draft]);
-            let of_urls = if alone.is_some() {
-                probes_of_urls(reach, draft, &condition, alone, known)
-            } else {
-                Vec::new()
-            };
-            let among_others = drafts
+            // If no URL fits the condition, none does among the other rules.
+            let alone = find_alone(draft, condition.clone())?;
+            let of_urls = probes_of_urls(reach, draft, &condition, Some(alone), known);
+            // A rule that refuses the request itself does not with the other test.
+            let among_others = [draft, &other.draft]
                 .into_iter()
-                .flatten()
                 .filter_map(move |draft| find_among_others(reach, draft, condition.clone()));
-            of_urls.into_iter().chain(among_others)
+            Some(of_urls.into_iter().chain(among_others))
         });
         probes.into_iter().flatten()
     }

@@ -335,7 +335,7 @@ impl OutcomeRecorder {
     fn refused_outcome(&self, evaluation: &Evaluation, refusal: &Refusal) -> ObservationOutcome {
         let row = refusal.reason.row();
         let crawl_status = row.crawl_status;
-        let code = refusal.code.or(row.code);
+        let code = refusal.crawl_code();
         let intent = refusal.intent();
         let choose = |outcome| BadOutcome {
             outcome,

@@ -106,7 +106,7 @@ impl LinkListener {
     async fn serve_forwarded(
         &self,
         mut request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         connection: &ClientConnection<LinkState>,
     ) -> Response<ResponseBody<ResponseObserver>> {
         let link = &connection.state;
@@ -115,18 +115,22 @@ impl LinkListener {
             Ok(context) => Arc::new(context),
             Err(error) => {
                 tracing::warn!(peer = %connection.peer, %error, "a request on a link was refused");
-                return unrecorded_response(error.to_response(), &method, Some(open));
+                return unrecorded_response(error.to_response(), &method, Some(service_guard));
             }
         };
         let service = &self.inner.service;
         let answered = if method == Method::CONNECT {
-            let answered = service.handle_connect(request, open, &context).await;
+            let answered = service
+                .handle_connect(request, service_guard, &context)
+                .await;
             if context.has_granted_tunnel() {
                 *link.tunnel.lock() = Some(context);
             }
             answered
         } else {
-            service.handle_request(request, open, &context).await
+            service
+                .handle_request(request, service_guard, &context)
+                .await
         };
         answered.unwrap_or_else(|CloseConnection| {
             let mut response = Response::new(Bytes::new());
@@ -207,14 +211,16 @@ impl ConnectionHandler for LinkListener {
     async fn handle_request(
         &self,
         request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         connection: &ClientConnection<LinkState>,
     ) -> Result<Response<ResponseBody<ResponseObserver>>, CloseConnection> {
         // A tunnel of a host that the owner intercepts, for example to explain a refusal.
         let tunnel = connection.state.tunnel.lock().clone();
         match tunnel {
-            Some(context) => self.inner.serve(request, open, &context).await,
-            None => Ok(self.serve_forwarded(request, open, connection).await),
+            Some(context) => self.inner.serve(request, service_guard, &context).await,
+            None => Ok(self
+                .serve_forwarded(request, service_guard, connection)
+                .await),
         }
     }
 

@@ -92,11 +92,11 @@ impl ConnectionHandler for ProxyListener {
     fn handle_request(
         &self,
         request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         connection: &ClientConnection<ConnectionContext>,
     ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, CloseConnection>> + Send
     {
-        self.serve(request, open, &connection.state)
+        self.serve(request, service_guard, &connection.state)
     }
 
     async fn continue_after_connect(
@@ -176,14 +176,18 @@ impl ProxyListener {
     pub(super) fn serve(
         &self,
         request: Request<ClientBody>,
-        open: ServiceGuard,
+        service_guard: ServiceGuard,
         context: &ConnectionContext,
     ) -> impl Future<Output = ServiceResult> + Send {
         async move {
             if request.method() == Method::CONNECT {
-                return Box::pin(self.service.handle_connect(request, open, context)).await;
+                return Box::pin(self.service.handle_connect(request, service_guard, context))
+                    .await;
             }
-            let mut response = self.service.handle_request(request, open, context).await?;
+            let mut response = self
+                .service
+                .handle_request(request, service_guard, context)
+                .await?;
             if context
                 .enclosing_tunnel()
                 .is_some_and(|tunnel| tunnel.refused().is_some())

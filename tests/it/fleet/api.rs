@@ -114,7 +114,7 @@ fn an_explanation_reads_the_ledger_at_the_owner_only() {
     let url = "http://a.test/x";
     let (ledger, reads) = explain(0, json!({ "url": url }));
     assert_eq!((&ledger, reads), (&Json::Null, false));
-    // What is given needs no ledger.
+    // A given value makes the look-up in the ledger unnecessary.
     let (ledger, reads) = explain(0, json!({ "url": url, "known": true }));
     assert_eq!((&ledger["source"], reads), (&json!("given"), true));
     assert!(explain(1, json!({ "url": url })).1);

@@ -334,8 +334,8 @@ impl SourceChange<'_> {
         }
     }
 
-    /// Returns `true` if the rule is a later line of a part that is none of a policy's business: a statement of a
-    /// function, an entry of a setting.
+    /// Returns `true` if the rule is a later line of a part that is unrelated to policies: a statement of a function, an
+    /// entry of a setting.
     fn belongs_to_unrelated_part(&self) -> bool {
         let line = self.source.line_of(self.file, &self.place);
         let parts = self.source.report.parts().iter();

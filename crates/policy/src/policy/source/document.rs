@@ -96,27 +96,29 @@ const LIST_FILE: Key = Key::schema(
 );
 const LIST_ITEMS: Key = Key::list("items", "text", "The items themselves.");
 
+/// The keys of a document.
+const KEYS: [Key; 10] = [
+    POLICY,
+    NAME,
+    ON_INVALID_RULE,
+    OPTIONS,
+    LISTS,
+    RULES,
+    SPACES,
+    HOSTS,
+    GLOBAL_SPACE,
+    CASES,
+];
+
 /// Returns the JSON Schema of a document.
 pub(super) fn json_schema(definitions: &Json) -> Json {
-    let keys = [
-        POLICY,
-        NAME,
-        ON_INVALID_RULE,
-        OPTIONS,
-        LISTS,
-        RULES,
-        SPACES,
-        HOSTS,
-        GLOBAL_SPACE,
-        CASES,
-    ];
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "crawlgate policy",
         "description": "The URLs that may be crawled, with their options, and tests.",
         "type": "object",
         "additionalProperties": false,
-        "properties": properties(&keys),
+        "properties": properties(&KEYS),
         "patternProperties": { "^x-": true },
         // The keys of the header are in one file of a directory.
         "dependentRequired": {
@@ -363,18 +365,10 @@ fn configuration_problem(node: &Node) -> Option<Problem> {
         return None;
     };
     let is_path = path.contains('/') || path.ends_with(".yaml") || path.ends_with(".yml");
-    let keys = [
-        NAME,
-        ON_INVALID_RULE,
-        OPTIONS,
-        LISTS,
-        RULES,
-        SPACES,
-        HOSTS,
-        GLOBAL_SPACE,
-        CASES,
-    ];
-    let has_policy_key = |entry: &MappingEntry| keys.iter().any(|key| *key.name == *entry.key.text);
+    let has_policy_key = |entry: &MappingEntry| {
+        let mut keys = KEYS.iter().filter(|key| key.name != POLICY.name);
+        keys.any(|key| *key.name == *entry.key.text)
+    };
     if !is_path || entries.iter().any(has_policy_key) {
         return None;
     }
