@@ -150,9 +150,8 @@ impl<F: EvaluationFacts> Evaluation<F> {
     }
 
     /// Takes over the times of an earlier evaluation of the same request.
-    #[must_use]
-    pub(crate) fn with_times(self, times: LookupTimes) -> Self {
-        Self { times, ..self }
+    pub(crate) fn set_times(&mut self, times: LookupTimes) {
+        self.times = times;
     }
 
     /// Adds the time that the lookup of the addresses took; one that did not wait keeps the earlier time.

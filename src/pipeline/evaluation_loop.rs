@@ -43,7 +43,7 @@ pub(super) trait PipelineStages {
         &self,
         facts: Self::Facts,
         snapshot: Arc<PolicySnapshot>,
-    ) -> Evaluation<Self::Facts>;
+    ) -> Box<Evaluation<Self::Facts>>;
 
     /// Runs the stages, up to the acquisition of the host's slot.
     async fn run(
@@ -90,7 +90,7 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
     snapshot: Arc<PolicySnapshot>,
 ) -> impl Future<Output = PipelineResult<S::Facts, S::Addresses, S::Error>> {
     // Not an `async fn`, whose future would contain the facts twice: they become a part of the evaluation.
-    let mut evaluation = Box::new(stages.evaluate(facts, snapshot));
+    let mut evaluation = stages.evaluate(facts, snapshot);
     let mut arrival = None;
     async move {
         let outcome = loop {
@@ -111,7 +111,8 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
             };
             let times = evaluation.times();
             let facts = evaluation.into_original_facts();
-            *evaluation = stages.evaluate(facts, snapshot).with_times(times);
+            evaluation = stages.evaluate(facts, snapshot);
+            evaluation.set_times(times);
         };
         let wait_time = arrival.map(|arrival| stages.admission().time_waited(arrival));
         PipelineResult {

@@ -94,8 +94,8 @@ struct RequestStages<'a, B, D, R> {
 impl<B, D: DestinationResolver, R: RobotsProvider> RequestStages<'_, B, D, R> {
     /// Evaluates the rules on a URL, with its record in the ledger. The rules come first since
     /// they determine the form of the URL under which the ledger has it.
-    fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
-        let mut evaluation = Evaluation::new(facts, snapshot);
+    fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Box<Evaluation> {
+        let mut evaluation = Box::new(Evaluation::new(facts, snapshot));
         let lookup = ledger::look_up(&evaluation, self.services.ledger, self.services.admission);
         if lookup.is_some_and(|lookup| evaluation.add_ledger_lookup(lookup)) {
             evaluation.evaluate_again();
@@ -156,7 +156,7 @@ impl<B: IncomingBody, D: DestinationResolver, R: RobotsProvider> PipelineStages
     }
 
     /// A URL that is fetched instead of the requested one is evaluated as well, and not rewritten again.
-    fn evaluate(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
+    fn evaluate(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Box<Evaluation> {
         let year = request::year(&snapshot, self.services.admission);
         let evaluation = self.evaluate_url(facts.with_year(year), snapshot);
         match request::rewritten_target(&evaluation) {

@@ -78,8 +78,8 @@ impl<D: DestinationResolver> PipelineStages for &TunnelServices<'_, D> {
         self.admission
     }
 
-    fn evaluate(&self, facts: TunnelFacts, snapshot: Arc<PolicySnapshot>) -> TunnelEvaluation {
-        TunnelEvaluation::new(facts, snapshot)
+    fn evaluate(&self, facts: TunnelFacts, snapshot: Arc<PolicySnapshot>) -> Box<TunnelEvaluation> {
+        Box::new(TunnelEvaluation::new(facts, snapshot))
     }
 
     async fn run(

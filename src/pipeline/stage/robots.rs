@@ -168,8 +168,8 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
             };
         }
     };
-    wait.admission
-        .record_robots_token(evaluation.robots_agent().source());
+    let agent = evaluation.robots_agent();
+    wait.admission.record_robots_token(agent.source());
     let is_searched = !evaluation.facts().reads_robots_txt();
     let decisions = if is_searched && takes_long(evaluation, &option, &state) {
         Box::pin(decide_elsewhere(evaluation, &option, &state)).await
@@ -178,6 +178,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     };
     let verdict = decide(
         evaluation,
+        agent,
         &option,
         state,
         decisions,
@@ -279,6 +280,7 @@ pub(crate) fn evaluate_cached<R: RobotsProvider>(
     }
     let verdict = decide(
         evaluation,
+        evaluation.robots_agent(),
         &option,
         Arc::clone(&state),
         None,
@@ -368,6 +370,7 @@ fn effective_file(state: &RobotsState, on_unreachable: OnUnreachable) -> Option<
 /// are known.
 fn decide(
     evaluation: &Evaluation,
+    agent: RobotsAgent<'_>,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
     decisions: Option<Box<FileDecisions<'static>>>,
@@ -377,7 +380,9 @@ fn decide(
     let verdict = if evaluation.facts().reads_robots_txt() {
         serve(evaluation, option, state, admission)
     } else {
-        apply(evaluation, option, state, decisions, terms, admission)
+        apply(
+            evaluation, agent, option, state, decisions, terms, admission,
+        )
     };
     verdict.map_err(|refusal| evaluation.refuse(refusal))
 }
@@ -431,13 +436,13 @@ fn serve(
 /// Applies the file to a request for another URL.
 fn apply(
     evaluation: &Evaluation,
+    agent: RobotsAgent<'_>,
     option: &RobotsOption<'_>,
     state: Arc<RobotsState>,
     decisions: Option<Box<FileDecisions<'static>>>,
     terms: &mut RobotsTerms,
     admission: &AdmissionQueue,
 ) -> Result<RobotsVerdict, Refusal> {
-    let agent = evaluation.robots_agent();
     let (spacing, is_capped) = match effective_robots(&state, option.on_unreachable()) {
         EffectiveRobots::Ignored => (None, false),
         EffectiveRobots::Unknown => {

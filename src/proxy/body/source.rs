@@ -95,14 +95,14 @@ impl BodySource {
         }
     }
 
-    /// Returns the connection to the pool after the last byte. One more poll of the connection may
-    /// be needed before it recognizes the end of the message.
+    /// Returns the connection to the pool after the last byte. A connection that has not recognized the end of the
+    /// message needs one more poll.
     pub(super) fn release(&mut self, to: &PoolHandle) {
         match self {
             Self::Exclusive(source) => {
                 if let Some(mut connection) = source.connection.take() {
                     connection.allowance.expect_framing();
-                    if connection.is_usable() {
+                    if connection.sender.is_ready() || connection.is_usable() {
                         to.pool.put(connection, to.clock.now());
                     }
                 }
