@@ -40,6 +40,7 @@ use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
+use crate::pipeline::destination::OwnListener;
 use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
@@ -262,7 +263,7 @@ impl Server {
             recorder.clone(),
             Arc::clone(&active_policy),
             Arc::clone(&ledger),
-            listeners.addresses(),
+            listeners.own_listeners(),
             authority,
             fleet,
         )?);
@@ -418,13 +419,22 @@ impl Listeners {
         })
     }
 
-    /// Returns the addresses of all listeners, with the ports that were assigned.
-    fn addresses(&self) -> Vec<SocketAddr> {
-        let mut addresses = self.proxy_addresses.clone();
-        addresses.push(self.admin_address);
-        addresses.extend(self.link_address);
-        addresses.extend(self.directory_address);
-        addresses
+    /// Returns all listeners, with the ports that were assigned.
+    fn own_listeners(&self) -> Vec<OwnListener> {
+        let proxy = self.proxy_addresses.iter().copied();
+        let others = [
+            ("admin.listen", Some(self.admin_address)),
+            ("fleet.listen", self.link_address),
+            ("identity.listen", self.directory_address),
+        ];
+        let others = others
+            .into_iter()
+            .filter_map(|(setting, address)| Some((setting, address?)));
+        proxy
+            .map(|address| ("listen", address))
+            .chain(others)
+            .map(|(setting, address)| OwnListener { address, setting })
+            .collect()
     }
 }
 
@@ -495,7 +505,7 @@ fn new_proxy_service(
     recorder: Recorder,
     active_policy: Arc<ActivePolicy>,
     ledger: LedgerCell,
-    own_listeners: Vec<SocketAddr>,
+    own_listeners: Vec<OwnListener>,
     authority: Option<CertificateAuthority>,
     fleet: Option<Arc<FleetNode>>,
 ) -> Result<ProxyService, StartError> {
@@ -558,7 +568,7 @@ pub(crate) fn new_robots_fetcher(
     metrics: &Metrics,
     clock: &Clock,
     via: ViaName,
-    own_listeners: Vec<SocketAddr>,
+    own_listeners: Vec<OwnListener>,
 ) -> Result<RobotsFetcher, StartError> {
     let resolver = DnsResolver::new(
         &settings.dns.servers,
