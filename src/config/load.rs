@@ -12,6 +12,7 @@ use super::base_paths::BasePaths;
 use super::file::{ConfigFile, NamedPolicy, VariableLookup, listing};
 use super::file_digest;
 use super::settings::{ListenerConfig, PolicyOrigin, Settings};
+use super::policy;
 use super::timed_read::read_limited;
 
 /// The configuration that is used if none is named and it exists.
@@ -142,7 +143,14 @@ fn apply_overrides(
         settings.admin.listen = address;
     }
     settings.policy.origin = match (&overrides.policy, config.policy) {
-        (Some(path), _) => PolicyOrigin::Path(path.clone()),
+        (Some(path), _) => {
+            reject_kept(
+                path,
+                &SourceLocation::for_file(&display_path(path)),
+                problems,
+            );
+            PolicyOrigin::Path(path.clone())
+        }
         (None, Some(named)) => PolicyOrigin::Path(resolve_policy(&named, base, problems)),
         (None, None) => default_policy(base, problems),
     };
@@ -198,4 +206,17 @@ fn resolve_policy(named: &NamedPolicy, base: &BasePaths, problems: &mut Problems
         );
     }
     path
+}
+    reject_kept(&path, &named.place, problems);
+
+/// Reports an error for a policy that a proxy keeps: `promote` would overwrite it, and it is removed after later ones.
+fn reject_kept(path: &Path, place: &SourceLocation, problems: &mut Problems) {
+    if policy::is_kept(path) {
+        let message = "this is a policy that a proxy keeps, which it removes after later ones";
+        problems.push(
+            Problem::error(place, message)
+                .with_found(path.display().to_string())
+                .with_help("copy its files, or return to it with `crawlgate policy rollback`"),
+        );
+    }
 }
