@@ -15,7 +15,7 @@ pub(crate) mod systemd;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,6 +31,7 @@ use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
 use crate::heap::{self, ConnectionBurst, WorkBurst};
 use crate::identity::{DirectoryServer, IdentityError, RequestSigners};
+use crate::io_advice::IoAdvice;
 use crate::long_work;
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
@@ -39,8 +40,8 @@ use crate::model::crawler::Crawler;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::crawlers::CrawlerRegistry;
-use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
 use crate::pipeline::destination::OwnListener;
+use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
 use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
@@ -129,8 +130,8 @@ pub enum StartError {
     )]
     Listen(SocketAddr, io::Error),
     /// The decision log cannot be opened.
-    #[error("cannot open the decision log (logs.decisions): {0}")]
-    Log(io::Error),
+    #[error("cannot open the decision log {} (logs.decisions): {advice}, or set a different file", path.display())]
+    LogFile { path: PathBuf, advice: IoAdvice },
     /// No certificate authority is available for signing.
     #[error(
         "the certificate authority (`tls.ca`) cannot be used: {0}; with `tls.intercept: false` none is needed"
@@ -479,7 +480,13 @@ fn start_recorder(
         Some(writer) => DecisionLog::open_with_writer(&settings.logs, writer, &metrics, clock),
         None => DecisionLog::open(settings.logs.clone(), &metrics, clock),
     };
-    let log = log.map_err(StartError::Log)?;
+    let log = log.map_err(|error| match settings.logs.destination.file() {
+        Some(path) => StartError::LogFile {
+            path: path.to_owned(),
+            advice: IoAdvice::new(path, &error),
+        },
+        None => other(error),
+    })?;
     let (sampler, setup) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
     let recorder = Recorder::with_tracing(metrics, log, clock.clone(), sampler);
     let span_export = SpanExportTask::start(setup, &recorder);
