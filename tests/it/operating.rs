@@ -374,9 +374,10 @@ fn a_store_that_cannot_be_used_is_reported_with_its_cause_and_cure() {
         folder.write("c.yaml", &config);
         let output = run_as_nobody(&program, &folder, &["run", "--config", "c.yaml"]);
         assert_eq!(output.code, 3, "{store}: {output:?}");
-        let last = output.stderr.lines().last().unwrap();
-        assert!(last.contains(place), "{store}: {last}");
-        assert!(last.contains(cure), "{store}: {last}");
+        let mut lines = output.stderr.lines();
+        let error = lines.find(|line| line.starts_with("error: ")).unwrap();
+        assert!(error.contains(place), "{store}: {error}");
+        assert!(error.contains(cure), "{store}: {error}");
     }
     folder.write("c.yaml", "store: { path: file/x }\n");
     let output = crawlgate(folder.path(), "check c.yaml", "");
@@ -394,10 +395,10 @@ fn files_and_addresses_that_cannot_be_used_are_reported_with_a_cure() {
     let folder = TempDir::new();
     folder.write("policy.yaml", POLICY);
     folder.write("file", "in the way");
-    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n";
     folder.write(
         "log.yaml",
-        format!("{config}tls: {{ intercept: false }}\nlogs: {{ decisions: file/x/log.json }}\n"),
+        "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nstore: { path: store }\ntls: { intercept: false }\n\
+         logs: { decisions: file/x/log.json }\n",
     );
     let log = "file is not a directory. Move it away, or set a different file";
     for (command, code, parts) in [
