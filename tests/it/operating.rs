@@ -319,7 +319,7 @@ fn a_start_without_a_usable_store_names_its_path() {
     assert!(text.contains(part), "{text}");
 }
 
-/// What is in the way is named, and neither a replacement of the policy nor the stops are blamed for it.
+/// The path in the way is named, and neither a replacement of the policy nor the stops are blamed for it.
 #[test]
 fn a_store_that_cannot_be_used_is_reported_with_its_cause_and_cure() {
     const NAMED: &str = "policy: { path: p.yaml, watch: false }\n";
