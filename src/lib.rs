@@ -15,6 +15,7 @@ pub mod fleet;
 pub mod heap;
 pub mod http_client;
 pub mod identity;
+mod io_advice;
 mod long_work;
 mod messages;
 pub mod metrics;

@@ -445,7 +445,8 @@ fn addresses_refused(
 
 fn head_rejections(families: &MetricFamilies) -> CounterTable {
     let table = CounterTable::new(&families.head_rejections, Reason::ALL.len());
-    for reason in labels::HEAD_REASONS {
+    let reasons = Reason::ALL.into_iter();
+    for reason in reasons.filter(|reason| reason.row().rejects_head) {
         table.counter(reason.index(), || [reason.as_str()]);
     }
     table

@@ -15,7 +15,7 @@ pub(crate) mod systemd;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,6 +31,7 @@ use crate::fleet::membership::{MembershipHandle, PreparedNode};
 use crate::fleet::owners::HostOwners;
 use crate::heap::{self, ConnectionBurst, WorkBurst};
 use crate::identity::{DirectoryServer, IdentityError, RequestSigners};
+use crate::io_advice::IoAdvice;
 use crate::long_work;
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
@@ -39,6 +40,7 @@ use crate::model::crawler::Crawler;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::crawlers::CrawlerRegistry;
+use crate::pipeline::destination::OwnListener;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
 use crate::pipeline::rollout::RolloutHandle;
 use crate::pipeline::snapshot::ActivePolicy;
@@ -128,8 +130,8 @@ pub enum StartError {
     )]
     Listen(SocketAddr, io::Error),
     /// The decision log cannot be opened.
-    #[error("cannot open the decision log (logs.decisions): {0}")]
-    Log(io::Error),
+    #[error("cannot open the decision log {} (logs.decisions): {advice}, or set a different file", path.display())]
+    LogFile { path: PathBuf, advice: IoAdvice },
     /// No certificate authority is available for signing.
     #[error(
         "the certificate authority (`tls.ca`) cannot be used: {0}; with `tls.intercept: false` none is needed"
@@ -262,7 +264,7 @@ impl Server {
             recorder.clone(),
             Arc::clone(&active_policy),
             Arc::clone(&ledger),
-            listeners.addresses(),
+            listeners.own_listeners(),
             authority,
             fleet,
         )?);
@@ -418,13 +420,22 @@ impl Listeners {
         })
     }
 
-    /// Returns the addresses of all listeners, with the ports that were assigned.
-    fn addresses(&self) -> Vec<SocketAddr> {
-        let mut addresses = self.proxy_addresses.clone();
-        addresses.push(self.admin_address);
-        addresses.extend(self.link_address);
-        addresses.extend(self.directory_address);
-        addresses
+    /// Returns all listeners, with the ports that were assigned.
+    fn own_listeners(&self) -> Vec<OwnListener> {
+        let proxy = self.proxy_addresses.iter().copied();
+        let others = [
+            ("admin.listen", Some(self.admin_address)),
+            ("fleet.listen", self.link_address),
+            ("identity.listen", self.directory_address),
+        ];
+        let others = others
+            .into_iter()
+            .filter_map(|(setting, address)| Some((setting, address?)));
+        proxy
+            .map(|address| ("listen", address))
+            .chain(others)
+            .map(|(setting, address)| OwnListener { address, setting })
+            .collect()
     }
 }
 
@@ -469,7 +480,13 @@ fn start_recorder(
         Some(writer) => DecisionLog::open_with_writer(&settings.logs, writer, &metrics, clock),
         None => DecisionLog::open(settings.logs.clone(), &metrics, clock),
     };
-    let log = log.map_err(StartError::Log)?;
+    let log = log.map_err(|error| match settings.logs.destination.file() {
+        Some(path) => StartError::LogFile {
+            path: path.to_owned(),
+            advice: IoAdvice::new(path, &error),
+        },
+        None => other(error),
+    })?;
     let (sampler, setup) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
     let recorder = Recorder::with_tracing(metrics, log, clock.clone(), sampler);
     let span_export = SpanExportTask::start(setup, &recorder);
@@ -495,7 +512,7 @@ fn new_proxy_service(
     recorder: Recorder,
     active_policy: Arc<ActivePolicy>,
     ledger: LedgerCell,
-    own_listeners: Vec<SocketAddr>,
+    own_listeners: Vec<OwnListener>,
     authority: Option<CertificateAuthority>,
     fleet: Option<Arc<FleetNode>>,
 ) -> Result<ProxyService, StartError> {
@@ -558,7 +575,7 @@ pub(crate) fn new_robots_fetcher(
     metrics: &Metrics,
     clock: &Clock,
     via: ViaName,
-    own_listeners: Vec<SocketAddr>,
+    own_listeners: Vec<OwnListener>,
 ) -> Result<RobotsFetcher, StartError> {
     let resolver = DnsResolver::new(
         &settings.dns.servers,

@@ -18,6 +18,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::config::file::values::parse_socket_address;
+
 pub(crate) use admin::{HealthArgs, ProxyArgs, ProxyReportArgs, StopArgs};
 pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
 pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
@@ -173,11 +175,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
     /// Address and port for crawlers [default: `listen` of the configuration, else 127.0.0.1:3128]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_socket_address)]
     pub listen: Option<SocketAddr>,
     /// Address and port for metrics, health checks and the admin API [default: `admin.listen` of the configuration,
     /// else 127.0.0.1:3129]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_socket_address)]
     pub admin: Option<SocketAddr>,
 }
 

@@ -16,6 +16,7 @@ use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::reason::Reason;
 use crate::pipeline::crawlers::CrawlerRegistration;
+use crate::pipeline::destination::format_ports;
 use crate::pipeline::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
@@ -524,7 +525,7 @@ fn describe_tunnels(settings: &Settings) -> Option<String> {
     if !opens_tls {
         return None;
     }
-    let ports: Vec<String> = tunnels.tls_ports.iter().map(format_port_range).collect();
+    let ports = format_ports(&tunnels.tls_ports);
     let rules = if settings.tls.intercept {
         "intercepted (tls.intercept): robots.txt and rules on URLs apply; where a rule sets `tls: tunnel`, only host, \
          address and pace are checked"
@@ -532,19 +533,11 @@ fn describe_tunnels(settings: &Settings) -> Option<String> {
         "only host, address and pace are checked; robots.txt and rules on URLs do not apply, except where a rule sets \
          `tls: intercept`"
     };
-    Some(format!("tunnels to port {}: {rules}", ports.join(", ")))
+    Some(format!("tunnels to port {ports}: {rules}"))
 }
 
 fn contains_port(ranges: &[RangeInclusive<u16>], port: u16) -> bool {
     ranges.iter().any(|range| range.contains(&port))
-}
-
-fn format_port_range(range: &RangeInclusive<u16>) -> String {
-    if range.start() == range.end() {
-        range.start().to_string()
-    } else {
-        format!("{}-{}", range.start(), range.end())
-    }
 }
 
 /// Returns a problem if a tunnel to a host that no rule names, as most hosts are, is refused as undecided.

@@ -10,6 +10,7 @@ mod text_report;
 
 use std::path::{Path, PathBuf};
 
+use crate::config::settings::PolicyOrigin;
 use crate::model::profile::Profile;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
@@ -57,7 +58,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<Exit, Exit> {
 }
 
 fn compile_policy(path: &Path) -> Result<CompiledPolicy, Exit> {
-    inputs::compile_policy(&inputs::named_policy(path))
+    inputs::compile_policy(&PolicyOrigin::Path(path.to_owned()))
 }
 
 /// The differences between two policies.

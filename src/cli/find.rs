@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::diagnostics::nearest::nearest;
 use crate::policy::exact::{
     VerdictAnswer, VerdictQuery, WantedVerdict, find_verdict, is_url_beginning,
 };
@@ -18,7 +19,12 @@ pub(super) fn run(args: &FindArgs) -> Result<Exit, Exit> {
     if let Some(id) = &args.rule {
         rule = policy.rule_index(id);
         if rule.is_none() {
-            return Err(report_invalid(&format!("no rule `{id}`")));
+            let known = policy.rules().iter().map(|rule| rule.id.as_str());
+            let suggestion = nearest(id, known)
+                .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Err(report_invalid(&format!(
+                "--rule {id}: the policy has no rule of this id{suggestion}"
+            )));
         }
     }
     if let Some(under) = args.under.as_ref().filter(|under| !is_url_beginning(under)) {

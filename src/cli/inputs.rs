@@ -9,7 +9,6 @@ use crate::config::settings::{PolicyOrigin, Settings};
 use crate::diagnostics::problem::Problem;
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
-use crate::store::policies::kept_policy_path;
 
 use super::Exit;
 use super::args::RunArgs;
@@ -27,16 +26,10 @@ impl From<&RunArgs> for Overrides {
     }
 }
 
-/// Returns the policy at a path: a file, a directory, or the directory of a policy that the proxy has kept
-/// (`policies/REVISION` under `store.path`).
-pub(super) fn named_policy(path: &Path) -> PolicyOrigin {
-    PolicyOrigin::Path(kept_policy_path(path).unwrap_or_else(|| path.to_owned()))
-}
-
 /// Returns the named policy, or the one that `run` would use.
 pub(super) fn policy_origin(named: Option<&Path>) -> Result<PolicyOrigin, Exit> {
     match named {
-        Some(path) => Ok(named_policy(path)),
+        Some(path) => Ok(PolicyOrigin::Path(path.to_owned())),
         None => load_settings(&Overrides::default()).map(|loaded| loaded.settings.policy.origin),
     }
 }

@@ -18,6 +18,7 @@ use crate::config::settings::{PolicyOrigin, Settings, TlsConfig, WorkerCount};
 use crate::config::{policy, policy_replacement};
 use crate::console::ConsoleColors;
 use crate::fleet::membership::{NodeStartError, PreparedNode};
+use crate::io_advice;
 use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
@@ -66,6 +67,9 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy, Option<PolicyS
     let settings = inputs::load_settings(&args.into())?.settings;
     if let Some(error) = settings.safety_errors().first() {
         return Err(report_invalid(error));
+    }
+    if let Some(store) = &settings.store.path {
+        io_advice::check_directory(store).map_err(|error| report_cannot_run(&error))?;
     }
     let lock = take_over_policies(&settings)?;
     let opened = policy::open_and_test_watched(&settings.policy.origin, None);
@@ -143,6 +147,9 @@ fn take_over_policies(settings: &Settings) -> Result<Option<PolicyStoreLock>, Ex
         Err(StoreTakeoverError::InUse) => Err(report_cannot_run(&format!(
             "another crawlgate uses {shown}, too (store.path), and is replacing the files of the policy: end it first, or give each \
              proxy a directory of its own"
+        ))),
+        Err(StoreTakeoverError::Unreadable(error)) => Err(report_cannot_run(&format!(
+            "{shown} cannot be used (store.path): {error}"
         ))),
         Err(StoreTakeoverError::Unrecoverable(error)) => Err(report_cannot_run(&format!(
             "the replacement of the policy in {} was interrupted, and its old files cannot be restored: {error}. Put the \

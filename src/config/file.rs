@@ -16,7 +16,7 @@ mod logs;
 mod parents;
 mod telemetry;
 mod tls;
-mod values;
+pub(crate) mod values;
 mod variables;
 
 use std::ops::RangeInclusive;

@@ -1,6 +1,7 @@
 //! Loads the configuration: finds the file, reads it, and applies the options of the command line.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use crate::diagnostics::problems::Problems;
 use super::base_paths::BasePaths;
 use super::file::{ConfigFile, NamedPolicy, VariableLookup, listing};
 use super::file_digest;
+use super::policy;
 use super::settings::{ListenerConfig, PolicyOrigin, Settings};
 use super::timed_read::read_limited;
 
@@ -79,9 +81,8 @@ pub fn load(
     let config = match &file {
         Some(path) => {
             let name = display_path(path);
-            let text = read_text(path).map_err(|message| {
-                vec![Problem::error(&SourceLocation::for_file(&name), message)]
-            })?;
+            let place = SourceLocation::for_file(&name);
+            let text = read_text(path, &place).map_err(|problem| vec![problem])?;
             digest = Some(file_digest::digest(text.as_bytes()));
             ConfigFile::parse(&name, &text, &base, environment.variables, &mut problems)
         }
@@ -111,15 +112,22 @@ fn find_config_file(overrides: &Overrides, environment: &Environment<'_>) -> Opt
     Some(environment.directory.join(DEFAULT_CONFIG_PATH)).filter(|path| path.exists())
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = File::open(path)
-        .and_then(read_limited)
-        .map_err(|error| format!("the configuration cannot be read: {error}"))?;
+fn read_text(path: &Path, place: &SourceLocation) -> Result<String, Problem> {
+    let bytes = File::open(path).and_then(read_limited).map_err(|error| {
+        let problem = match error.kind() {
+            ErrorKind::NotFound => Problem::error(place, "there is no such file"),
+            _ => Problem::error(place, format!("the configuration cannot be read: {error}")),
+        };
+        problem.with_help(
+            "name another with --config or $CRAWLGATE_CONFIG, or write one with `crawlgate init`",
+        )
+    })?;
     String::from_utf8(bytes).map_err(|error| {
-        format!(
+        let message = format!(
             "the file is not UTF-8: byte {} is wrong",
             error.utf8_error().valid_up_to() + 1
-        )
+        );
+        Problem::error(place, message)
     })
 }
 
@@ -142,7 +150,14 @@ fn apply_overrides(
         settings.admin.listen = address;
     }
     settings.policy.origin = match (&overrides.policy, config.policy) {
-        (Some(path), _) => PolicyOrigin::Path(path.clone()),
+        (Some(path), _) => {
+            reject_kept(
+                path,
+                &SourceLocation::for_file(&display_path(path)),
+                problems,
+            );
+            PolicyOrigin::Path(path.clone())
+        }
         (None, Some(named)) => PolicyOrigin::Path(resolve_policy(&named, base, problems)),
         (None, None) => default_policy(base, problems),
     };
@@ -197,5 +212,18 @@ fn resolve_policy(named: &NamedPolicy, base: &BasePaths, problems: &mut Problems
                 .with_help(format!("looked for {}", path.display())),
         );
     }
+    reject_kept(&path, &named.place, problems);
     path
+}
+
+/// Reports an error for a policy that a proxy keeps: `promote` would overwrite it, and it is removed after later ones.
+fn reject_kept(path: &Path, place: &SourceLocation, problems: &mut Problems) {
+    if policy::is_kept(path) {
+        let message = "this is a policy that a proxy keeps, which it removes after later ones";
+        problems.push(
+            Problem::error(place, message)
+                .with_found(path.display().to_string())
+                .with_help("copy its files, or return to it with `crawlgate policy rollback`"),
+        );
+    }
 }

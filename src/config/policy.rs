@@ -1,5 +1,6 @@
 //! Opens policies: reads their files, compiles them and runs their cases.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::policy::exact::{VerdictAnswer, VerdictFinder};
 use crate::policy::options::OptionSetter;
 use crate::policy::source::tree::LocatedText;
 use crate::policy::source::{self, PolicyFileSet, PolicyFileSetError};
+use crate::store::policies::kept_policy_path;
 
 use super::captured_files::CapturingFiles;
 use super::policy_files::PolicyFiles;
@@ -30,7 +32,18 @@ pub fn location(origin: &PolicyOrigin) -> SourceLocation {
     SourceLocation::for_file(&Arc::from(name.as_str()))
 }
 
-/// Reads and compiles a policy.
+/// Returns `true` for the directory of a policy that a proxy has kept: `policies/REVISION` under `store.path`.
+pub fn is_kept(path: &Path) -> bool {
+    kept_policy_path(path).is_some()
+}
+
+/// Returns the path of the files of a policy that a command names: a file, a directory of `*.yaml` files, or the directory
+/// of a policy that a proxy has kept.
+fn named_path(path: &Path) -> Cow<'_, Path> {
+    kept_policy_path(path).map_or(Cow::Borrowed(path), Cow::Owned)
+}
+
+/// Reads and compiles a policy for a command, which may name one that a proxy has kept.
 ///
 /// # Errors
 /// Returns every problem of the policy, warnings included, if one of them is an error.
@@ -38,7 +51,8 @@ pub fn open(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
     match origin {
         PolicyOrigin::BuiltIn => compile::load_builtin(),
         PolicyOrigin::Path(path) => {
-            compile::load(&PolicyFiles::for_command(path), &path.to_string_lossy())
+            let path = named_path(path);
+            compile::load(&PolicyFiles::for_command(&path), &path.to_string_lossy())
         }
     }
 }
@@ -96,14 +110,15 @@ pub fn open_and_test_watched(origin: &PolicyOrigin, previous: Option<&Policy>) -
     }
 }
 
-/// Opens a policy for a command, and also returns its files, to send them to a proxy.
+/// Opens a policy for a command like [`open`], and also returns its files, to send them to a proxy.
 ///
 /// # Errors
 /// Returns the problems of [`open_and_test`], or the reason why the files cannot be sent.
 pub fn open_and_capture(
     path: &Path,
 ) -> Result<(CompiledPolicy, PolicyFileSet), OpenAndCaptureError> {
-    let files = PolicyFiles::for_command(path);
+    let path = named_path(path);
+    let files = PolicyFiles::for_command(&path);
     let captured = CapturingFiles::new(&files);
     let name = path.to_string_lossy();
     let compiled = compile::load(&captured, &name)

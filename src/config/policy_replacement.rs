@@ -554,6 +554,8 @@ pub struct StoreTakeover {
 pub enum StoreTakeoverError {
     /// Another process is replacing the files of the policy.
     InUse,
+    /// The record of a replacement cannot be read, for this reason.
+    Unreadable(String),
     /// The files cannot be recovered, for this reason.
     Unrecoverable(String),
 }
@@ -567,7 +569,7 @@ pub fn take_over(store: &Path, policy: &Path) -> Result<StoreTakeover, StoreTake
     let taken_over = run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
         take_over_now(&store, &policy)
     });
-    taken_over.unwrap_or_else(|error| Err(StoreTakeoverError::Unrecoverable(error.to_string())))
+    taken_over.unwrap_or_else(|error| Err(StoreTakeoverError::Unreadable(error.to_string())))
 }
 
 fn take_over_now(directory: &Path, policy: &Path) -> Result<StoreTakeover, StoreTakeoverError> {
@@ -584,8 +586,15 @@ fn take_over_now(directory: &Path, policy: &Path) -> Result<StoreTakeover, Store
             Ok(Some(_)) | Err(_) => Err(StoreTakeoverError::InUse),
         };
     }
+    let pending = store
+        .pending_replacement()
+        .map_err(|error| StoreTakeoverError::Unreadable(store.unreadable_replacement(&error)))?;
+    let recovered = pending
+        .map(|record| recover_pending(&store, record, policy))
+        .transpose()
+        .map_err(StoreTakeoverError::Unrecoverable)?;
     Ok(StoreTakeover {
-        recovered: recover_now(&store, policy).map_err(StoreTakeoverError::Unrecoverable)?,
+        recovered,
         // Where nothing can be locked, nothing is known of other processes.
         lock: lock.ok().flatten(),
         is_shared,
@@ -604,16 +613,20 @@ pub fn recover(
 ) -> Result<Option<RecoveredReplacement>, String> {
     let (store, policy) = (Arc::clone(store), policy.to_owned());
     run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
-        recover_now(&store, &policy)
+        let pending = store.pending_replacement();
+        let pending = pending.map_err(|error| store.unreadable_replacement(&error))?;
+        pending
+            .map(|record| recover_pending(&store, record, &policy))
+            .transpose()
     })
     .map_err(|error| error.to_string())?
 }
 
-fn recover_now(store: &PolicyStore, policy: &Path) -> Result<Option<RecoveredReplacement>, String> {
-    let pending = store.pending_replacement();
-    let Some(record) = pending.map_err(|error| error.to_string())? else {
-        return Ok(None);
-    };
+fn recover_pending(
+    store: &PolicyStore,
+    record: PolicyReplacement,
+    policy: &Path,
+) -> Result<RecoveredReplacement, String> {
     let disk = PolicyOnDisk::find(policy)?;
     let previous = load_kept(store, &record.previous);
     let next = load_kept(store, &record.next);
@@ -628,7 +641,7 @@ fn recover_now(store: &PolicyStore, policy: &Path) -> Result<Option<RecoveredRep
             disk.remove_leftovers(previous.as_ref(), next.as_ref());
         }
     }
-    Ok(Some(RecoveredReplacement { record, files }))
+    Ok(RecoveredReplacement { record, files })
 }
 
 fn load_kept(store: &PolicyStore, revision: &str) -> Result<PolicyFileSet, String> {

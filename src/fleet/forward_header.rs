@@ -190,12 +190,12 @@ impl NamedOwner {
 }
 
 /// Marks an answer on a link: the entry closes the crawler's connection.
-pub fn set_hang_up(headers: &mut HeaderMap) {
+pub fn set_close_connection(headers: &mut HeaderMap) {
     headers.insert(CRAWL_FLEET, HeaderValue::from_static(HANG_UP));
 }
 
 /// Returns `true` if an answer on a link means that the crawler's connection is closed.
-pub fn is_hang_up(headers: &HeaderMap) -> bool {
+pub fn is_close_connection(headers: &HeaderMap) -> bool {
     headers
         .get(CRAWL_FLEET)
         .is_some_and(|value| value == HANG_UP)

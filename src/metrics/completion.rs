@@ -416,14 +416,7 @@ impl RequestRecord {
             return LogOutcome::Allowed;
         };
         let unparsed = matches!(self.subject, RecordSubject::Unknown)
-            && matches!(
-                reason,
-                Reason::BadRequest
-                    | Reason::HeadersTooLarge
-                    | Reason::RequestTooLarge
-                    | Reason::RequestTimeout
-                    | Reason::Overloaded
-            );
+            && (reason.row().rejects_head || reason == Reason::Overloaded);
         match reason.row().status {
             _ if unparsed => LogOutcome::Unparsed,
             _ if reason == Reason::UpstreamTimeout => LogOutcome::TimedOut,

@@ -9,7 +9,6 @@ use crate::ledger::code::OmnifindCode;
 use crate::ledger::event::LedgerEventKind;
 use crate::ledger::removal::RemovalCauseKind;
 use crate::model::crawl_status::CrawlStatus;
-use crate::model::reason::Reason;
 use crate::model::words::words;
 use crate::robots::agent::RobotsTokenSource;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
@@ -482,14 +481,6 @@ impl CodeClass {
         }
     }
 }
-
-/// The reasons for which a request head is rejected before there is a request.
-pub(super) const HEAD_REASONS: [Reason; 4] = [
-    Reason::BadRequest,
-    Reason::RequestTooLarge,
-    Reason::HeadersTooLarge,
-    Reason::RequestTimeout,
-];
 
 /// The label of everything outside a closed set.
 pub(super) const OTHER: &str = "other";

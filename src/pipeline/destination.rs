@@ -1,7 +1,8 @@
 //! The interface to the proxy's resolver, which returns addresses that may be dialled.
 
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::clock::TimeSpan;
@@ -100,16 +101,18 @@ pub enum RemainingAddresses {
 }
 
 /// The cause if there is no address to dial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DestinationError {
     /// All addresses are in ranges that must not be dialled.
     Prohibited(ProhibitedAddress),
+    /// The URL leads back to this process.
+    OwnListener(OwnListener),
     /// The name means this machine, which must not be dialled.
     LoopbackName,
     /// The name is not looked up, since it has no address in the public DNS.
     LocalName,
     /// The port is not one of `egress.ports`.
-    PortDenied,
+    PortDenied(DeniedPort),
     /// There is no such name; it is looked up again after this time, if at all.
     NoSuchName(Option<Duration>),
     /// The name servers failed; the name is looked up again after this time.
@@ -133,6 +136,66 @@ pub struct ProhibitedAddress {
     pub allowed_by: Option<&'static str>,
 }
 
+/// A listener of this process, which is never dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnListener {
+    pub address: SocketAddr,
+    /// The setting that names the address.
+    pub setting: &'static str,
+}
+
+impl OwnListener {
+    fn to_detail(self) -> String {
+        let Self { address, setting } = self;
+        format!(
+            "the URL leads back to this proxy: {address} is its own listener ({setting} in the configuration). Request it \
+             without the proxy (no_proxy), or correct the URL"
+        )
+    }
+}
+
+/// A port that must not be connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeniedPort {
+    pub port: u16,
+    /// The ports that are allowed.
+    pub allowed: Vec<RangeInclusive<u16>>,
+    /// The setting that lists them.
+    pub setting: &'static str,
+}
+
+impl DeniedPort {
+    pub(crate) fn to_detail(&self) -> String {
+        format!(
+            "port {} is not allowed: {} in the configuration allows {}",
+            self.port,
+            self.setting,
+            format_ports(&self.allowed)
+        )
+    }
+}
+
+/// The maximum number of port ranges in a message.
+const MAX_PORTS_SHOWN: usize = 20;
+
+/// Formats ports: `80, 443, 1024-65535`.
+pub(crate) fn format_ports(ports: &[RangeInclusive<u16>]) -> String {
+    let ranges = ports.iter().take(MAX_PORTS_SHOWN).map(|range| {
+        if range.start() == range.end() {
+            range.start().to_string()
+        } else {
+            format!("{}-{}", range.start(), range.end())
+        }
+    });
+    let mut texts: Vec<String> = ranges.collect();
+    match ports.len() {
+        0 => texts.push("none".to_owned()),
+        1..=MAX_PORTS_SHOWN => {}
+        count => texts.push(format!("and {} more", count - MAX_PORTS_SHOWN)),
+    }
+    texts.join(", ")
+}
+
 impl ProhibitedAddress {
     fn to_detail(self) -> String {
         let Self { range, allowed_by } = self;
@@ -151,6 +214,10 @@ impl From<DestinationError> for Refusal {
                 Self::new(Reason::IpProhibited, Stage::Destination)
                     .with_detail(address.to_detail())
             }
+            DestinationError::OwnListener(listener) => {
+                Self::new(Reason::IpProhibited, Stage::Destination)
+                    .with_detail(listener.to_detail())
+            }
             DestinationError::LoopbackName => Self::new(Reason::IpProhibited, Stage::Destination)
                 .with_detail(
                     "the name means this machine, and loopback addresses are prohibited (egress.allow_loopback in the \
@@ -164,8 +231,9 @@ impl From<DestinationError> for Refusal {
                 "a name without a dot, or of a local domain, is not looked up (egress.allow_private or egress.hosts in the \
                  configuration can allow it)",
             ),
-            DestinationError::PortDenied => Self::new(Reason::PortDenied, Stage::Destination)
-                .with_detail("the port is not one of egress.ports of the configuration"),
+            DestinationError::PortDenied(port) => {
+                Self::new(Reason::PortDenied, Stage::Destination).with_detail(port.to_detail())
+            }
             DestinationError::NoSuchName(retry_after) => {
                 let dns = Self {
                     failure: Some(FailureKind::Permanent),

@@ -90,7 +90,7 @@ pub struct RobotsFetchRequest {
 }
 
 /// The cause if a robots.txt cannot be requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RobotsPermitError {
     /// There is no address to dial.
     Destination(DestinationError),

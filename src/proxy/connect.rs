@@ -30,7 +30,7 @@ use crate::metrics::trace::TracePart;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
-use crate::pipeline::destination::AddressList;
+use crate::pipeline::destination::{AddressList, DeniedPort};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::snapshot::PolicySnapshot;
@@ -366,13 +366,17 @@ impl<'a> ConnectExchange<'a> {
         let host = request_target::parse_connect(&self.parts, &self.service.via, tunnel)?;
         self.record.set_host(&host);
         self.record.enter_stage(Stage::Connect);
-        if includes_port(&self.service.tunnels.settings.connect_ports, host.port()) {
+        let allowed = &self.service.tunnels.settings.connect_ports;
+        if includes_port(allowed, host.port()) {
             return Ok(host);
         }
+        let denied = DeniedPort {
+            port: host.port(),
+            allowed: allowed.clone(),
+            setting: "egress.connect_ports",
+        };
         let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
-        Err(refusal
-            .with_detail("the port is not one of egress.connect_ports of the configuration")
-            .into())
+        Err(refusal.with_detail(denied.to_detail()).into())
     }
 
     /// Opens an opaque tunnel here, or has it opened by the node of the fleet that owns the host.

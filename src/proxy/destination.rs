@@ -16,8 +16,8 @@ use crate::metrics::Metrics;
 use crate::model::crawler::Crawler;
 use crate::model::rule_id::Slug;
 use crate::pipeline::destination::{
-    AddressList, DestinationError, DestinationResolver, EgressChoice, ProhibitedAddress,
-    RemainingAddresses,
+    AddressList, DeniedPort, DestinationError, DestinationResolver, EgressChoice, OwnListener,
+    ProhibitedAddress, RemainingAddresses,
 };
 use crate::urls::address::{AddressClass, classify, effective_address, to_unmapped};
 use crate::urls::target::{HostTarget, UrlTarget};
@@ -34,8 +34,8 @@ pub struct EgressRules {
     pub allow_loopback: bool,
     /// The ports that may be dialled.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// The proxy's own listeners, which are never dialled.
-    pub own_listeners: Vec<SocketAddr>,
+    /// The listeners of this process, which are never dialled.
+    pub own_listeners: Vec<OwnListener>,
     /// The local addresses of connections; the first rule that fits applies.
     pub bind: Vec<BindRule>,
     /// The names of the parent proxies.
@@ -222,8 +222,9 @@ impl AddressVetter {
         port: u16,
         egress: EgressChoice<'_>,
     ) -> Result<VettedAddresses, DestinationError> {
-        self.check_port(port)?;
         let count = |class: AddressClass| self.metrics.record_refused_address(class.as_str());
+        self.check_own_listener(host, literal, port, count)?;
+        self.check_port(port)?;
         if let Some(parent) = egress.parent {
             let vetted = self.vet_for_parent(host, literal, port, parent, count)?;
             return self.bind(vetted, host, egress);
@@ -256,7 +257,8 @@ impl AddressVetter {
         egress: EgressChoice<'_>,
     ) -> Option<Result<VettedAddresses, DestinationError>> {
         let checked = self
-            .check_port(port)
+            .check_own_listener(host, literal, port, |_| {})
+            .and_then(|()| self.check_port(port))
             .and_then(|()| literal.map_or_else(|| self.check_name(host), |_| Ok(())));
         if let Err(error) = checked {
             return Some(Err(error));
@@ -330,10 +332,8 @@ impl AddressVetter {
             Err(_) => self.resolver.resolve(host).await.addresses?,
         };
         let fits = |address: &&IpAddr| {
-            !self
-                .egress
-                .is_own_listener(effective_address(**address), port)
-                && local.is_none_or(|local| local.for_peer(**address).is_some())
+            let listener = self.egress.own_listener(effective_address(**address), port);
+            listener.is_none() && local.is_none_or(|local| local.for_peer(**address).is_some())
         };
         let usable = addresses.iter().filter(fits);
         let addresses: SmallVec<[SocketAddr; 2]> = usable
@@ -353,7 +353,35 @@ impl AddressVetter {
     fn check_port(&self, port: u16) -> Result<(), DestinationError> {
         match self.egress.ports.iter().any(|range| range.contains(&port)) {
             true => Ok(()),
-            false => Err(DestinationError::PortDenied),
+            false => Err(DestinationError::PortDenied(DeniedPort {
+                port,
+                allowed: self.egress.ports.clone(),
+                setting: "egress.ports",
+            })),
+        }
+    }
+
+    /// Refuses a literal, or the name of this machine, that leads to a listener of this process. Its port may be denied
+    /// too, and its name prohibited, but no setting would allow it. The addresses of other names are checked with
+    /// those of all ranges.
+    fn check_own_listener(
+        &self,
+        host: &str,
+        literal: Option<IpAddr>,
+        port: u16,
+        count: impl Fn(AddressClass),
+    ) -> Result<(), DestinationError> {
+        let names_machine = || is_loopback_name(host) && !self.resolver.is_fixed(host);
+        let address = literal.or_else(|| names_machine().then_some(Ipv4Addr::LOCALHOST.into()));
+        let Some(address) = address else {
+            return Ok(());
+        };
+        match self.egress.own_listener(effective_address(address), port) {
+            Some(listener) => {
+                count(classify(address));
+                Err(DestinationError::OwnListener(listener))
+            }
+            None => Ok(()),
         }
     }
 
@@ -406,18 +434,13 @@ impl AddressVetter {
             match self.address_refusal(host, *address, port) {
                 None => vetted.push(SocketAddr::new(*address, port)),
                 Some(refusal) => {
-                    count(refusal.class);
+                    count(classify(*address));
                     refused.get_or_insert(refusal);
                 }
             }
         }
         match refused {
-            Some(refusal) if vetted.is_empty() => {
-                Err(DestinationError::Prohibited(ProhibitedAddress {
-                    range: refusal.class.as_str(),
-                    allowed_by: refusal.allowed_by,
-                }))
-            }
+            Some(refusal) if vetted.is_empty() => Err(refusal),
             _ if vetted.is_empty() => Err(DestinationError::NoSuchName(None)),
             _ => Ok(VettedAddresses {
                 addresses: vetted,
@@ -428,18 +451,12 @@ impl AddressVetter {
         }
     }
 
-    /// Returns the cause if an address is refused: its class, or because this process listens there.
-    fn address_refusal(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressRefusal> {
+    /// Returns the cause if an address is refused: its range, or because this process listens there.
+    fn address_refusal(&self, host: &str, address: IpAddr, port: u16) -> Option<DestinationError> {
         let class = classify(address);
         let plain = to_unmapped(address);
-        if self
-            .egress
-            .is_own_listener(effective_address(address), port)
-        {
-            return Some(AddressRefusal {
-                class,
-                allowed_by: None,
-            });
+        if let Some(listener) = self.egress.own_listener(effective_address(address), port) {
+            return Some(DestinationError::OwnListener(listener));
         }
         let (allowed, allowed_by) = match class {
             AddressClass::Public => (true, None),
@@ -462,7 +479,11 @@ impl AddressVetter {
                 (allowed, Some(ALLOW_PRIVATE))
             }
         };
-        (!allowed).then_some(AddressRefusal { class, allowed_by })
+        let range = class.as_str();
+        (!allowed).then_some(DestinationError::Prohibited(ProhibitedAddress {
+            range,
+            allowed_by,
+        }))
     }
 
     fn is_local_name(&self, host: &str) -> bool {
@@ -476,14 +497,6 @@ impl AddressVetter {
             || self.egress.allow_loopback && is_loopback_name(host);
         local && !is_configured
     }
-}
-
-/// The cause if an address is not dialled.
-#[derive(Clone, Copy)]
-struct AddressRefusal {
-    class: AddressClass,
-    /// The setting that would allow it, if any does.
-    allowed_by: Option<&'static str>,
 }
 
 /// Returns `true` for the names that mean this machine (RFC 6761 section 6.3).
@@ -539,12 +552,12 @@ impl EgressRules {
         self.allow_private.iter().any(|entry| entry.covers(host))
     }
 
-    /// Returns `true` if a listener of this process may answer at the address. Every loopback
-    /// address is assumed to reach a loopback listener, and every address of this machine a
-    /// listener on the unspecified address.
-    fn is_own_listener(&self, address: IpAddr, port: u16) -> bool {
-        self.own_listeners.iter().any(|proxy_address| {
-            proxy_address.port() == port && may_reach(proxy_address.ip(), address)
+    /// Returns the listener of this process that may answer at the address. Every loopback address is assumed to reach a
+    /// loopback listener, and every address of this machine a listener on the unspecified address.
+    fn own_listener(&self, address: IpAddr, port: u16) -> Option<OwnListener> {
+        let mut listeners = self.own_listeners.iter().copied();
+        listeners.find(|listener| {
+            listener.address.port() == port && may_reach(listener.address.ip(), address)
         })
     }
 }

@@ -15,7 +15,7 @@ use hyper::ext::on_informational;
 use crate::clock::{Clock, TimeSpan};
 use crate::fleet::FleetNode;
 use crate::fleet::forward_header::{
-    CRAWL_FLEET, CRAWL_FLEET_OWNER, ForwardHeader, NamedOwner, is_hang_up,
+    CRAWL_FLEET, CRAWL_FLEET_OWNER, ForwardHeader, NamedOwner, is_close_connection,
 };
 use crate::fleet::link::{ForwardFailure, LinkDownload, LinkPeer};
 use crate::fleet::owners::HostOwnership;
@@ -228,8 +228,8 @@ impl ForwardCall<'_> {
                 }
                 metrics.record_forward(ForwardResult::Lost);
                 fleet.owners.request_refresh();
-                let may_repeat = self.upload.is_none() && self.method.is_idempotent();
-                if may_repeat && *repetition == LostRepeat::Allowed {
+                let is_repeatable = self.upload.is_none() && self.method.is_idempotent();
+                if is_repeatable && *repetition == LostRepeat::Allowed {
                     *repetition = LostRepeat::Used;
                     return Attempt::Again;
                 }
@@ -290,7 +290,7 @@ async fn wait_silent(fleet: &FleetNode, peer: &LinkPeer) {
 
 /// Removes the fields that belong to the link.
 fn finish_answer(mut response: Response<LinkDownload>) -> ForwardOutcome {
-    if is_hang_up(response.headers()) {
+    if is_close_connection(response.headers()) {
         response.into_body().release();
         return ForwardOutcome::CloseConnection;
     }

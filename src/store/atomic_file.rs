@@ -9,6 +9,8 @@ use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::io_advice::IoAdvice;
+
 /// The path of the file, and what its loss means.
 #[derive(Debug)]
 pub(super) struct AtomicFile {
@@ -29,14 +31,12 @@ pub(super) struct RecoveryHint {
 
 /// The file exists and cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot read {} from {}: {reason}. Repair the file, or move it away: {}",
-    .recovery.contents, .path.display(), .recovery.consequence
-)]
+#[error("cannot read {contents} from {}: {advice}", path.display())]
 pub struct UnreadableFile {
     path: PathBuf,
-    recovery: RecoveryHint,
-    reason: String,
+    contents: &'static str,
+    /// The cause, and what to do.
+    advice: String,
 }
 
 impl AtomicFile {
@@ -60,10 +60,27 @@ impl AtomicFile {
 
     /// Returns the error for a file with invalid contents.
     pub(super) fn unreadable_error(&self, reason: impl fmt::Display) -> UnreadableFile {
+        let consequence = self.recovery.consequence;
+        self.error(format!(
+            "{reason}. Repair the file, or move it away: {consequence}"
+        ))
+    }
+
+    /// Returns the error for a file that the system cannot read, or that is no text.
+    fn read_error(&self, error: &io::Error) -> UnreadableFile {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return self.unreadable_error(error);
+        }
+        let advice = IoAdvice::new(&self.path, error);
+        let consequence = self.recovery.consequence;
+        self.error(format!("{advice}. Without the file, {consequence}"))
+    }
+
+    fn error(&self, advice: String) -> UnreadableFile {
         UnreadableFile {
             path: self.path.clone(),
-            recovery: self.recovery,
-            reason: reason.to_string(),
+            contents: self.recovery.contents,
+            advice,
         }
     }
 
@@ -75,12 +92,12 @@ impl AtomicFile {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unreadable_error(error)),
+            Err(error) => return Err(self.read_error(&error)),
         };
         let mut text = String::new();
         file.take(self.max_bytes)
             .read_to_string(&mut text)
-            .map_err(|error| self.unreadable_error(error))?;
+            .map_err(|error| self.read_error(&error))?;
         Ok(Some(text))
     }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::io_advice::IoAdvice;
 use crate::policy::source::PolicyFileSet;
 
 use super::staged_file::{
@@ -34,6 +35,8 @@ const FILES_DIRECTORY: &str = "files";
 const VERSION: u32 = 1;
 /// The maximum size of a JSON file here.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
+/// The advice for a history with invalid content.
+const REPAIR: &str = "Repair the file, or move it away";
 /// The maximum number of recorded activations.
 const MAX_ACTIVATIONS: usize = 100;
 
@@ -226,19 +229,19 @@ impl PolicyStore {
     pub fn open(store: &Path) -> Result<Self, String> {
         let directory = Self::directory_in(store);
         let path = directory.join(HISTORY_FILE);
-        let unreadable = |reason: String| {
+        let unreadable = |advice: String| {
             format!(
-                "cannot read the history of policies from {}: {reason}. Repair the file, or move it away: a shadow policy \
-                 that was set is then forgotten",
+                "cannot read the history of policies from {}: {advice}. Without the file, a shadow policy that was set is \
+                 forgotten",
                 path.display()
             )
         };
         let records: Option<PolicyRecords> =
-            read_document(&path).map_err(|error| unreadable(error.to_string()))?;
+            read_document(&path).map_err(|error| unreadable(read_advice(&path, &error, REPAIR)))?;
         let records = records.unwrap_or_default();
         if records.version != VERSION {
             return Err(unreadable(format!(
-                "it has version {}, and this program reads {VERSION}",
+                "it has version {}, and this program reads {VERSION}. {REPAIR}",
                 records.version
             )));
         }
@@ -448,7 +451,7 @@ impl PolicyStore {
     /// If the directory cannot be written.
     pub fn begin_replacement(&self, replacement: &PolicyReplacement) -> io::Result<()> {
         self.create_directory()?;
-        write_document(&self.directory.join(REPLACEMENT_FILE), replacement)
+        write_document(&self.replacement_path(), replacement)
     }
 
     /// Returns the replacement that has begun and not ended. Blocks.
@@ -456,7 +459,25 @@ impl PolicyStore {
     /// # Errors
     /// If its record exists and cannot be read.
     pub fn pending_replacement(&self) -> io::Result<Option<PolicyReplacement>> {
-        read_document(&self.directory.join(REPLACEMENT_FILE))
+        read_document(&self.replacement_path())
+    }
+
+    /// Returns the explanation of an error of [`Self::pending_replacement`].
+    pub fn unreadable_replacement(&self, error: &io::Error) -> String {
+        let path = self.replacement_path();
+        format!(
+            "cannot read {}, the record of a replacement of the policy: {}",
+            path.display(),
+            read_advice(
+                &path,
+                error,
+                "Put the right files of the policy in place, and remove it"
+            )
+        )
+    }
+
+    fn replacement_path(&self) -> PathBuf {
+        self.directory.join(REPLACEMENT_FILE)
     }
 
     /// Records that the next policy of a replacement is in force, unless that is recorded, and clears its shadow policy. Blocks.
@@ -483,7 +504,7 @@ impl PolicyStore {
     /// # Errors
     /// If the directory cannot be written.
     pub fn end_replacement(&self) -> io::Result<()> {
-        let path = self.directory.join(REPLACEMENT_FILE);
+        let path = self.replacement_path();
         remove_if_exists(&path)?;
         sync_directory(&path)
     }
@@ -553,12 +574,24 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
+/// Returns the cause if a document cannot be read, and what to do; `repair` applies to invalid content.
+fn read_advice(path: &Path, error: &io::Error, repair: &str) -> String {
+    match error.kind() {
+        // The kinds of malformed JSON.
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => format!("{error}. {repair}"),
+        _ => IoAdvice::new(path, error).to_string(),
+    }
+}
+
 fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_no_follow(path)?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(io::Error::other("the file is too large"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file is too large",
+        ));
     }
     Ok(bytes)
 }

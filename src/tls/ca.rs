@@ -24,6 +24,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 use crate::clock::Rfc3339;
+use crate::io_advice::IoAdvice;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Five years.
@@ -300,7 +301,7 @@ pub enum CaError {
         at: SystemTime,
     },
     /// A file cannot be read or written.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), IoAdvice::new(path, error))]
     Io {
         /// The file.
         path: PathBuf,

@@ -1061,7 +1061,7 @@ fn broken_input_is_reported_and_has_no_effect() {
         ("broken.yaml", "broken.yaml:3:"),
         (
             "none.yaml",
-            "none.yaml: error: the configuration cannot be read: No such file",
+            "none.yaml: error: there is no such file; name another with --config",
         ),
         ("empty", "Is a directory"),
         (

@@ -538,7 +538,7 @@ const BROKEN: [(&str, &str); 70] = [
     ),
     (
         "admin: 127.0.0.1:1",
-        "c.yaml:1:8: error: `admin` must be a mapping (`key: value`); found `127.0.0.1:1`",
+        "c.yaml:1:8: error: `admin` must be a mapping (`key: value`); found `127.0.0.1:1`; its keys are listen, token_file, names, public_url",
     ),
     (
         "policy: { url: \"https://p.example/\" }",
@@ -942,7 +942,7 @@ fn a_file_that_cannot_be_read_is_an_error() {
     for (path, expected) in [
         (
             folder.path().join("none.yaml"),
-            "the configuration cannot be read: No such file",
+            "error: there is no such file; name another with --config",
         ),
         (
             folder.path().to_owned(),

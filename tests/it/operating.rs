@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -16,6 +16,33 @@ use crate::support::temp_dir::TempDir;
 
 const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow, politeness: { delay: 0s } }\n\
                       rules: [{ id: no-cgi, forbid: { under: /cgi } }]\n";
+
+/// Copies the program to a folder that other users may enter.
+fn copy_program(folder: &TempDir) -> PathBuf {
+    let program = folder.path().join("crawlgate");
+    std::fs::copy(env!("CARGO_BIN_EXE_crawlgate"), &program).unwrap();
+    program
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Runs a command in the folder without the rights of root, to whom nothing is forbidden.
+fn run_as_nobody(program: &Path, folder: &TempDir, arguments: &[&str]) -> CommandOutput {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder.path());
+    command.env_remove("CRAWLGATE_CONFIG");
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    CommandOutput {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
 
 /// Runs a command about a proxy from a directory that has no configuration.
 fn ask(proxy: &TestProxy, command: &str) -> CommandOutput {
@@ -292,6 +319,135 @@ fn a_start_without_a_usable_store_names_its_path() {
     assert!(text.contains(part), "{text}");
 }
 
+/// The path in the way is named, and neither a replacement of the policy nor the stops are blamed for it.
+#[test]
+fn a_store_that_cannot_be_used_is_reported_with_its_cause_and_cure() {
+    const NAMED: &str = "policy: { path: p.yaml, watch: false }\n";
+    const LEDGER: &str = "ledger: { keep: always }\n";
+    const MOVE: &str = "file is not a directory. Move it away, or set a different store.path";
+    const CHANGE: &str = "Change its owner or its mode, or set a different store.path";
+    let folder = TempDir::new();
+    let program = copy_program(&folder);
+    folder.write("p.yaml", POLICY);
+    folder.write("file", "in the way");
+    folder.write("no-policies/policies", "in the way");
+    for directory in [
+        "no-stops/stops.json",
+        "no-ledger/ledger.redb",
+        "closed",
+        "locked",
+    ] {
+        std::fs::create_dir_all(folder.path().join(directory)).unwrap();
+    }
+    for (name, mode) in [("", 0o755), ("closed", 0), ("locked", 0o555)] {
+        set_mode(&folder.path().join(name), mode);
+    }
+    for (store, more, place, cure) in [
+        ("file/x", NAMED, "directory file/x (store.path)", MOVE),
+        // The policy is the built-in one.
+        ("file/x/y", LEDGER, "directory file/x/y (store.path)", MOVE),
+        ("closed", NAMED, "directory closed (store.path)", CHANGE),
+        (
+            "no-policies",
+            NAMED,
+            "no-policies cannot be used (store.path)",
+            "no-policies/policies is not a directory. Move it away",
+        ),
+        (
+            "no-stops",
+            "",
+            "the emergency stops",
+            "no-stops/stops.json is a directory. Move it away. Without the file, ",
+        ),
+        (
+            "no-ledger",
+            LEDGER,
+            "the ledger no-ledger/ledger.redb",
+            "/ledger.redb is a directory. Move it away, or set a different store.path",
+        ),
+        ("locked", LEDGER, "the ledger locked/ledger.redb", CHANGE),
+    ] {
+        let config = format!(
+            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nlogs: {{ decisions: none }}\n\
+             tls: {{ intercept: false }}\nstore: {{ path: {store} }}\n{more}"
+        );
+        folder.write("c.yaml", &config);
+        let output = run_as_nobody(&program, &folder, &["run", "--config", "c.yaml"]);
+        assert_eq!(output.code, 3, "{store}: {output:?}");
+        let mut lines = output.stderr.lines();
+        let error = lines.find(|line| line.starts_with("error: ")).unwrap();
+        assert!(error.contains(place), "{store}: {error}");
+        assert!(error.contains(cure), "{store}: {error}");
+    }
+    folder.write("c.yaml", "store: { path: file/x }\n");
+    let output = crawlgate(folder.path(), "check c.yaml", "");
+    let part = "store.path: file/x cannot be used: file is not a directory";
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.stderr.contains(part), "{output:?}");
+    for name in ["closed", "locked"] {
+        set_mode(&folder.path().join(name), 0o755);
+    }
+}
+
+/// The user is told what to do, not only what the system says.
+#[test]
+fn files_and_addresses_that_cannot_be_used_are_reported_with_a_cure() {
+    let folder = TempDir::new();
+    folder.write("policy.yaml", POLICY);
+    folder.write("file", "in the way");
+    folder.write(
+        "log.yaml",
+        "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nstore: { path: store }\ntls: { intercept: false }\n\
+         logs: { decisions: file/x/log.json }\n",
+    );
+    let log = "file is not a directory. Move it away, or set a different file";
+    for (command, code, parts) in [
+        (
+            "run --config log.yaml",
+            3,
+            [
+                "cannot open the decision log file/x/log.json (logs.decisions)",
+                log,
+            ],
+        ),
+        (
+            "check log.yaml",
+            2,
+            [
+                "logs.decisions: file/x/log.json cannot be used",
+                "file is not a directory",
+            ],
+        ),
+        (
+            "run --config none.yaml",
+            2,
+            [
+                "none.yaml: error: there is no such file",
+                "`crawlgate init`",
+            ],
+        ),
+        (
+            "run --listen 3128",
+            2,
+            [
+                "--listen",
+                "write an address and a port, such as 127.0.0.1:3128",
+            ],
+        ),
+        (
+            "status --admin localhost:3129",
+            2,
+            ["--admin", "write the address, not the name: 127.0.0.1:3129"],
+        ),
+    ] {
+        let output = crawlgate(folder.path(), command, "");
+        assert_eq!(output.code, code, "{command}: {output:?}");
+        for part in parts {
+            assert!(output.stderr.contains(part), "{command}: {output:?}");
+        }
+    }
+}
+
 /// `run` would end with these authorities, or leave clients without the bundle.
 #[test]
 fn check_tries_the_certificate_authorities_and_the_bundle() {
@@ -492,30 +648,19 @@ fn only_regular_files_are_read_as_a_decision_log() {
 #[test]
 fn check_names_the_user_and_the_directory_that_it_may_not_write_to() {
     let folder = TempDir::new();
-    let program = folder.path().join("crawlgate");
-    std::fs::copy(env!("CARGO_BIN_EXE_crawlgate"), &program).unwrap();
-    std::fs::create_dir(folder.path().join("locked")).unwrap();
+    let program = copy_program(&folder);
+    let locked = folder.path().join("locked");
+    std::fs::create_dir(&locked).unwrap();
     folder.write(
         "c.yaml",
         "logs: { decisions: locked/d.jsonl }\nstore: { path: locked/store }\n",
     );
-    let set_mode = |name: &str, mode| {
-        let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(folder.path().join(name), mode).unwrap();
-    };
-    set_mode("", 0o755);
-    set_mode("c.yaml", 0o644);
-    set_mode("locked", 0o555);
-    let mut command = Command::new(&program);
-    command.args(["check", "c.yaml"]).current_dir(folder.path());
-    command.env_remove("CRAWLGATE_CONFIG");
-    if rustix::process::geteuid().is_root() {
-        command.uid(65_534).gid(65_534);
-    }
-    let output = command.output().unwrap();
-    set_mode("locked", 0o755);
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{text}");
+    set_mode(folder.path(), 0o755);
+    set_mode(&locked, 0o555);
+    let output = run_as_nobody(&program, &folder, &["check", "c.yaml"]);
+    set_mode(&locked, 0o755);
+    let text = output.stderr;
+    assert_eq!(output.code, 0, "{text}");
     for key in ["logs.decisions: locked/d.jsonl", "store.path: locked/store"] {
         let part = format!("warning: {key} cannot be used: user ");
         assert!(text.contains(&part), "{part}: {text}");

@@ -279,6 +279,7 @@ fn a_policy_goes_from_shadow_into_force_and_back_by_commands() {
         differs.stderr.contains(&format!("two@{revision}")),
         "{differs:?}"
     );
+    commands_take_a_kept_policy(&bench, &kept, &revision);
     // The explanation of the earlier decision names it.
     let explained = bench.command(&["explain", "--decision", refused.value("crawl-decision")]);
     assert!(explained.stdout.contains(&kept), "{explained:?}");
@@ -286,6 +287,35 @@ fn a_policy_goes_from_shadow_into_force_and_back_by_commands() {
         let log = bench.gate.stderr();
         log.contains("is promoted from shadow") && log.contains("a day in shadow")
     });
+}
+
+/// All commands that read a policy take the directory of one that the proxy has kept; a proxy that is started does not.
+fn commands_take_a_kept_policy(bench: &RolloutBench, kept: &str, revision: &str) {
+    let folder = bench.folder.path();
+    let name = format!("two@{revision}");
+    for (arguments, input) in [
+        (&["check", kept][..], ""),
+        (&["test", kept][..], ""),
+        (&["find", "--policy", kept, "--verdict", "allow"][..], ""),
+        (
+            &["decide", "--policy", kept][..],
+            "{\"url\": \"http://a.test/\"}\n",
+        ),
+    ] {
+        let output = crawlgate(folder, arguments, input);
+        assert_eq!(output.code, 0, "{arguments:?}: {output:?}");
+        let text = output.stdout + &output.stderr;
+        assert!(text.contains(&name), "{arguments:?}: {text}");
+    }
+    let set = bench.command(&["shadow", "set", kept, "--reason", "again"]);
+    assert_eq!(set.code, 0, "{set:?}");
+    assert!(set.stdout.contains(&name), "{set:?}");
+    assert_eq!(bench.command(&["shadow", "clear"]).code, 0);
+    let output = crawlgate(folder, &["run", "--policy", kept][..], "");
+    assert_eq!(output.code, 2, "{output:?}");
+    for part in ["a policy that a proxy keeps", "crawlgate policy rollback"] {
+        assert!(output.stderr.contains(part), "{output:?}");
+    }
 }
 
 #[test]

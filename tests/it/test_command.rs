@@ -357,6 +357,18 @@ fn an_assertion_about_a_host_finds_the_hole_of_another_scheme() {
         "",
     );
     assert_eq!(invalid.code, 2, "{invalid:?}");
+    folder.write(
+        "named.yaml",
+        policy("{ host: intra.example }").replace("id: r", "id: no-intra"),
+    );
+    let unknown = crawlgate(
+        folder.path(),
+        "find --verdict reject --rule no-inta --policy named.yaml",
+        "",
+    );
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    let part = "--rule no-inta: the policy has no rule of this id; did you mean `no-intra`?";
+    assert!(unknown.stderr.contains(part), "{unknown:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
+use crate::config::file::values::parse_socket_address;
 use crate::config::load::Overrides;
 
 use super::OutputFormat;
@@ -16,7 +17,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Address and port of the proxy's admin API [default: `admin.listen` of the configuration, else 127.0.0.1:3129]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_socket_address)]
     pub admin: Option<SocketAddr>,
 }
 

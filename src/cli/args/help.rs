@@ -178,7 +178,7 @@ every request that it matches, even requests that another rule allows.
 
 The command uses the admin API at `admin.listen`, with the token of `admin.token_file`. Stops
 survive a restart of the proxy, in stops.json under `store.path`. In a fleet, a stop at one node is
-in force at all.
+in force at all nodes.
 
 Exit codes: 0 done, 1 there is no stop with this id, 2 wrong usage or configuration, 3 the proxy
 cannot be reached, or refuses the command.";

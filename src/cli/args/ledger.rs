@@ -175,7 +175,7 @@ pub(crate) struct LedgerSweepArgs {
     /// Change nothing: count, and list the URLs that would be refused
     #[arg(long)]
     pub dry_run: bool,
-    /// Evaluate this policy instead of the active one: a file, or a directory of *.yaml files
+    /// Evaluate this policy instead of the active one: a file, a directory of *.yaml files, or one that a proxy has kept (store.path/policies/REVISION)
     #[arg(long, value_name = "NEW", requires = "dry_run")]
     pub policy: Option<PathBuf>,
     /// Order removals that are held: all of them, or those of policy, robots_txt:HOST or noindex:HOST

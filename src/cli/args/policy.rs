@@ -12,7 +12,7 @@ use super::{LedgerSourceArgs, OutputFormat, ProxyArgs};
 
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
-    /// Policies and configurations [default: the configuration that `run` would use, and its policy]
+    /// Policies (also those that a proxy has kept: store.path/policies/REVISION) and configurations [default: the configuration that `run` would use, and its policy]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Configuration to check, with its policy: the same as PATH, as the other commands name it
@@ -133,7 +133,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct DecideArgs {
-    /// Policy: a file, or a directory of *.yaml files
+    /// Policy: a file, a directory of *.yaml files, or one that a proxy has kept (store.path/policies/REVISION)
     #[arg(long, value_name = "PATH")]
     pub policy: PathBuf,
     /// Format of each line of output
@@ -184,10 +184,10 @@ pub(crate) enum TestFormat {
 
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// Old policy: a file, or a directory of *.yaml files
+    /// Old policy: a file, a directory of *.yaml files, or one that a proxy has kept (store.path/policies/REVISION)
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
-    /// New policy
+    /// New policy, like OLD
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
     /// Compare the decisions for the URLs in FILE, one per line, or on standard input if FILE is left out [default: the
@@ -252,7 +252,7 @@ pub(crate) enum FailOn {
 
 #[derive(Args, Debug)]
 pub(crate) struct FindArgs {
-    /// Policy: a file, or a directory of *.yaml files [default: the policy that `run` would use]
+    /// Policy: a file, a directory of *.yaml files, or one that a proxy has kept (store.path/policies/REVISION) [default: the policy that `run` would use]
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
     /// Verdict that the URL gets

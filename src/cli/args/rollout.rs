@@ -40,7 +40,7 @@ pub(crate) enum ShadowCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct ShadowSetArgs {
-    /// Policy: a file, or a directory of *.yaml files
+    /// Policy: a file, a directory of *.yaml files, or one that a proxy has kept (store.path/policies/REVISION)
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// Reason, for the records: one line

@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use rustix::fs::{Access, access};
-use rustix::process::getuid;
 
 use crate::admin::guard::{AdminToken, AdminTokenError};
 use crate::clock::Clock;
 use crate::config::settings::{AuthorityFiles, Settings};
 use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::io_advice::user_name;
 use crate::server::authority;
 use crate::tls::{CaCertificate, CertificateAuthority};
 
@@ -127,7 +127,7 @@ fn try_file(path: &Path) -> io::Result<()> {
         // Opening a pipe would wait for its reader.
         Ok(found) if !found.is_file() => Ok(()),
         Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
-        Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
+        Err(error) if is_missing(&error) => match path.parent() {
             Some(directory) => try_directory(directory),
             None => Ok(()),
         },
@@ -162,18 +162,6 @@ fn check_writable(directory: &Path) -> io::Result<()> {
     Err(io::Error::new(kind, message))
 }
 
-/// Returns the name of the user, or the number of one without a name.
-fn user_name() -> String {
-    let number = getuid().to_string();
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)? == number).then(|| name.to_owned())
-    });
-    name.unwrap_or(number)
-}
-
 /// Checks that a directory exists, or can be created: the nearest path above it that exists must be a directory.
 fn try_directory(path: &Path) -> io::Result<()> {
     for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
@@ -185,9 +173,14 @@ fn try_directory(path: &Path) -> io::Result<()> {
                     path.display()
                 )));
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if is_missing(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Returns `true` if a path does not exist; something above it may not be a directory.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -216,9 +216,10 @@ impl DecisionConsumer for LogRequests {
             return Ok(());
         };
         // Only what was refused or failed is repeated without its URL.
-        let may_repeat = &*entry.text(LogField::Verdict) == "reject" || request.response.is_none();
+        let may_have_repetitions =
+            &*entry.text(LogField::Verdict) == "reject" || request.response.is_none();
         if let Some(index) = self.count(request)
-            && may_repeat
+            && may_have_repetitions
         {
             self.recent
                 .record(entry.text(LogField::Decision).into(), index);

@@ -15,8 +15,9 @@ use crate::cli::decisions::last::find_decision;
 use crate::cli::decisions::memory_only_note;
 use crate::cli::running_proxy::RunningProxy;
 use crate::cli::text::sanitize_text;
+use crate::config::policy;
 use crate::console::{ConsoleColors, Tone};
-use crate::store::policies::{PolicyStore, kept_policy_path};
+use crate::store::policies::PolicyStore;
 
 use super::RequestExplanation;
 
@@ -156,7 +157,7 @@ fn kept_policy(args: &ExplainArgs, revision: &str) -> Option<PathBuf> {
     let (_, settings) = RunningProxy::find_with_settings(&args.proxy).ok()?;
     let is_revision = !revision.is_empty() && revision.bytes().all(|b| b.is_ascii_hexdigit());
     let directory = PolicyStore::revision_directory(&settings.store.path?, revision);
-    (is_revision && kept_policy_path(&directory).is_some()).then_some(directory)
+    (is_revision && policy::is_kept(&directory)).then_some(directory)
 }
 
 /// Introduces the explanation, and says if the policy has changed since the decision.

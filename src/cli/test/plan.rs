@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::policy;
 use crate::config::settings::PolicyOrigin;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -93,6 +94,9 @@ impl TestPlanBuilder {
     }
 
     fn add_directory(&mut self, path: &Path) {
+        if policy::is_kept(path) {
+            return self.add_policy(path);
+        }
         let (files, directories) = list_directory(path);
         let files: Vec<(PathBuf, Option<String>, FileKind)> = files
             .into_iter()

@@ -147,8 +147,14 @@ impl<T> ConfigValue<T> for KeyGroup<T> {
         if self.may_be_empty && node.is_null() {
             return;
         }
-        if let Some(map) = MapReader::open(node, &format!("`{}`", self.path), context.problems) {
-            read_keys(self.keys, map, target, context);
+        let mut problems = Problems::new();
+        if let Some(map) = MapReader::open(node, &format!("`{}`", self.path), &mut problems) {
+            return read_keys(self.keys, map, target, context);
+        }
+        let keys: Vec<&str> = self.keys.iter().map(|key| key.name).collect();
+        let help = format!("its keys are {}", keys.join(", "));
+        for problem in problems.into_vec() {
+            context.problems.push(problem.with_help(help.as_str()));
         }
     }
 

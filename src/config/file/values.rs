@@ -13,7 +13,7 @@ use crate::urls::target::{UrlTarget, canonical_host};
 pub(super) type PortRange = RangeInclusive<u16>;
 
 /// Parses a listen address: an IP address and a port.
-pub(super) fn parse_socket_address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some(("localhost", port)) => format!("write the address, not the name: 127.0.0.1:{port}"),
         Some(("" | "*", port)) => format!("write the address too: 127.0.0.1:{port}"),

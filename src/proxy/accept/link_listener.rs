@@ -13,7 +13,7 @@ use rustls::ServerConfig;
 
 use crate::clock::Clock;
 use crate::fleet::forward_header::{
-    CRAWL_FLEET, ForwardHeader, ForwardHeaderError, TargetForm, set_hang_up,
+    CRAWL_FLEET, ForwardHeader, ForwardHeaderError, TargetForm, set_close_connection,
 };
 use crate::metrics::labels::{Http2ErrorCode, Http2ErrorScope, Http2Limit, ProxyHeaderFailure};
 use crate::proxy::body::{ClientBody, ResponseBody};
@@ -135,7 +135,7 @@ impl LinkListener {
         answered.unwrap_or_else(|CloseConnection| {
             let mut response = Response::new(Bytes::new());
             *response.status_mut() = StatusCode::NO_CONTENT;
-            set_hang_up(response.headers_mut());
+            set_close_connection(response.headers_mut());
             unrecorded_response(response, &method, None)
         })
     }

@@ -230,24 +230,7 @@ impl ProxyListener {
 
     /// Records a head that is refused, and returns the response.
     fn head_refusal(&self, error: HeadError, client: Option<IpAddr>) -> Option<Response<Bytes>> {
-        let (reason, status, detail) = match error {
-            HeadError::Malformed(detail) => (Reason::BadRequest, None, detail),
-            HeadError::TargetTooLong => (
-                Reason::RequestTooLarge,
-                Some(414),
-                "the URL is longer than the limit",
-            ),
-            HeadError::TooLarge => (
-                Reason::HeadersTooLarge,
-                None,
-                "the request's head is larger than the limit",
-            ),
-            HeadError::Late => (
-                Reason::RequestTimeout,
-                None,
-                "the request's head did not arrive in time",
-            ),
-        };
+        let (reason, status, detail) = describe_head_error(error);
         self.service
             .recorder
             .metrics()
@@ -299,4 +282,52 @@ fn to_http1_bytes(response: &Response<Bytes>) -> Bytes {
     bytes.extend_from_slice(b"connection: close\r\n\r\n");
     bytes.extend_from_slice(response.body());
     bytes.into()
+}
+
+/// Returns the reason for a refused head, its status if the reason has another one, and the detail.
+fn describe_head_error(error: HeadError) -> (Reason, Option<u16>, &'static str) {
+    match error {
+        HeadError::Malformed(detail) => (Reason::BadRequest, None, detail),
+        HeadError::TargetTooLong => (
+            Reason::RequestTooLarge,
+            Some(414),
+            "the URL is longer than the limit",
+        ),
+        HeadError::TooLarge => (
+            Reason::HeadersTooLarge,
+            None,
+            "the request's head is larger than the limit",
+        ),
+        HeadError::Late => (
+            Reason::RequestTimeout,
+            None,
+            "the request's head did not arrive in time",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise its series would not exist before the first one.
+    #[test]
+    fn the_row_of_a_reason_declares_that_it_rejects_heads() {
+        let mut reasons = vec![];
+        for error in [
+            HeadError::Malformed(""),
+            HeadError::TargetTooLong,
+            HeadError::TooLarge,
+            HeadError::Late,
+        ] {
+            reasons.push(describe_head_error(error).0);
+        }
+        reasons.sort();
+        let declared = Reason::ALL
+            .into_iter()
+            .filter(|reason| reason.row().rejects_head);
+        let mut declared: Vec<Reason> = declared.collect();
+        declared.sort();
+        assert_eq!(reasons, declared);
+    }
 }

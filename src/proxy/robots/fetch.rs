@@ -325,8 +325,9 @@ fn hop_outcome(error: HopError) -> RobotsFetchOutcome {
         HopError::NotSent(RobotsPermitError::WaitTooLong) => RobotsFetchOutcome::NotAdmitted,
         HopError::NotSent(RobotsPermitError::Destination(error)) => match error {
             DestinationError::Prohibited(_)
+            | DestinationError::OwnListener(_)
             | DestinationError::LoopbackName
-            | DestinationError::PortDenied => RobotsFetchOutcome::ProhibitedRedirect,
+            | DestinationError::PortDenied(_) => RobotsFetchOutcome::ProhibitedRedirect,
             DestinationError::LocalName
             | DestinationError::NoSuchName(_)
             | DestinationError::LookupFailed(_)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::config::policy;
 use crate::config::settings::Settings;
+use crate::io_advice::IoAdvice;
 use crate::pipeline::reload::{ReloadOutcome, ReloadTrigger};
 use crate::policy::Policy;
 use crate::policy::source::PolicyFileSet;
@@ -77,8 +78,9 @@ pub(super) fn record(
 
 fn warn_not_recorded(store: &PolicyStore, error: &io::Error) {
     tracing::warn!(
-        "the policy is active, but cannot be recorded in {} (store.path) for `crawlgate policy history`: {error}",
-        store.directory().display()
+        "the policy is active, but cannot be recorded in {} (store.path) for `crawlgate policy history`: {}",
+        store.directory().display(),
+        IoAdvice::new(store.directory(), error)
     );
 }
 

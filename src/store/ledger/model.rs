@@ -631,7 +631,7 @@ fn a_damaged_file_and_a_full_disk_are_told_apart() {
     let message = LedgerLocation::in_directory(&folder.0)
         .open_error(full)
         .to_string();
-    assert!(message.contains("Make room on the disk"), "{message}");
+    assert!(message.contains("Make room on it"), "{message}");
     assert!(!message.contains("mv "), "{message}");
 }
 

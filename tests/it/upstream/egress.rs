@@ -1,6 +1,7 @@
 //! The reach of requests under `egress`: ports, private networks, loopback, and never the proxy itself.
 
 use super::{POLICY, config, gate, get, status, with_rule};
+use crate::support::client::RawClient;
 use crate::support::origin::ScriptedOrigin;
 use crate::support::proxy::TestProxy;
 
@@ -18,7 +19,12 @@ fn the_gate_itself_is_refused_in_every_spelling() {
         "{ me.test: 127.0.0.1, six.test: \"::1\", other.test: 127.9.9.9 }",
         "",
     );
-    for port in [gate.proxy.port(), gate.admin.port()] {
+    for (listener, setting) in [(gate.proxy, "listen"), (gate.admin, "admin.listen")] {
+        let port = listener.port();
+        let detail = format!(
+            "the URL leads back to this proxy: {listener} is its own listener ({setting} in the configuration). Request it \
+             without the proxy"
+        );
         for host in [
             "127.0.0.1",
             "127.1",
@@ -50,6 +56,7 @@ fn the_gate_itself_is_refused_in_every_spelling() {
                     "ip_prohibited",
                     "{host}:{port}/{path}: {answer}"
                 );
+                assert!(answer.contains(&detail), "{host}:{port}/{path}: {answer}");
             }
         }
     }
@@ -69,6 +76,32 @@ fn the_gate_itself_is_refused_in_every_spelling() {
             "{host}"
         );
     }
+}
+
+/// No setting would allow it, so that none is proposed.
+#[test]
+fn a_listener_of_the_gate_is_named_even_if_loopback_or_its_port_is_closed() {
+    let closed = config("", "").replace("[1-65535]", "80");
+    let gate = TestProxy::start(&closed, POLICY);
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        let answer = get(
+            gate.proxy,
+            &format!("http://{host}:{}/ui", gate.admin.port()),
+        );
+        assert_eq!(reason(&answer), "ip_prohibited", "{host}: {answer}");
+        assert!(
+            answer.contains("own listener (admin.listen"),
+            "{host}: {answer}"
+        );
+        assert!(!answer.contains("egress."), "{host}: {answer}");
+    }
+    let address = gate.admin;
+    let mut client = RawClient::connect(gate.proxy);
+    let answer = client.request(format!(
+        "CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n"
+    ));
+    assert_eq!(answer.field("crawl-reason"), Some("port_denied"));
+    assert!(answer.body.contains("allows 80, 443"), "{}", answer.body);
 }
 
 #[test]
@@ -148,7 +181,11 @@ fn only_the_ports_of_egress_are_dialled() {
         let answer = get(gate.proxy, &shut.url(host, "/"));
         assert_eq!(status(&answer), 403, "{host}: {answer}");
         assert_eq!(reason(&answer), "port_denied", "{host}: {answer}");
-        assert!(answer.contains("egress.ports"), "{host}: {answer}");
+        let detail = format!(
+            "port {} is not allowed: egress.ports in the configuration allows 80, {}",
+            shut.port, open.port
+        );
+        assert!(answer.contains(&detail), "{host}: {answer}");
     }
     assert_eq!(shut.connections(), 0);
 }

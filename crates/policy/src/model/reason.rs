@@ -62,6 +62,8 @@ pub struct ReasonRow {
     pub removal: Option<RemovalOutcome>,
     /// The stages at which it is exported as 0 before it occurs; at others, once it has.
     pub stages: &'static [Stage],
+    /// Set if a head is rejected for it before it is a request: `crawlgate_head_rejections_total` is exported as 0 for it.
+    pub rejects_head: bool,
     /// The `title` of the problem document (RFC 9457).
     pub title: &'static str,
 }
@@ -338,6 +340,7 @@ reasons! {
         status: StatusSource::Fixed(413),
         title: "Request too large",
         stages: &[Stage::Target, Stage::Upstream],
+        rejects_head: true,
         ..CLIENT
     }
     /// The request head did not arrive in time.
@@ -346,6 +349,7 @@ reasons! {
         status: StatusSource::Fixed(408),
         title: "Request head not received in time",
         stages: &[Stage::Target, Stage::Connect],
+        rejects_head: true,
         ..CLIENT
     }
     /// The request is ambiguous or malformed.
@@ -353,6 +357,7 @@ reasons! {
         name: "bad_request",
         title: "Request not understood",
         stages: &[Stage::Target, Stage::Connect],
+        rejects_head: true,
         ..CLIENT
     }
     /// The request head exceeds its limit.
@@ -360,6 +365,7 @@ reasons! {
         name: "headers_too_large",
         status: StatusSource::Fixed(431),
         title: "Request head too large",
+        rejects_head: true,
         ..CLIENT
     }
     /// The request has already passed through this proxy.
@@ -425,6 +431,7 @@ reasons! {
         title: "Internal error of the proxy",
         removal: None,
         stages: &[Stage::Request, Stage::Upstream, Stage::Response],
+        rejects_head: false,
     }
     /// The client must authenticate, or its credentials are wrong.
     Unauthorized {
@@ -494,6 +501,7 @@ const FILTER: ReasonRow = ReasonRow {
     title: "",
     removal: None,
     stages: &[],
+    rejects_head: false,
 };
 const POLITENESS: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Politeness,

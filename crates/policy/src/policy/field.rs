@@ -535,7 +535,36 @@ impl Field {
 
     /// The address in an address field; `None` if it is absent.
     pub fn address(&self, facts: &Facts<'_>) -> Fact<Option<IpAddr>> {
-        facts.address
+        match self {
+            Self::Address => facts.address,
+            Self::Url
+            | Self::Scheme
+            | Self::Host
+            | Self::Port
+            | Self::Authority
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_)
+            | Self::Method
+            | Self::Crawler
+            | Self::Referer
+            | Self::Dest
+            | Self::Depth
+            | Self::Status
+            | Self::Size
+            | Self::ContentType
+            | Self::Header(_)
+            | Self::Usage(_)
+            | Self::License
+            | Self::Title
+            | Self::BodyPrefix
+            | Self::MetaRobots
+            | Self::Canonical => Fact::Known(None),
+        }
     }
 
     /// The text of a field that is known for a tunnel.
@@ -704,4 +733,23 @@ fn any_param_matches(target: &UrlTarget, name: &str, test: &mut dyn FnMut(&str) 
         }
     }
     !present && test("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_field_of_the_address_is_an_address() {
+        let target = UrlTarget::parse("http://a.test/").unwrap();
+        let address = Some(IpAddr::from([192, 0, 2, 1]));
+        let facts = Facts {
+            address: Fact::Known(address),
+            ..Facts::for_url(&target)
+        };
+        assert_eq!(Field::Address.address(&facts), Fact::Known(address));
+        for field in [Field::Host, Field::Port, Field::Param("q".into())] {
+            assert_eq!(field.address(&facts), Fact::Known(None), "{field:?}");
+        }
+    }
 }

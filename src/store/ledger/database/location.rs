@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
+use crate::io_advice::IoAdvice;
 use crate::store::sync_directory;
 
 use super::{FILE_NAME, VERSION};
@@ -33,11 +34,11 @@ pub enum LedgerOpenError {
     Damaged { path: PathBuf, reason: String },
     /// The disk cannot be read or written.
     #[error(
-        "the ledger {} cannot be opened: {reason}. Its content is not affected. Make room on the disk, correct the \
-         permissions, or set a different store.path, and start again",
+        "the ledger {} cannot be opened: {advice}, or set a different store.path, and start again. The content of the ledger \
+         is not affected",
         path.display()
     )]
-    Unavailable { path: PathBuf, reason: String },
+    Unavailable { path: PathBuf, advice: IoAdvice },
 }
 
 /// The location of the tables.
@@ -117,7 +118,8 @@ fn open_error(path: &Path, error: redb::Error) -> LedgerOpenError {
     if let redb::Error::Io(error) = error
         && !is_damage(&error)
     {
-        return LedgerOpenError::Unavailable { path, reason };
+        let advice = IoAdvice::new(&path, &error);
+        return LedgerOpenError::Unavailable { path, advice };
     }
     LedgerOpenError::Damaged { path, reason }
 }
