@@ -110,12 +110,12 @@ impl LinkClient {
         peer: &LinkPeer,
         request: Request<LinkUpload>,
     ) -> Result<Response<LinkDownload>, ForwardFailure> {
-        let mut request = Box::new(request);
+        let mut request = request;
         while let Some(connection) = self.pool.take(peer) {
-            match connection.exchange(*request).await {
+            match connection.exchange(request).await {
                 Ok((response, connection)) => return Ok(self.answer(response, connection)),
-                // The other node has just closed it.
-                Err(LinkExchangeFailure::Unsent(unsent)) => request = unsent,
+                // The other node has closed it.
+                Err(LinkExchangeFailure::Unsent(unsent)) => request = *unsent,
                 Err(LinkExchangeFailure::Lost) => return Err(ForwardFailure::Lost),
             }
         }
@@ -123,11 +123,11 @@ impl LinkClient {
             Ok(connection) => connection,
             Err(error) => {
                 self.record_failure(peer, error.clone());
-                return Err(ForwardFailure::Unreachable(error, request));
+                return Err(ForwardFailure::Unreachable(error, Box::new(request)));
             }
         };
         self.record_connected(peer);
-        match connection.exchange(*request).await {
+        match connection.exchange(request).await {
             Ok((response, connection)) => Ok(self.answer(response, connection)),
             Err(LinkExchangeFailure::Unsent(request)) => {
                 let error = LinkError::Connect(peer.address, "closed at once".to_owned());
