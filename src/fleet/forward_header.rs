@@ -4,6 +4,7 @@
 //! origin can set it.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub const CRAWL_FLEET_OWNER: HeaderName = HeaderName::from_static("crawl-fleet-o
 const HANG_UP: &str = "hang-up";
 /// The value of [`CRAWL_FLEET_OWNER`] if the answering node knows no owner.
 const UNKNOWN_OWNER: &str = "unknown";
+/// The number of bytes that most fields need.
+const TYPICAL_FIELD_BYTES: usize = 160;
 /// The largest number of bytes that the field adds to a request's head.
 pub const MAX_FIELD_BYTES: usize = 512;
 
@@ -86,14 +89,10 @@ impl<'a> ForwardHeader<'a> {
     }
 
     fn parse(text: &'a str) -> Result<Self, ForwardHeaderError> {
-        let find = |key: &'static str| {
-            text.split(';')
-                .filter_map(|part| part.trim().split_once('='))
-                .find_map(|(name, value)| (name == key).then_some(value))
-        };
-        let required = |key| find(key).ok_or(ForwardHeaderError::Invalid(key));
+        let parts = ForwardHeaderParts::split(text);
+        let required = |part: Option<&'a str>, key| part.ok_or(ForwardHeaderError::Invalid(key));
         let invalid = ForwardHeaderError::Invalid;
-        let protocol = match find("protocol") {
+        let protocol = match parts.protocol {
             Some(number) => FleetProtocol(number.parse().map_err(|_| invalid("protocol"))?),
             None => FleetProtocol::FIRST,
         };
@@ -101,31 +100,33 @@ impl<'a> ForwardHeader<'a> {
         if !FleetProtocol::CURRENT.works_with(protocol) {
             return Err(ForwardHeaderError::OtherProtocol(protocol));
         }
-        if required("hop")? != "1" {
+        if required(parts.hop, "hop")? != "1" {
             return Err(invalid("hop"));
         }
-        let deadline = match find("deadline") {
+        let deadline = match parts.deadline {
             Some(millis) => Some(millis.parse().map_err(|_| invalid("deadline"))?),
             None => None,
         };
         Ok(Self {
-            entry: NodeName::new(required("node")?).map_err(|_| invalid("node"))?,
-            crawler: required("crawler")?.into(),
-            client: required("client")?.parse().map_err(|_| invalid("client"))?,
-            id: required("id")?.into(),
-            version: match required("version")? {
+            entry: NodeName::new(required(parts.node, "node")?).map_err(|_| invalid("node"))?,
+            crawler: required(parts.crawler, "crawler")?.into(),
+            client: required(parts.client, "client")?
+                .parse()
+                .map_err(|_| invalid("client"))?,
+            id: required(parts.id, "id")?.into(),
+            version: match required(parts.version, "version")? {
                 "1.0" => Version::HTTP_10,
                 "1.1" => Version::HTTP_11,
                 "2" => Version::HTTP_2,
                 _ => return Err(invalid("version")),
             },
-            form: match find("form") {
+            form: match parts.form {
                 None => TargetForm::Resource,
                 Some("server") => TargetForm::Server,
                 Some(_) => return Err(invalid("form")),
             },
             deadline: deadline.map(Duration::from_millis),
-            is_traced: find("trace") == Some("1"),
+            is_traced: parts.trace == Some("1"),
         })
     }
 
@@ -136,24 +137,69 @@ impl<'a> ForwardHeader<'a> {
             Version::HTTP_2 => "2",
             _ => "1.1",
         };
-        let mut text = format!(
-            "protocol={}; node={}; crawler={}; client={}; id={}; version={version}; hop=1",
-            FleetProtocol::CURRENT,
-            self.entry,
-            self.crawler,
-            self.client,
-            self.id
-        );
+        let mut text = String::with_capacity(TYPICAL_FIELD_BYTES);
+        let client = self.client;
+        write!(text, "protocol={}; client={client}", FleetProtocol::CURRENT).ok()?;
+        // Formatting is slow, and each forwarded request has this field.
+        for (key, value) in [
+            ("; node=", self.entry.as_str()),
+            ("; crawler=", &self.crawler),
+            ("; id=", &self.id),
+            ("; version=", version),
+            ("; hop=", "1"),
+        ] {
+            text.push_str(key);
+            text.push_str(value);
+        }
         if self.form == TargetForm::Server {
             text.push_str("; form=server");
         }
         if let Some(deadline) = self.deadline {
-            text.push_str(&format!("; deadline={}", deadline.as_millis()));
+            write!(text, "; deadline={}", deadline.as_millis()).ok()?;
         }
         if self.is_traced {
             text.push_str("; trace=1");
         }
         HeaderValue::try_from(text).ok()
+    }
+}
+
+/// The parts of a field, as text.
+#[derive(Default)]
+struct ForwardHeaderParts<'a> {
+    protocol: Option<&'a str>,
+    node: Option<&'a str>,
+    crawler: Option<&'a str>,
+    client: Option<&'a str>,
+    id: Option<&'a str>,
+    version: Option<&'a str>,
+    hop: Option<&'a str>,
+    form: Option<&'a str>,
+    deadline: Option<&'a str>,
+    trace: Option<&'a str>,
+}
+
+impl<'a> ForwardHeaderParts<'a> {
+    /// Splits a field. Parts of later protocols are ignored, and of two with one key the first counts.
+    fn split(text: &'a str) -> Self {
+        let mut parts = Self::default();
+        for (key, value) in text.split(';').filter_map(|part| part.split_once('=')) {
+            let part = match key.trim_ascii_start() {
+                "protocol" => &mut parts.protocol,
+                "node" => &mut parts.node,
+                "crawler" => &mut parts.crawler,
+                "client" => &mut parts.client,
+                "id" => &mut parts.id,
+                "version" => &mut parts.version,
+                "hop" => &mut parts.hop,
+                "form" => &mut parts.form,
+                "deadline" => &mut parts.deadline,
+                "trace" => &mut parts.trace,
+                _ => continue,
+            };
+            part.get_or_insert(value.trim_ascii_end());
+        }
+        parts
     }
 }
 

@@ -110,12 +110,12 @@ impl LinkClient {
         peer: &LinkPeer,
         request: Request<LinkUpload>,
     ) -> Result<Response<LinkDownload>, ForwardFailure> {
-        let mut request = Box::new(request);
+        let mut request = request;
         while let Some(connection) = self.pool.take(peer) {
-            match connection.exchange(*request).await {
+            match connection.exchange(request).await {
                 Ok((response, connection)) => return Ok(self.answer(response, connection)),
-                // The other node has just closed it.
-                Err(LinkExchangeFailure::Unsent(unsent)) => request = unsent,
+                // The other node has closed it.
+                Err(LinkExchangeFailure::Unsent(unsent)) => request = *unsent,
                 Err(LinkExchangeFailure::Lost) => return Err(ForwardFailure::Lost),
             }
         }
@@ -123,11 +123,11 @@ impl LinkClient {
             Ok(connection) => connection,
             Err(error) => {
                 self.record_failure(peer, error.clone());
-                return Err(ForwardFailure::Unreachable(error, request));
+                return Err(ForwardFailure::Unreachable(error, Box::new(request)));
             }
         };
         self.record_connected(peer);
-        match connection.exchange(*request).await {
+        match connection.exchange(request).await {
             Ok((response, connection)) => Ok(self.answer(response, connection)),
             Err(LinkExchangeFailure::Unsent(request)) => {
                 let error = LinkError::Connect(peer.address, "closed at once".to_owned());
@@ -247,5 +247,65 @@ impl LinkClient {
         LinkConnection::start(&self.builder, stream, peer.clone(), gauge)
             .await
             .map_err(|error| LinkError::Connect(address, error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Answers one request, and closes the connection.
+    fn answer_once(listener: &TcpListener) {
+        let (mut link, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            link.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        link.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_meets_a_closed_link_is_sent_on_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = LinkPeer {
+            node: NodeName::new("b").unwrap(),
+            address: listener.local_addr().unwrap(),
+        };
+        let (closed, is_closed) = oneshot::channel();
+        let node = std::thread::spawn(move || {
+            answer_once(&listener);
+            closed.send(()).unwrap();
+            answer_once(&listener);
+        });
+        let links = LinkClient::new(None, Clock::system(), Metrics::new(&[], &[]).unwrap());
+        let post = || {
+            let mut request = Request::new(LinkUpload::Empty);
+            *request.method_mut() = http::Method::POST;
+            request
+        };
+        let ask = async || {
+            let sent = tokio::time::timeout(Duration::from_secs(30), links.send(&peer, post()));
+            let answer = sent.await.unwrap().unwrap().into_body();
+            answer.read_all(2).await.unwrap()
+        };
+        assert_eq!(ask().await, "ok");
+        assert!(
+            links
+                .pool
+                .take(&peer)
+                .map(|link| links.pool.put(link))
+                .is_some()
+        );
+        is_closed.await.unwrap();
+        assert_eq!(ask().await, "ok");
+        node.join().unwrap();
     }
 }

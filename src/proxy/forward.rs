@@ -8,7 +8,7 @@ mod upload;
 use std::time::{Duration, Instant};
 
 use crawlgate_fleet::view::Owner;
-use http::header::{CONNECTION, EXPECT, HOST, HeaderName, TRANSFER_ENCODING};
+use http::header::{EXPECT, HOST, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::ext::on_informational;
 
@@ -39,27 +39,16 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Fields that belong to a connection, of which a link is another.
-const CONNECTION_FIELDS: [HeaderName; 9] = [
-    CONNECTION,
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("te"),
-    HeaderName::from_static("trailer"),
-    TRANSFER_ENCODING,
-    HeaderName::from_static("upgrade"),
-    HeaderName::from_static("http2-settings"),
-    // The entry has identified the crawler.
-    http::header::PROXY_AUTHORIZATION,
-];
-
 /// A request that another node may have to serve.
 pub(super) struct ForwardCall<'a> {
     pub(super) host: &'a str,
     pub(super) method: &'a Method,
     /// The target: a whole URL, or the host and port of a CONNECT.
     pub(super) uri: Uri,
-    pub(super) headers: HeaderMap,
+    /// The fields as the crawler sent them.
+    pub(super) headers: &'a HeaderMap,
+    /// The host and port, for a request without a `Host` field.
+    pub(super) authority: &'a str,
     /// The header for the owner; `deadline` is set if the request has waited, and `is_traced` when it is sent.
     pub(super) header: ForwardHeader<'a>,
     /// The body, unless it is empty.
@@ -100,21 +89,6 @@ enum LostRepeat {
 }
 
 impl ForwardCall<'_> {
-    /// Prepares the fields for a link.
-    pub(super) fn link_headers(headers: &HeaderMap, authority: &str) -> HeaderMap {
-        let mut headers = headers.clone();
-        header_filter::remove_nominated_fields(&mut headers);
-        for name in CONNECTION_FIELDS.into_iter().chain([CRAWL_FLEET, EXPECT]) {
-            headers.remove(name);
-        }
-        if !headers.contains_key(HOST)
-            && let Ok(host) = HeaderValue::from_str(authority)
-        {
-            headers.insert(HOST, host);
-        }
-        headers
-    }
-
     /// Forwards the request, or returns the ownership if this node owns the host. Waits as long as neither is possible.
     ///
     /// # Errors
@@ -125,13 +99,7 @@ impl ForwardCall<'_> {
         clock: &Clock,
         metrics: &Metrics,
     ) -> Result<ForwardOutcome, BoxedRefusal> {
-        // The span of the owner becomes a child of this node's, if this one is exported, and of the crawler's otherwise.
-        if let Some(span) = self.record.exported_span()
-            && let Ok(value) = HeaderValue::try_from(span.to_string())
-        {
-            self.headers.insert(TRACEPARENT, value);
-            self.header.is_traced = true;
-        }
+        self.header.is_traced = self.record.exported_span().is_some();
         let mut changes = fleet.owners.subscribe();
         let mut pause = FIRST_PAUSE;
         let mut repetition = LostRepeat::Allowed;
@@ -193,9 +161,9 @@ impl ForwardCall<'_> {
         // If the crawler leaves meanwhile, the owner records that.
         self.record.set_forwarded();
         let answer = tokio::select! {
+            biased;
             answer = fleet.links.send(peer, request) => answer,
-            () = wait_silent(fleet, peer) => Err(ForwardFailure::Lost),
-            () = fleet.links.wait_unreachable(peer, fleet.lease / 5) => Err(ForwardFailure::Lost),
+            () = wait_lost(fleet, peer) => Err(ForwardFailure::Lost),
         };
         self.record.set_returned();
         match answer {
@@ -245,6 +213,27 @@ impl ForwardCall<'_> {
         }
     }
 
+    /// Returns the fields for a link.
+    fn link_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        header_filter::remove_nominated_fields(&mut headers);
+        header_filter::remove_fields(&mut headers, |name| {
+            belongs_to_link(name) || name == EXPECT.as_str()
+        });
+        if !headers.contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(self.authority)
+        {
+            headers.insert(HOST, host);
+        }
+        // The span of the owner becomes a child of this node's, if this one is exported, and of the crawler's otherwise.
+        if let Some(span) = self.record.exported_span()
+            && let Ok(value) = HeaderValue::try_from(span.to_string())
+        {
+            headers.insert(TRACEPARENT, value);
+        }
+        headers
+    }
+
     fn to_request(&self) -> Option<Request<crate::fleet::link::LinkUpload>> {
         let (body, consent) = match &self.upload {
             None => (crate::fleet::link::LinkUpload::Empty, None),
@@ -258,7 +247,7 @@ impl ForwardCall<'_> {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
-        *headers = self.headers.clone();
+        *headers = self.link_headers();
         headers.insert(CRAWL_FLEET, self.header.to_value()?);
         if let Some(consent) = consent {
             // The body flows only when the owner wants it: until then another node may turn out to be the owner.
@@ -276,6 +265,23 @@ impl ForwardCall<'_> {
     }
 }
 
+/// Ready when a node will not answer, or cannot be reached.
+async fn wait_lost(fleet: &FleetNode, peer: &LinkPeer) {
+    if fleet.owners.view().is_silent(&peer.node) {
+        return;
+    }
+    let interval = fleet.lease / 5;
+    tokio::time::sleep(interval).await;
+    // Boxed, since few requests wait so long, and it would make the future of each larger.
+    Box::pin(async {
+        tokio::select! {
+            () = wait_silent(fleet, peer) => {}
+            () = fleet.links.wait_unreachable(peer, interval) => {}
+        }
+    })
+    .await;
+}
+
 /// Ready when a node has not renewed its lease for as long as one lasts: it hangs, or is cut off, and will not answer. A
 /// node that has left still answers what it has received.
 async fn wait_silent(fleet: &FleetNode, peer: &LinkPeer) {
@@ -288,15 +294,30 @@ async fn wait_silent(fleet: &FleetNode, peer: &LinkPeer) {
     }
 }
 
+/// Returns `true` for fields that belong to a connection, of which a link is another.
+fn belongs_to_link(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "proxy-connection"
+            | "keep-alive"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+            // The entry has identified the crawler.
+            | "proxy-authorization"
+    ) || name == CRAWL_FLEET.as_str()
+}
+
 /// Removes the fields that belong to the link.
 fn finish_answer(mut response: Response<LinkDownload>) -> ForwardOutcome {
     if is_close_connection(response.headers()) {
         response.into_body().release();
         return ForwardOutcome::CloseConnection;
     }
-    for name in CONNECTION_FIELDS.into_iter().chain([CRAWL_FLEET]) {
-        response.headers_mut().remove(name);
-    }
+    header_filter::remove_fields(response.headers_mut(), belongs_to_link);
     // OnUpgrade of a tunnel, which is taken from the link itself.
     response
         .extensions_mut()

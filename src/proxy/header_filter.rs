@@ -304,7 +304,7 @@ fn rewritten_location(
 }
 
 /// Removes the fields that `is_removed` selects.
-fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
+pub(super) fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
     let removed: SmallVec<[HeaderName; 8]> = headers
         .keys()
         .filter(|name| is_removed(name.as_str()))

@@ -296,7 +296,7 @@ impl IncomingRequest for Exchange<'_> {
     }
 
     fn profile(&self) -> Profile {
-        self.preferences.refusal_style(self.service.profile).profile
+        self.preferences.profile(self.service.profile)
     }
 }
 

@@ -172,21 +172,25 @@ impl ReplyPreferences {
         self.conditional
     }
 
-    /// Returns the form of a refusal for this client.
-    pub fn refusal_style(&self, choice: ProfileSelection) -> RefusalStyle {
-        let profile = match (self.profile, choice) {
+    /// Returns the profile of this client.
+    pub fn profile(&self, choice: ProfileSelection) -> Profile {
+        match (self.profile, choice) {
             (Some(profile), _) | (None, ProfileSelection::Always(profile)) => profile,
             (None, ProfileSelection::ByUserAgent) => Profile::from_user_agent(
                 self.user_agent.as_ref().map_or(&[], HeaderValue::as_bytes),
             ),
-        };
+        }
+    }
+
+    /// Returns the form of a refusal for this client.
+    pub fn refusal_style(&self, choice: ProfileSelection) -> RefusalStyle {
         let accept = self
             .accept
             .as_ref()
             .and_then(|v| v.to_str().ok())
             .unwrap_or("");
         RefusalStyle {
-            profile,
+            profile: self.profile(choice),
             conditional: self.conditional,
             format: RefusalFormat::from_accept(accept),
         }

@@ -702,14 +702,16 @@ impl UpstreamClient {
             if let Poll::Ready(result) = sending.as_mut().poll(cx) {
                 return Poll::Ready(Ok(result));
             }
-            // The end of the connection shows in the response, which is polled again below.
-            let _ = connection.poll_drive(cx);
+            let has_ended = connection.poll_drive(cx).is_ready();
             // hyper writes the head in the same poll in which it takes the request.
             if !std::mem::replace(&mut head_sent, true) {
                 dispatch.slot.record_sent();
             }
             if let Poll::Ready(result) = sending.as_mut().poll(cx) {
                 return Poll::Ready(Ok(result));
+            }
+            if has_ended {
+                return Poll::Ready(Err(UpstreamError::Closed));
             }
             if let Some(ownership) = &mut dispatch.ownership
                 && ownership.poll_broken_off(cx).is_ready()
@@ -742,6 +744,19 @@ impl UpstreamClient {
                 Err(ExchangeFailure {
                     error: failed.into_error().into(),
                     unsent,
+                })
+            }
+            Err(error @ UpstreamError::Closed) => {
+                // The origin had closed the connection before the request was sent: it is still in the queue of the connection,
+                // which gives it back when it is dropped.
+                drop(connection);
+                let unsent = sending
+                    .await
+                    .err()
+                    .and_then(|mut failed| failed.take_message());
+                Err(ExchangeFailure {
+                    error,
+                    unsent: unsent.map(Box::new),
                 })
             }
             Err(error) => Err(error.into()),

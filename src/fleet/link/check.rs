@@ -52,10 +52,9 @@ impl LinkChecks {
 }
 
 impl LinkClient {
-    /// Waits until a node cannot be reached: connects to it each `interval`, as long as it is polled.
+    /// Waits until a node cannot be reached: connects to it, and again each `interval`, as long as it is polled.
     pub async fn wait_unreachable(&self, peer: &LinkPeer, interval: Duration) {
         loop {
-            tokio::time::sleep(interval).await;
             let wanted_at = self.clock.now();
             let latest = self.checks.latest(peer);
             let mut latest = latest.lock().await;
@@ -67,6 +66,8 @@ impl LinkClient {
             if !latest.is_reached {
                 return;
             }
+            drop(latest);
+            tokio::time::sleep(interval).await;
         }
     }
 

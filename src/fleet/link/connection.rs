@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -71,30 +71,45 @@ impl LinkConnection {
         }
     }
 
-    /// Returns `true` if it can take a request: the last answer is complete, and the other node has not closed it.
-    pub(super) fn is_usable(&mut self) -> bool {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        self.poll_drive(&mut cx).is_pending() && self.sender.is_ready()
+    /// Returns `true` if the last answer is complete, so that it can take a request.
+    pub(super) fn is_ready(&self) -> bool {
+        self.sender.is_ready()
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Returns `true` if it can take a request, and the other node has not closed it.
+    pub(super) fn is_usable(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.poll_drive(&mut cx).is_pending() && self.is_ready()
+    }
+
+    /// Sends a request and waits for the head of the answer. If the other node has closed the connection before, nothing
+    /// is sent.
     pub(super) async fn exchange(
         mut self: Box<Self>,
         request: Request<LinkUpload>,
     ) -> Result<(Response<Incoming>, Box<Self>), LinkExchangeFailure> {
         let mut sending = pin!(self.sender.try_send_request(request));
+        let mut connection = Some(self);
         let answer = poll_fn(|cx| {
             if let Poll::Ready(answer) = sending.as_mut().poll(cx) {
                 return Poll::Ready(answer);
             }
-            // The end of the connection shows in the answer.
-            let _ = self.poll_drive(cx);
-            sending.as_mut().poll(cx)
+            let has_ended = connection
+                .as_mut()
+                .is_none_or(|connection| connection.poll_drive(cx).is_ready());
+            let answer = sending.as_mut().poll(cx);
+            if has_ended && answer.is_pending() {
+                // The request is still in the queue of the connection, which gives it back when it is dropped.
+                connection = None;
+                return sending.as_mut().poll(cx);
+            }
+            answer
         })
         .await;
-        match answer {
-            Ok(response) => Ok((response, self)),
-            Err(mut failed) => Err(match failed.take_message() {
+        match (answer, connection) {
+            (Ok(response), Some(connection)) => Ok((response, connection)),
+            (Ok(_), None) => Err(LinkExchangeFailure::Lost),
+            (Err(mut failed), _) => Err(match failed.take_message() {
                 Some(request) => LinkExchangeFailure::Unsent(Box::new(request)),
                 None => LinkExchangeFailure::Lost,
             }),

@@ -120,11 +120,11 @@ impl LinkDownload {
         Ok(body.into())
     }
 
-    /// Returns the link to the pool after the last byte; may be called more than once. One more poll may be needed
-    /// before the connection recognizes the end of the message.
+    /// Returns the link to the pool after the last byte; may be called more than once. A connection that has not
+    /// recognized the end of the message needs one more poll.
     pub fn release(&mut self) {
         if let Some(mut connection) = self.connection.take()
-            && connection.is_usable()
+            && (connection.is_ready() || connection.is_usable())
         {
             self.pool.put(connection);
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
@@ -19,7 +20,7 @@ const MAX_IDLE_LINKS: usize = 256;
 #[derive(Debug)]
 pub(super) struct LinkPool {
     clock: Clock,
-    idle: Mutex<HashMap<LinkPeer, Vec<IdleLink>>>,
+    idle: Mutex<HashMap<LinkPeer, Vec<IdleLink>, RandomState>>,
 }
 
 #[derive(Debug)]
@@ -36,15 +37,12 @@ impl LinkPool {
         }
     }
 
-    /// Takes the link that was used last, if there is one that the other node has not closed.
+    /// Takes the link that was used last. If the other node has closed it, it gives the request back.
     pub(super) fn take(&self, peer: &LinkPeer) -> Option<Box<LinkConnection>> {
         let now = self.clock.now();
-        loop {
-            let mut link = self.idle.lock().get_mut(peer)?.pop()?;
-            if link.is_fresh(now) && link.connection.is_usable() {
-                return Some(link.connection);
-            }
-        }
+        let last = self.idle.lock().get_mut(peer)?.pop();
+        last.filter(|link| link.is_fresh(now))
+            .map(|link| link.connection)
     }
 
     /// Stores a link after its last answer was read completely.

@@ -51,13 +51,14 @@ impl ConnectExchange<'_> {
             return Ok(ConnectRoute::Answered(ConnectAnswer::Unrecorded(response)));
         }
         let id = self.record.id().to_text();
-        let profile = self.preferences.refusal_style(service.profile).profile;
+        let profile = self.preferences.profile(service.profile);
         let limit = service.admission_queue.max_wait();
         let call = ForwardCall {
             host: host.host(),
             method: &parts.method,
             uri: parts.uri.clone(),
-            headers: ForwardCall::link_headers(&parts.headers, host.authority()),
+            headers: &parts.headers,
+            authority: host.authority(),
             header: ForwardHeader {
                 entry: fleet.name.clone(),
                 crawler: crawler.as_str().into(),

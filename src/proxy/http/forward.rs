@@ -221,7 +221,8 @@ impl Exchange<'_> {
             host: target.host(),
             method: &self.parts.method,
             uri,
-            headers: ForwardCall::link_headers(&self.parts.headers, target.authority()),
+            headers: &self.parts.headers,
+            authority: target.authority(),
             header: ForwardHeader {
                 entry: fleet.name.clone(),
                 crawler: request.crawler.as_str().into(),
