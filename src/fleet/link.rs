@@ -108,9 +108,8 @@ impl LinkClient {
     pub async fn send(
         &self,
         peer: &LinkPeer,
-        request: Request<LinkUpload>,
+        mut request: Request<LinkUpload>,
     ) -> Result<Response<LinkDownload>, ForwardFailure> {
-        let mut request = request;
         while let Some(connection) = self.pool.take(peer) {
             match connection.exchange(request).await {
                 Ok((response, connection)) => return Ok(self.answer(response, connection)),

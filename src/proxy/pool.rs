@@ -3,7 +3,7 @@
 //!
 //! An HTTP/1 connection is here while it is idle. It is stored together with the future that drives it, and is polled by the task that
 //! uses it: it needs no task of its own and wakes no other thread. An idle connection is not
-//! polled, so it is checked once before it is used again, unless it was used a moment ago.
+//! polled, so it is checked once before it is used again.
 //!
 //! An HTTP/2 connection is here as long as it takes requests, and has a task of its own.
 
@@ -34,9 +34,6 @@ const SHARDS: usize = 16;
 /// The time for which a connection above `idle_per_host` is kept, in case the burst that opened it
 /// continues.
 const SURPLUS_GRACE: Duration = Duration::from_secs(1);
-/// The idle time from which a connection is checked before it is used. hyper makes the same check before it writes, and then
-/// gives the request back, which has to wait for another turn of its host; but a connection is rarely closed so soon.
-const MIN_CHECKED_IDLE: Duration = Duration::from_millis(1);
 /// The number of hosts that are examined to find the connection to evict.
 const EVICTION_SAMPLE: usize = 8;
 
@@ -239,7 +236,7 @@ impl ConnectionPool {
             self.count.fetch_sub(1, Ordering::Relaxed);
             let idle_for = now.saturating_duration_since(last.since);
             let fits = idle_for < self.limits.idle && vetted.covers(&last.connection.address);
-            if fits && (idle_for < MIN_CHECKED_IDLE || last.connection.is_usable()) {
+            if fits && last.connection.is_usable() {
                 return Some(PooledConnection::Exclusive {
                     connection: last.connection,
                     idle_for,
