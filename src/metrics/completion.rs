@@ -424,12 +424,15 @@ impl RequestRecord {
                     | Reason::RequestTimeout
                     | Reason::Overloaded
             );
-        match reason.row().status {
+        let row = reason.row();
+        let is_failure = row.crawl_status == CrawlStatus::Error;
+        match row.status {
             _ if unparsed => LogOutcome::Unparsed,
-            _ if reason == Reason::UpstreamTimeout => LogOutcome::TimedOut,
-            StatusSource::Gateway => LogOutcome::Failed,
-            _ if reason == Reason::InternalError => LogOutcome::Failed,
-            StatusSource::Profile(_) | StatusSource::Fixed(_) => LogOutcome::Refused,
+            StatusSource::Fixed(504) if is_failure => LogOutcome::TimedOut,
+            _ if is_failure => LogOutcome::Failed,
+            StatusSource::Profile(_) | StatusSource::Fixed(_) | StatusSource::Gateway => {
+                LogOutcome::Refused
+            }
         }
     }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::metrics::labels::OriginHttp2Failure;
+use crate::model::failure_kind::FailureKind;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
-use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
 use crate::proxy::body::{BodyError, RequestUpload};
 use crate::proxy::dial::DialError;

@@ -4,6 +4,7 @@
 //! index. A refusal may set a more precise status, such as 414 or 504.
 
 use super::crawl_status::CrawlStatus;
+use super::failure_kind::FailureKind;
 use super::intent::Intent;
 use super::removal::RemovalOutcome;
 use super::stage::Stage;
@@ -57,6 +58,8 @@ pub struct ReasonRow {
     pub retry: RetryHint,
     /// An OmniFind code, if there is one.
     pub code: Option<u16>,
+    /// The kind of error that the fetch counts as, if nothing more is known of it; `None` if the fetch is not an error.
+    pub failure: Option<FailureKind>,
     /// The outcome for a page of the index; `None` if the refusal says nothing against the page. A soft error has the outcome
     /// of the status that it is answered with.
     pub removal: Option<RemovalOutcome>,
@@ -375,6 +378,7 @@ reasons! {
         name: "upstream_dns",
         error: "dns_error",
         code: Some(680),
+        failure: Some(FailureKind::Temporary),
         title: "Host name not resolved",
         stages: &[Stage::Destination],
         ..GATEWAY
@@ -384,6 +388,7 @@ reasons! {
         name: "upstream_connect",
         error: "connection_refused",
         code: Some(612),
+        failure: Some(FailureKind::Temporary),
         title: "No connection to the origin",
         // At the destination stage, if the host has refused connections recently.
         stages: &[Stage::Destination, Stage::Upstream],
@@ -405,6 +410,7 @@ reasons! {
         status: StatusSource::Fixed(504),
         error: "http_response_timeout",
         code: Some(613),
+        failure: Some(FailureKind::Temporary),
         title: "Origin did not answer in time",
         ..GATEWAY
     }
@@ -422,6 +428,7 @@ reasons! {
         error: "proxy_internal_error",
         retry: RetryHint::Never,
         code: None,
+        failure: None,
         title: "Internal error of the proxy",
         removal: None,
         stages: &[Stage::Request, Stage::Upstream, Stage::Response],
@@ -491,6 +498,7 @@ const FILTER: ReasonRow = ReasonRow {
     error: "http_request_denied",
     retry: RetryHint::PolicyChange,
     code: None,
+    failure: None,
     title: "",
     removal: None,
     stages: &[],
@@ -521,6 +529,7 @@ const GATEWAY: ReasonRow = ReasonRow {
     status: StatusSource::Gateway,
     error: "http_protocol_error",
     retry: RetryHint::After,
+    failure: Some(FailureKind::Permanent),
     removal: Some(RemovalOutcome::Error),
     stages: &[Stage::Upstream],
     ..FILTER
