@@ -29,9 +29,12 @@ pub(super) trait PipelineStages {
     type Facts: EvaluationFacts;
     /// The addresses that may be dialled.
     type Addresses;
-    /// The inputs of the decision besides the policy, which may change during a wait.
+    /// The inputs of the decision besides the policy, as [`Self::run`] has read them. They may change while the request
+    /// waits for its slot.
     type Inputs;
-    /// The refusal, if there is no permit.
+    /// The outcome of a request that gets no permit: a refusal or, for a request, another end ([`NotSent`]).
+    ///
+    /// [`NotSent`]: super::request::incoming::NotSent
     type Error;
 
     fn active_policy(&self) -> &ActivePolicy;
@@ -45,14 +48,14 @@ pub(super) trait PipelineStages {
         snapshot: Arc<PolicySnapshot>,
     ) -> Box<Evaluation<Self::Facts>>;
 
-    /// Runs the stages, up to the acquisition of the host's slot.
+    /// Runs the stages, up to and including the acquisition of the host's slot.
     async fn run(
         &mut self,
         evaluation: &mut Evaluation<Self::Facts>,
         arrival: &mut Option<Arrival>,
     ) -> Result<StagesResult<Self::Addresses, Self::Inputs>, Self::Error>;
 
-    /// Returns `true` if the inputs have changed since.
+    /// Returns `true` if the inputs have changed since [`Self::run`] has read them.
     fn is_outdated(&self, evaluation: &Evaluation<Self::Facts>, inputs: &Self::Inputs) -> bool;
 
     /// Charges the request to its budgets, just before it is sent.
@@ -67,7 +70,7 @@ pub(super) trait PipelineStages {
 pub(super) enum StagesResult<Addresses, Inputs> {
     /// The request has passed them all.
     Ready(ReadyToSend<Addresses, Inputs>),
-    /// It was held for something that a stage needs. The stages run again.
+    /// An input may have changed while it was held. It is evaluated again from the first stage.
     Repeat,
 }
 

@@ -118,7 +118,7 @@ pub struct UpstreamResponse {
     /// The time of the TLS handshake; `None` on a pooled connection and without TLS.
     pub tls: Option<TimeSpan>,
     /// The time at which the connection was ready for the request.
-    pub sent_at: Instant,
+    pub ready_at: Instant,
     /// The address that answered.
     pub address: SocketAddr,
 }
@@ -164,12 +164,13 @@ impl UpstreamClient {
         &self.parents
     }
 
-    /// Sends a request to the destination of its permit. It is resent at most once, on another connection:
+    /// Sends a request to the destination of its permit. It is resent at most once, on a new connection:
     ///
-    /// - if a pooled connection ends before the request is written,
-    /// - if it ends before the response to an idempotent request, and was idle before,
-    /// - if a connection through a parent, whose proxies may go away at any time, ends in the same way,
-    /// - if an origin refuses a stream unprocessed.
+    /// - if a pooled HTTP/1 connection ends before the request is written,
+    /// - if the request is idempotent and has no body, and the connection may have been closed before the request arrived:
+    ///   it was idle for a while, or leads through a parent, whose proxies may go away at any time. It ends before the
+    ///   response or, over HTTP/1, the bytes on it are not a valid response,
+    /// - if the request has no body, and an HTTP/2 origin has not processed it.
     ///
     /// # Errors
     /// Returns an error if no response head arrives.
@@ -185,8 +186,8 @@ impl UpstreamClient {
         let upload_watch = request.body.watch();
         let ownership = request.ownership.take();
         let mut dispatch = self.dispatch(permit, upload_watch.as_ref(), ownership);
+        // Parsing cannot fail: the canonical form contains no byte that is invalid in a request line.
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
-        // Cannot fail: the canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| request.into_http_request(uri));
         let reused = self.pool.take(
             dispatch.pool_key(),
@@ -201,6 +202,7 @@ impl UpstreamClient {
             (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => ResendRule::NEVER,
         };
         async move {
+            // Unreachable: the URI is valid.
             let Ok(request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
@@ -314,11 +316,11 @@ impl UpstreamClient {
             connect,
             tls,
         } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
-        let sent_at = self.clock.now();
+        let ready_at = self.clock.now();
         let mut connection = match channel {
             OriginChannel::Exclusive(connection) => connection,
             OriginChannel::Shared(stream) => {
-                let sent = self.send_on_stream(dispatch, request, stream, sent_at, attempt);
+                let sent = self.send_on_stream(dispatch, request, stream, ready_at, attempt);
                 return Ok(UpstreamResponse {
                     connect,
                     tls,
@@ -330,13 +332,13 @@ impl UpstreamClient {
         let upload_watch = request.body().watch();
         let sending = pin!(self.start_sending(&mut dispatch, request, &mut connection)?);
         let exchanged = self
-            .exchange_head(&mut dispatch, connection, sending, upload_watch, sent_at)
+            .exchange_head(&mut dispatch, connection, sending, upload_watch, ready_at)
             .await;
         match exchanged {
             Ok(answered) => Ok(UpstreamResponse {
                 connect,
                 tls,
-                ..self.build_exclusive_response(answered, dispatch, sent_at)
+                ..self.build_exclusive_response(answered, dispatch, ready_at)
             }),
             Err(ExchangeFailure { error, .. }) => {
                 let request = rule.copy_after(&error);
@@ -638,7 +640,7 @@ impl UpstreamClient {
         &self,
         (response, connection): ExclusiveResponse,
         dispatch: RequestDispatch,
-        sent_at: Instant,
+        ready_at: Instant,
     ) -> UpstreamResponse {
         let claim = HostClaim {
             slot: dispatch.slot,
@@ -646,7 +648,7 @@ impl UpstreamClient {
         };
         let address = connection.address;
         let response = response.map(|body| BodySource::exclusive(body, connection));
-        self.build_response(response, address, claim, sent_at)
+        self.build_response(response, address, claim, ready_at)
     }
 
     /// Builds the response after its head has arrived. The slot records the outcome and moves into
@@ -656,7 +658,7 @@ impl UpstreamClient {
         response: Response<BodySource>,
         address: SocketAddr,
         claim: HostClaim,
-        sent_at: Instant,
+        ready_at: Instant,
     ) -> UpstreamResponse {
         let HostClaim {
             mut slot,
@@ -678,7 +680,7 @@ impl UpstreamClient {
             response,
             connect: None,
             tls: None,
-            sent_at,
+            ready_at,
             address,
         }
     }
@@ -864,7 +866,7 @@ impl NewConnection {
     }
 }
 
-/// The search for an HTTP/2 connection.
+/// The result of the search for an HTTP/2 connection.
 enum SharedOrDial {
     /// A stream of a connection that another request has opened.
     Shared(StreamReservation),
@@ -915,8 +917,8 @@ impl ResendRule {
     ) -> Self {
         let rule = Self::new(idle_for, dispatch);
         // RFC 9110 section 9.2.2.
-        let is_safe = request.method().is_idempotent();
-        let may_resend = attempt == SendAttempt::First && rule.may_have_closed && is_safe;
+        let is_idempotent = request.method().is_idempotent();
+        let may_resend = attempt == SendAttempt::First && rule.may_have_closed && is_idempotent;
         Self {
             copy: may_resend.then(|| copy_request(request)).flatten(),
             ..rule
@@ -949,7 +951,7 @@ impl ResendRule {
             ResendCondition::IfIdempotent => self
                 .copy
                 .filter(|copy| copy.method().is_idempotent() && self.may_have_closed),
-            ResendCondition::Safe | ResendCondition::OverHttp1 => self.copy,
+            ResendCondition::Unprocessed | ResendCondition::OverHttp1 => self.copy,
         }
     }
 }

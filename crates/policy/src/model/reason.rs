@@ -1,7 +1,7 @@
 //! The closed table of reasons for refusing a request.
 //!
-//! Each reason is one row: its status, header text, metric label, retry hint, and its outcome for an
-//! index. A refusal may set a more precise status, such as 414 or 504.
+//! Each reason is one row: its status, header text, metric label, retry hint, and the outcome that the option
+//! `removal` maps to an action for a page of the crawler's index. A refusal may set a more precise status, such as 414 or 504.
 
 use super::crawl_status::CrawlStatus;
 use super::failure_kind::FailureKind;
@@ -60,10 +60,11 @@ pub struct ReasonRow {
     pub code: Option<u16>,
     /// The kind of error that the fetch counts as, if nothing more is known of it; `None` if the fetch is not an error.
     pub failure: Option<FailureKind>,
-    /// The outcome for a page of the index; `None` if the refusal says nothing against the page. A soft error has the outcome
-    /// of the status that it is answered with.
+    /// The outcome for which the option `removal` decides if the page leaves the crawler's index; `None` if the page stays.
+    /// A soft error that is answered with another status than 404 has the outcome of that status.
     pub removal: Option<RemovalOutcome>,
-    /// The stages at which it is exported as 0 before it occurs; at others, once it has.
+    /// The stages for which `crawlgate_decisions_total` is exported as 0 before the reason occurs; for others, it is exported
+    /// once the reason has occurred there.
     pub stages: &'static [Stage],
     /// The `title` of the problem document (RFC 9457).
     pub title: &'static str,
@@ -125,7 +126,7 @@ reasons! {
         stages: &[Stage::Request],
         ..FILTER
     }
-    /// The policy decides differently on the raw and on the decoded path.
+    /// The policy allows the URL, but refuses it as lax servers read it.
     AmbiguousUrl {
         name: "ambiguous_url",
         retry: RetryHint::Never,
@@ -267,7 +268,7 @@ reasons! {
     HostBackoff {
         name: "host_backoff",
         error: "destination_unavailable",
-        title: "Host in backoff after a request for it or repeated failures",
+        title: "Host in backoff: it asked for a pause, or failed repeatedly",
         ..POLITENESS
     }
     /// An operator stopped the host, the crawler or a rule that matches.
@@ -311,7 +312,7 @@ reasons! {
         stages: &[Stage::Target],
         ..REQUEST
     }
-    /// The request has `Upgrade`, and the policy does not allow it.
+    /// The request asks for another protocol with `Upgrade`, which is never forwarded.
     UpgradeDenied {
         name: "upgrade_denied",
         title: "Protocol upgrade not allowed",
@@ -343,11 +344,11 @@ reasons! {
         stages: &[Stage::Target, Stage::Upstream],
         ..CLIENT
     }
-    /// The request head did not arrive in time.
+    /// The request head or its body did not arrive in time, or the first bytes of a tunnel.
     RequestTimeout {
         name: "request_timeout",
         status: StatusSource::Fixed(408),
-        title: "Request head not received in time",
+        title: "Request not received in time",
         stages: &[Stage::Target, Stage::Connect],
         ..CLIENT
     }

@@ -142,7 +142,7 @@ impl OpenStream {
                 connection.watch.set_closing();
                 return Err(StreamFailure {
                     error: connection.interpret(&error).error,
-                    resend: ResendCondition::Safe,
+                    resend: ResendCondition::Unprocessed,
                     slot: ticket.into_slot(),
                 });
             }
