@@ -185,7 +185,7 @@ impl UpstreamClient {
         let uri = request.uri.take();
         let upload_watch = request.body.watch();
         let ownership = request.ownership.take();
-        let mut dispatch = self.dispatch(permit, upload_watch.as_ref(), ownership);
+        let mut dispatch = self.prepare(permit, upload_watch.as_ref(), ownership);
         // Parsing cannot fail: the canonical form contains no byte that is invalid in a request line.
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
         let request = uri.map(|uri| request.into_http_request(uri));
@@ -235,7 +235,8 @@ impl UpstreamClient {
         }
     }
 
-    fn dispatch(
+    /// Redeems the permit, and prepares all that is needed to send its request.
+    fn prepare(
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
         upload_watch: Option<&UploadWatch>,
@@ -292,7 +293,7 @@ impl UpstreamClient {
                 if was_idle && matches!(error, UpstreamError::Closed) {
                     return Err(error);
                 }
-                return Err(record_failure(&mut dispatch.slot, error));
+                return Err(record_if_origin_fault(&mut dispatch.slot, error));
             };
             wait_to_resend(&dispatch.slot, error).await?;
             dispatch.failed_hop = Some(dispatch.route.hop);
@@ -315,7 +316,7 @@ impl UpstreamClient {
             channel,
             connect,
             tls,
-        } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
+        } = connected.map_err(|error| record_if_origin_fault(&mut dispatch.slot, error))?;
         let ready_at = self.clock.now();
         let mut connection = match channel {
             OriginChannel::Exclusive(connection) => connection,
@@ -363,7 +364,7 @@ impl UpstreamClient {
         Ok(connection.sender.try_send_request(request))
     }
 
-    /// Checks that a parent has not rejected the credentials of this proxy. Such a response is not for the crawler.
+    /// Checks that a parent has not rejected the credentials of this proxy: its 407 is not about those of the crawler.
     ///
     /// # Errors
     /// Returns an error if it has.
@@ -401,7 +402,7 @@ impl UpstreamClient {
                 timeout: dispatch.response_head_timeout,
                 since: now,
             },
-            fields: self.limits.max_fields,
+            max_fields: self.limits.max_fields,
             clock: &self.clock,
         };
         let failed = match http2::exchange(stream, call).await {
@@ -424,7 +425,7 @@ impl UpstreamClient {
             dispatch.versions = OriginHttpVersions::Http1;
         }
         let was_idle = rule.was_idle;
-        let request = rule.copy_under(failed.resend);
+        let request = rule.copy_if(failed.resend);
         self.resend_or_fail(dispatch, request, failed.error, was_idle)
             .await
     }
@@ -487,8 +488,8 @@ impl UpstreamClient {
         }
     }
 
-    /// Returns a stream of a connection that another request has just opened. Otherwise this request dials; with a guard if
-    /// others wait for its connection, since the origin is known to speak HTTP/2.
+    /// Returns a stream of a connection that another request has just opened. Otherwise this request must dial. If the origin
+    /// is known to speak HTTP/2, others wait for its connection until the guard is dropped.
     async fn find_shared(
         &self,
         dispatch: &RequestDispatch,
@@ -550,7 +551,7 @@ impl UpstreamClient {
             base: dispatch.target.base().into(),
             verify: dispatch.verify,
             route: dispatch.route.clone(),
-            head: self.limits.max_head_size,
+            max_head_size: self.limits.max_head_size,
             write_stall: self.limits.body_idle_timeout,
             clock: self.clock.clone(),
             metrics: self.tls.metrics().clone(),
@@ -722,7 +723,7 @@ impl UpstreamClient {
                 match upload.take_progress() {
                     UploadProgress::Nothing => {}
                     UploadProgress::Advanced => since = self.clock.now(),
-                    // The body has its own timeouts.
+                    // The origin waits for the client, so its time does not run.
                     UploadProgress::AwaitingClient => {
                         let slow = upload.poll_too_slow(&dispatch.slot, &self.clock, cx);
                         return slow.map(|()| Err(UpstreamError::Upload(BodyError::Idle)));
@@ -765,7 +766,7 @@ struct HostClaim {
 }
 
 /// Records a failure for the host, if the host caused it. If the client leaves, the future is dropped, and nothing is recorded.
-fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
+fn record_if_origin_fault(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     if error.is_origin_fault() {
         slot.record_failure();
     }
@@ -809,7 +810,8 @@ impl RequestDispatch {
         match &self.ownership {
             Some(ownership) if !ownership.is_valid() => {
                 if self.failed_hop.is_none() {
-                    // This was the first attempt, so that the next owner need not wait for it.
+                    // The first attempt: nothing was sent. The slot counts as unused, so the next owner need not wait for
+                    // its delay.
                     self.slot.revoke();
                 }
                 let body = std::mem::take(request.body_mut());
@@ -925,7 +927,7 @@ impl ResendRule {
         }
     }
 
-    /// Returns the rule for a stream. Its failure shows if the origin has processed the request.
+    /// Returns the rule for a stream. Its failure tells whether the origin has processed the request.
     fn for_stream(
         attempt: SendAttempt,
         idle_for: Duration,
@@ -945,7 +947,7 @@ impl ResendRule {
     }
 
     /// Returns the request to resend under this condition of a failed stream.
-    fn copy_under(self, condition: ResendCondition) -> Option<Box<Request<RequestUpload>>> {
+    fn copy_if(self, condition: ResendCondition) -> Option<Box<Request<RequestUpload>>> {
         match condition {
             ResendCondition::Never => None,
             ResendCondition::IfIdempotent => self

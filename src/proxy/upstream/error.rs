@@ -15,7 +15,7 @@ use crate::proxy::parents::{ParentError, ParentFaultScope};
 
 use super::limited_stream::TooManyInterim;
 
-/// The cause if an origin gave no response.
+/// The reason why an origin gave no response.
 #[derive(Debug)]
 pub enum UpstreamError {
     /// Connecting failed.
