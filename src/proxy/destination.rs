@@ -478,7 +478,7 @@ impl AddressVetter {
     }
 }
 
-/// The reason why an address is not dialled.
+/// The cause if an address is not dialled.
 #[derive(Clone, Copy)]
 struct AddressRefusal {
     class: AddressClass,

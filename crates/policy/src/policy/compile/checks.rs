@@ -158,7 +158,6 @@ fn expects_answer_status(policy: &Policy, case: &Case) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::policy::fact::{Fact, Facts};
     use crate::policy::field::{FIXED_FIELDS, ValueType};
     use crate::policy::rule::PolicyStage;
