@@ -1,5 +1,5 @@
 //! Measures the canonical target of a request: the scan, the full parser, the decoded and
-//! normalised forms, and the address table.
+//! normalized forms, and the address table.
 //!
 //! `cargo bench --bench target`. Compare the fastest column; the others include other load of the
 //! machine.
@@ -73,9 +73,9 @@ fn readings(bencher: Bencher<'_, '_>, url: &str) {
 }
 
 #[divan::bench(args = ["http://h.example/folder/index.html?a", "http://h.example/%7euser/%c3%a9"])]
-fn normalised(bencher: Bencher<'_, '_>, url: &str) {
+fn normalized(bencher: Bencher<'_, '_>, url: &str) {
     let target = UrlTarget::parse(url).expect("a valid URL");
-    bencher.bench(|| black_box(&target).normalised().len());
+    bencher.bench(|| black_box(&target).normalized().len());
 }
 
 /// The parts of a URL that a decision uses.

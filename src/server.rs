@@ -120,7 +120,7 @@ pub struct Server {
     membership: Option<MembershipHandle>,
 }
 
-/// The cause if a proxy cannot start.
+/// The reason why a proxy cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address is not available.

@@ -127,7 +127,7 @@ LOAD = [
     ),
     lines(
         "Where the time goes, p95",
-        "origin: from sending a request to the head of the response. held: waiting for the host's turn, of requests that had "
+        "origin: from the decision to send a request, connecting included, to the head of the response. held: waiting for the host's turn, of requests that had "
         "to. lookup, connection, TLS handshake: of new connections to origins. decision: evaluating the policy.",
         "s",
         [

@@ -129,7 +129,7 @@ HOSTS = [
     ),
     lines(
         "First byte of origins",
-        "From the last byte sent of a request's head to the head of the answer. A rise means that hosts slow down under "
+        "From the decision to send a request, after any wait, to the head of the answer; includes connecting. A rise means that hosts slow down under "
         "the crawl.",
         "s",
         quantiles("crawlgate_upstream_ttfb_seconds"),

@@ -42,7 +42,7 @@ pub(super) fn run(args: &InitArgs) -> Exit {
     }
 }
 
-/// The cause if nothing, or not everything, was written.
+/// The reason why nothing, or not everything, was written.
 #[derive(Debug, PartialEq, Eq)]
 enum InitError {
     /// A file exists, or an answer is invalid.

@@ -130,7 +130,7 @@ pub fn open_and_capture(
     Ok((compiled, set))
 }
 
-/// The cause if a policy or its files cannot be read.
+/// The reason why a policy or its files cannot be read.
 #[derive(Debug)]
 pub enum OpenAndCaptureError {
     /// The problems of the policy.

@@ -549,7 +549,7 @@ pub struct StoreTakeover {
     pub recovered: Option<RecoveredReplacement>,
 }
 
-/// The cause if the policies of a store cannot be taken over.
+/// The reason why the policies of a store cannot be taken over.
 #[derive(Debug)]
 pub enum StoreTakeoverError {
     /// Another process is replacing the files of the policy.

@@ -23,7 +23,7 @@ const MAX_POLL_THREADS: usize = MAX_THREADS / 2;
 /// The number of such threads in this process.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// The cause if an operation has no result.
+/// The reason why an operation has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadTimeoutError {
     #[error("the disk did not answer within {READ_TIMEOUT:?}")]

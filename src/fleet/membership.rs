@@ -47,7 +47,7 @@ pub struct NodeHosts {
     pub robots: Arc<dyn RobotsHandover>,
 }
 
-/// The cause if a node cannot start.
+/// The reason why a node cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeStartError {
     #[error(transparent)]

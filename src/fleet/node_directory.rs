@@ -16,7 +16,7 @@ pub struct NodeDirectory {
     file: File,
 }
 
-/// The cause if a state directory cannot be used.
+/// The reason why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeDirectoryError {
     #[error(

@@ -35,7 +35,7 @@ pub struct CrawlerKeys {
     pub directory: Box<str>,
 }
 
-/// The cause if a crawler's requests cannot be signed.
+/// The reason why a crawler's requests cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[error("the identity of the crawler {crawler} (`crawlers.identity`) cannot be used: {error}")]
 pub struct IdentityError {
@@ -133,7 +133,7 @@ impl RequestSigner {
     }
 }
 
-/// The cause if a request cannot be signed.
+/// The reason why a request cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     /// The system provides no random bytes.

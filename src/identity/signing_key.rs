@@ -23,7 +23,7 @@ const KEY_MODE: u32 = 0o600;
 /// The length of a public key of Ed25519.
 const PUBLIC_KEY_LENGTH: usize = 32;
 
-/// The cause if a key cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read, or others can read it.

@@ -417,12 +417,15 @@ impl RequestRecord {
         };
         let unparsed = matches!(self.subject, RecordSubject::Unknown)
             && (reason.row().rejects_head || reason == Reason::Overloaded);
-        match reason.row().status {
+        let row = reason.row();
+        let is_failure = row.crawl_status == CrawlStatus::Error;
+        match row.status {
             _ if unparsed => LogOutcome::Unparsed,
-            _ if reason == Reason::UpstreamTimeout => LogOutcome::TimedOut,
-            StatusSource::Gateway => LogOutcome::Failed,
-            _ if reason == Reason::InternalError => LogOutcome::Failed,
-            StatusSource::Profile(_) | StatusSource::Fixed(_) => LogOutcome::Refused,
+            StatusSource::Fixed(504) if is_failure => LogOutcome::TimedOut,
+            _ if is_failure => LogOutcome::Failed,
+            StatusSource::Profile(_) | StatusSource::Fixed(_) | StatusSource::Gateway => {
+                LogOutcome::Refused
+            }
         }
     }
 

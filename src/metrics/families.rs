@@ -124,7 +124,7 @@ metric_families! {
     decision_duration: Histogram, in DECISION_BUCKETS, "crawlgate_decision_duration_seconds", [],
         "Time from a request's head to the verdict of the request stage.";
     upstream_ttfb: Histogram, "crawlgate_upstream_ttfb_seconds", [],
-        "Time from the last byte sent of a request's head to the origin's response head.";
+        "Time from the decision to send a request, after any wait, to the origin's response head; includes connecting.";
     dns_duration: Histogram, "crawlgate_dns_duration_seconds", [],
         "Time of a request's name lookup, if it made one.";
     connect_duration: Histogram, "crawlgate_connect_duration_seconds", [],

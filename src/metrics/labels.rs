@@ -263,7 +263,7 @@ label_values! {
         Unknown = "unknown",
     }
 
-    /// The cause if a connection of a load balancer does not begin with a header of the PROXY protocol; the label
+    /// The reason why a connection of a load balancer does not begin with a header of the PROXY protocol; the label
     /// `reason` of `proxy_protocol_failures_total`.
     pub enum ProxyHeaderFailure {
         /// It begins with other bytes.

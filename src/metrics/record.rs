@@ -292,7 +292,7 @@ impl RequestRecord {
         self.used_http2 = true;
     }
 
-    /// Records the origin's response head, received `ttfb` after the request was sent.
+    /// Records the origin's response head, received `ttfb` after the decision to send the request.
     ///
     /// The log shows the essence of the content type, as rules see it.
     pub fn set_origin_response(

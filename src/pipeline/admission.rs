@@ -113,11 +113,35 @@ enum HostTurn {
 /// The refusal of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionRefusal {
-    pub reason: Reason,
+    pub cause: AdmissionRefusalCause,
     /// The time for `Retry-After`, in whole seconds.
     pub retry_after: Duration,
     /// The load of the limiter, if that is the cause.
     pub load: Option<LimiterLoad>,
+}
+
+/// The cause of the refusal of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionRefusalCause {
+    /// The turn of the request would come too late.
+    RateLimited,
+    /// The host is in backoff.
+    HostBackoff,
+    /// Too many requests wait.
+    QueueFull,
+    /// The proxy is shutting down.
+    ShuttingDown,
+}
+
+impl AdmissionRefusalCause {
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            Self::RateLimited => Reason::RateLimited,
+            Self::HostBackoff => Reason::HostBackoff,
+            Self::QueueFull => Reason::QueueFull,
+            Self::ShuttingDown => Reason::ShuttingDown,
+        }
+    }
 }
 
 /// The pace of a limiter, and the requests that wait for it.
@@ -393,14 +417,15 @@ impl AdmissionQueue {
         others: usize,
         request: &AdmissionRequest<'_>,
     ) -> AdmissionRefusal {
-        let (reason, load) = match wait.cause {
-            WaitCause::Time | WaitCause::Slots => {
-                (Reason::RateLimited, Some(self.load(request, others)))
-            }
-            WaitCause::Backoff | WaitCause::Probe => (Reason::HostBackoff, None),
+        let (cause, load) = match wait.cause {
+            WaitCause::Time | WaitCause::Slots => (
+                AdmissionRefusalCause::RateLimited,
+                Some(self.load(request, others)),
+            ),
+            WaitCause::Backoff | WaitCause::Probe => (AdmissionRefusalCause::HostBackoff, None),
         };
         AdmissionRefusal {
-            reason,
+            cause,
             retry_after: retry_after::estimate_retry_after(wait, ahead, &request.pace),
             load,
         }
@@ -421,7 +446,7 @@ impl AdmissionQueue {
 
     fn refuse_full(&self, request: &AdmissionRequest<'_>, rank: QueueRank) -> AdmissionRefusal {
         AdmissionRefusal {
-            reason: Reason::QueueFull,
+            cause: AdmissionRefusalCause::QueueFull,
             ..self.refuse_overtaking(request, rank)
         }
     }
@@ -434,7 +459,7 @@ const NO_WAIT: PaceWait = PaceWait {
 };
 /// The refusal at shutdown.
 const SHUTTING_DOWN: AdmissionRefusal = AdmissionRefusal {
-    reason: Reason::ShuttingDown,
+    cause: AdmissionRefusalCause::ShuttingDown,
     retry_after: DEFAULT_RETRY_AFTER,
     load: None,
 };

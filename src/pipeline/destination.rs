@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::clock::TimeSpan;
 use crate::model::crawler::Crawler;
+use crate::model::failure_kind::FailureKind;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::urls::target::{HostTarget, UrlTarget};
 
-use super::failure_class::FailureKind;
 use super::refusal::Refusal;
 
 /// Resolves a target and checks each of its addresses.

@@ -325,9 +325,9 @@ impl Evaluation {
         self.findings.tags.get_or_insert_default().duplicate = tag;
     }
 
-    /// Withholds everything but the links of the document. Returns `false` if it has no links to give.
-    pub(crate) fn withhold_text(&mut self, check: LinksOnly) -> bool {
-        self.trail.withhold_text(check)
+    /// Passes on only the links of the document. Returns `false`, and changes nothing, if it has none that may be followed.
+    pub(crate) fn pass_links_only(&mut self, check: LinksOnly) -> bool {
+        self.trail.pass_links_only(check)
     }
 
     /// Returns the check because of which only the links of the document are passed on.

@@ -29,9 +29,12 @@ pub(super) trait PipelineStages {
     type Facts: EvaluationFacts;
     /// The addresses that may be dialled.
     type Addresses;
-    /// The inputs of the decision besides the policy, which may change during a wait.
+    /// The inputs of the decision besides the policy, as [`Self::run`] has read them. They may change while the request
+    /// waits for its slot.
     type Inputs;
-    /// The refusal, if there is no permit.
+    /// The outcome of a request that gets no permit: a refusal or, for a request, another end ([`NotSent`]).
+    ///
+    /// [`NotSent`]: super::request::incoming::NotSent
     type Error;
 
     fn active_policy(&self) -> &ActivePolicy;
@@ -45,14 +48,14 @@ pub(super) trait PipelineStages {
         snapshot: Arc<PolicySnapshot>,
     ) -> Box<Evaluation<Self::Facts>>;
 
-    /// Runs the stages, up to the acquisition of the host's slot.
+    /// Runs the stages, up to and including the acquisition of the host's slot.
     async fn run(
         &mut self,
         evaluation: &mut Evaluation<Self::Facts>,
         arrival: &mut Option<Arrival>,
     ) -> Result<StagesResult<Self::Addresses, Self::Inputs>, Self::Error>;
 
-    /// Returns `true` if the inputs have changed since.
+    /// Returns `true` if the inputs have changed since [`Self::run`] has read them.
     fn is_outdated(&self, evaluation: &Evaluation<Self::Facts>, inputs: &Self::Inputs) -> bool;
 
     /// Charges the request to its budgets, just before it is sent.
@@ -67,7 +70,7 @@ pub(super) trait PipelineStages {
 pub(super) enum StagesResult<Addresses, Inputs> {
     /// The request has passed them all.
     Ready(ReadyToSend<Addresses, Inputs>),
-    /// It was held for something that a stage needs. The stages run again.
+    /// An input may have changed while it was held. It is evaluated again from the first stage.
     Repeat,
 }
 
@@ -83,7 +86,7 @@ pub(super) struct ReadyToSend<Addresses, Inputs> {
 /// again keeps its ticket.
 ///
 /// A refusal is final: if the wait itself ends in one (a timeout, a full queue, a stop, the shutdown), the request is
-/// not evaluated again.
+/// not evaluated again. Under a newer policy it would still have no slot, and would have to wait once more.
 pub(super) fn run_until_permitted<S: PipelineStages>(
     stages: &mut S,
     facts: S::Facts,
@@ -96,17 +99,17 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
         let outcome = loop {
             let snapshot = match stages.run(&mut evaluation, &mut arrival).await {
                 Ok(StagesResult::Ready(ready)) => {
-                    match next_snapshot(stages, &evaluation, &ready, arrival) {
-                        None => match permit(stages, &evaluation, ready) {
+                    match snapshot_if_outdated(stages, &evaluation, &ready, arrival) {
+                        None => match charge_and_permit(stages, &evaluation, ready) {
                             Ok(Some(permit)) => break Ok(permit),
-                            Ok(None) => newest_snapshot(stages, &evaluation),
+                            Ok(None) => current_snapshot(stages, &evaluation),
                             Err(error) => break Err(error),
                         },
-                        // The slot is returned unused.
+                        // `ready` is dropped, which returns its slot unused.
                         Some(snapshot) => snapshot,
                     }
                 }
-                Ok(StagesResult::Repeat) => newest_snapshot(stages, &evaluation),
+                Ok(StagesResult::Repeat) => current_snapshot(stages, &evaluation),
                 Err(error) => break Err(error),
             };
             let times = evaluation.times();
@@ -124,7 +127,7 @@ pub(super) fn run_until_permitted<S: PipelineStages>(
 }
 
 /// Returns the snapshot to evaluate again with, if an input of the decision has changed.
-fn next_snapshot<S: PipelineStages>(
+fn snapshot_if_outdated<S: PipelineStages>(
     stages: &S,
     evaluation: &Evaluation<S::Facts>,
     ready: &ReadyToSend<S::Addresses, S::Inputs>,
@@ -137,7 +140,8 @@ fn next_snapshot<S: PipelineStages>(
     })
 }
 
-fn newest_snapshot<S: PipelineStages>(
+/// Returns the snapshot that is active now.
+fn current_snapshot<S: PipelineStages>(
     stages: &S,
     evaluation: &Evaluation<S::Facts>,
 ) -> Arc<PolicySnapshot> {
@@ -155,8 +159,9 @@ type PermitResult<S> = Result<
     <S as PipelineStages>::Error,
 >;
 
-/// Returns `None`, and gives the slot back unused, if the request must wait for its budget.
-fn permit<S: PipelineStages>(
+/// Charges the request to its budgets, and issues its permit. Returns `None`, and drops the slot, which returns it unused,
+/// if the request must wait for its budget.
+fn charge_and_permit<S: PipelineStages>(
     stages: &S,
     evaluation: &Evaluation<S::Facts>,
     ready: ReadyToSend<S::Addresses, S::Inputs>,
@@ -166,7 +171,7 @@ fn permit<S: PipelineStages>(
         mut slot,
         ..
     } = ready;
-    if stages.charge(evaluation, &mut slot)? == BudgetCharge::Unknown {
+    if stages.charge(evaluation, &mut slot)? == BudgetCharge::MustWait {
         return Ok(None);
     }
     let target = evaluation.facts().target().clone();

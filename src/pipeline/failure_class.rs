@@ -1,13 +1,13 @@
-//! The classification of responses and failures as errors, which are either permanent or temporary.
+//! The classification of responses as errors, which are either permanent or temporary.
 //!
-//! It is the value of `Crawl-Error`, and the ledger's transitions depend on it.
+//! It is the value of `Crawl-Error`, and the ledger's transitions depend on it. The row of a reason has the kind of error
+//! of a fetch without a response.
 
 use http::header::RETRY_AFTER;
 use http::response::Parts;
 
-pub use crate::ledger::observation::FailureKind;
+use crate::model::failure_kind::FailureKind;
 use crate::model::profile::Conditional;
-use crate::model::reason::Reason;
 
 use super::stage::redirect::RedirectTarget;
 
@@ -30,21 +30,6 @@ pub(crate) fn classify_response(
         400.. => Some(FailureKind::Permanent),
         _ if *redirect == RedirectTarget::Invalid => Some(FailureKind::Permanent),
         _ => None,
-    }
-}
-
-/// Classifies a refusal by its reason, if nothing more is known of the failure: timeouts and refused connections are
-/// temporary, other failures of a connection are permanent.
-pub(crate) fn classify_reason(reason: Reason) -> Option<FailureKind> {
-    let temporary = matches!(
-        reason,
-        Reason::UpstreamDns | Reason::UpstreamConnect | Reason::UpstreamTimeout
-    );
-    let permanent = matches!(reason, Reason::UpstreamTls | Reason::UpstreamProtocol);
-    match (temporary, permanent) {
-        (true, _) => Some(FailureKind::Temporary),
-        (false, true) => Some(FailureKind::Permanent),
-        (false, false) => None,
     }
 }
 

@@ -10,6 +10,7 @@ use http::response::Parts;
 
 use crate::metrics::record::{RequestRecord, UrlRetention};
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::failure_kind::FailureKind;
 use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::reason::{Reason, StatusSource};
@@ -25,8 +26,6 @@ use crate::policy::trail::Trail;
 use crate::robots::agent::RobotsAgent;
 use crate::robots::state::RobotsState;
 use crate::urls::target::LaxReading;
-
-use super::failure_class::{self, FailureKind};
 
 /// The cause of a refusal, and the details beyond the table of reasons.
 #[derive(Clone, Debug)]
@@ -123,7 +122,7 @@ impl Refusal {
             received_status: None,
             retry_after: None,
             robots: None,
-            failure: failure_class::classify_reason(reason),
+            failure: reason.row().failure,
             cause: None,
             url_retention: UrlRetention::Full,
             address: None,

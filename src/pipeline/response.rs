@@ -4,13 +4,14 @@ use http::HeaderValue;
 use http::response::Parts;
 
 pub use crate::ledger::record::ContentHash;
+use crate::model::failure_kind::FailureKind;
 use crate::model::profile::Conditional;
 pub use crate::policy::fact::{DocumentFacts, HeaderView};
 
 use super::admission::AdmissionQueue;
 use super::document_rewrite::{self, DocumentRewrite};
 use super::evaluation::Evaluation;
-use super::failure_class::{self, FailureKind};
+use super::failure_class;
 use super::refusal::Refusal;
 use super::stage::document::DocumentRequirements;
 use super::stage::outcome::OutcomeRecorder;

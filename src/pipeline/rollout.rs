@@ -47,7 +47,7 @@ pub struct PolicyChangeReport {
     pub written_files: Vec<String>,
 }
 
-/// The cause if a change was not made.
+/// The reason why a change was not made.
 #[derive(Clone, Debug)]
 pub enum PolicyChangeError {
     /// It is impossible in the present state, for this reason.

@@ -366,7 +366,7 @@ mod tests {
             host: HostTarget::parse_authority(authority).unwrap(),
             crawler: Crawler::anonymous(),
         };
-        // The decision of another policy shows if it is recalled.
+        // The decision of another policy tells whether it is recalled.
         let remembered = tunnel("a.test:443");
         shadow.tunnels.decide(&policy("allow"), &remembered, None);
         assert_eq!(verdict(&remembered, &snapshot), Verdict::Admit);

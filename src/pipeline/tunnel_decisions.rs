@@ -50,7 +50,7 @@ impl TunnelDecisions {
         };
         self.0.get_with(key, || {
             let (trail, decision) = policy.decide(&tunnel.policy_facts(address));
-            (trail.without_outcomes(), decision)
+            (trail.without_states(), decision)
         })
     }
 }

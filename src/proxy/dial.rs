@@ -37,7 +37,7 @@ impl DialLimits {
     }
 }
 
-/// The cause if no address could be connected to.
+/// The reason why no address could be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialError {
     /// The connection was refused, or reset before it was established.

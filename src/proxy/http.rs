@@ -247,7 +247,8 @@ struct AdmittedRequest {
     evaluation: Box<Evaluation>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
     wait_time: Option<Duration>,
-    sent_at: Instant,
+    /// The time at which the permit was issued, after any wait.
+    decided_at: Instant,
 }
 
 impl IncomingRequest for Exchange<'_> {
@@ -390,7 +391,7 @@ impl<'a> Exchange<'a> {
             let request = self.build_upstream_request(&mut admitted.evaluation);
             let result = service
                 .upstream
-                .send(permit, request, admitted.sent_at)
+                .send(permit, request, admitted.decided_at)
                 .await;
             break match self.record_origin_response(result, &mut admitted) {
                 Err(error) if error.is_client_left() => return Ok(ExchangeResponse::ClientLeft),
@@ -447,8 +448,8 @@ impl<'a> Exchange<'a> {
         if !Arc::ptr_eq(&self.snapshot, evaluation.snapshot()) {
             self.snapshot = Arc::clone(evaluation.snapshot());
         }
-        // The time of the decision, at which the permit is used.
-        let sent_at = timing::record_decision(&mut self.record, wait_times(&evaluation, wait_time));
+        let decided_at =
+            timing::record_decision(&mut self.record, wait_times(&evaluation, wait_time));
         match outcome {
             // The permit is dropped, which returns its slot unused.
             Ok(_) if self.handling == RequestHandling::AnswerLocally => {
@@ -468,7 +469,7 @@ impl<'a> Exchange<'a> {
                     evaluation,
                     outcome_recorder,
                     wait_time,
-                    sent_at,
+                    decided_at,
                 };
                 Ok((permit, admitted))
             }
@@ -563,7 +564,7 @@ impl<'a> Exchange<'a> {
         result: Result<UpstreamResponse, UpstreamError>,
         admitted: &mut AdmittedRequest,
     ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
-        let sent_at = admitted.sent_at;
+        let decided_at = admitted.decided_at;
         let result = result.inspect_err(|error| {
             let says_nothing_of_origin = matches!(
                 error,
@@ -572,7 +573,7 @@ impl<'a> Exchange<'a> {
                     | UpstreamError::LeaseEnded
             );
             if !error.is_client_left() && !says_nothing_of_origin {
-                timing::record_failure(&mut self.record, error, sent_at);
+                timing::record_failure(&mut self.record, error, decided_at);
             }
         })?;
         let address = result.address.ip();
@@ -580,7 +581,7 @@ impl<'a> Exchange<'a> {
             recorder.set_address(address);
         }
         self.record.set_address(address);
-        let first_byte = timing::record_first_byte(&mut self.record, &result, sent_at);
+        let first_byte = timing::record_first_byte(&mut self.record, &result, decided_at);
         let response = result.response;
         if self.service.passes_warcprox_meta(&admitted.evaluation) && is_warcprox_refusal(&response)
         {
@@ -686,7 +687,7 @@ impl<'a> Exchange<'a> {
             evaluation,
             mut outcome_recorder,
             wait_time,
-            sent_at: _,
+            decided_at: _,
         } = admitted;
         let PendingResponse {
             mut head,

@@ -49,7 +49,8 @@ pub const CRAWL_ERROR: HeaderName = HeaderName::from_static("crawl-error");
 pub const CRAWL_TAG: HeaderName = HeaderName::from_static("crawl-tag");
 /// `Crawl-Redirect`: the reason why the policy would refuse the target of a redirect.
 pub const CRAWL_REDIRECT: HeaderName = HeaderName::from_static("crawl-redirect");
-/// `Crawl-Held`: the number of seconds for which a request was held for politeness.
+/// `Crawl-Held`: the number of seconds for which a request was held: for its host's turn, for the end of a stop or for
+/// robots.txt.
 pub const CRAWL_HELD: HeaderName = HeaderName::from_static("crawl-held");
 /// `Crawl-Shadow`: the verdict of shadow rules and policies.
 pub const CRAWL_SHADOW: HeaderName = HeaderName::from_static("crawl-shadow");

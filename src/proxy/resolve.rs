@@ -31,7 +31,7 @@ const NO_SUCH_NAME_TTL: Duration = Duration::from_secs(30);
 /// The time for which a failed lookup is not repeated.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
-/// The cause if a name has no addresses.
+/// The reason why a name has no addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {
     /// The name does not exist or has no address.

@@ -58,11 +58,11 @@ pub(crate) fn record_decision(record: &mut RequestRecord, waits: WaitTimes) -> I
 }
 
 /// Records how the origin was reached, and that the first byte of its response has arrived now.
-/// `decided` is the time when the request was decided.
+/// `decided_at` is the time of [`record_decision`].
 pub(crate) fn record_first_byte(
     record: &mut RequestRecord,
     response: &UpstreamResponse,
-    decided: Instant,
+    decided_at: Instant,
 ) -> Duration {
     if let Some(connect) = response.connect {
         record.set_connect_time(connect.duration);
@@ -75,16 +75,20 @@ pub(crate) fn record_first_byte(
     let now = record.clock().now();
     record.add_trace_part(
         TracePart::FirstByte,
-        TimeSpan::between(response.sent_at, now),
+        TimeSpan::between(response.ready_at, now),
     );
-    now.saturating_duration_since(decided)
+    now.saturating_duration_since(decided_at)
 }
 
 /// Records that the origin was not reached or did not answer.
-pub(crate) fn record_failure(record: &mut RequestRecord, error: &UpstreamError, decided: Instant) {
+pub(crate) fn record_failure(
+    record: &mut RequestRecord,
+    error: &UpstreamError,
+    decided_at: Instant,
+) {
     record.set_upstream_error(error.as_str());
     if matches!(error, UpstreamError::Dial(_)) {
         let now = record.clock().now();
-        record.add_trace_part(TracePart::Connect, TimeSpan::between(decided, now));
+        record.add_trace_part(TracePart::Connect, TimeSpan::between(decided_at, now));
     }
 }

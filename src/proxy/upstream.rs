@@ -118,7 +118,7 @@ pub struct UpstreamResponse {
     /// The time of the TLS handshake; `None` on a pooled connection and without TLS.
     pub tls: Option<TimeSpan>,
     /// The time at which the connection was ready for the request.
-    pub sent_at: Instant,
+    pub ready_at: Instant,
     /// The address that answered.
     pub address: SocketAddr,
 }
@@ -164,12 +164,13 @@ impl UpstreamClient {
         &self.parents
     }
 
-    /// Sends a request to the destination of its permit. It is resent at most once, on another connection:
+    /// Sends a request to the destination of its permit. It is resent at most once, on a new connection:
     ///
-    /// - if a pooled connection ends before the request is written,
-    /// - if it ends before the response to an idempotent request, and was idle before,
-    /// - if a connection through a parent, whose proxies may go away at any time, ends in the same way,
-    /// - if an origin refuses a stream unprocessed.
+    /// - if a pooled HTTP/1 connection ends before the request is written,
+    /// - if the request is idempotent and has no body, and the connection may have been closed before the request arrived:
+    ///   it was idle for a while, or leads through a parent, whose proxies may go away at any time. It ends before the
+    ///   response or, over HTTP/1, the bytes on it are not a valid response,
+    /// - if the request has no body, and an HTTP/2 origin has not processed it.
     ///
     /// # Errors
     /// Returns an error if no response head arrives.
@@ -184,9 +185,9 @@ impl UpstreamClient {
         let uri = request.uri.take();
         let upload_watch = request.body.watch();
         let ownership = request.ownership.take();
-        let mut dispatch = self.dispatch(permit, upload_watch.as_ref(), ownership);
+        let mut dispatch = self.prepare(permit, upload_watch.as_ref(), ownership);
+        // Parsing cannot fail: the canonical form contains no byte that is invalid in a request line.
         let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
-        // Cannot fail: the canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| request.into_http_request(uri));
         let reused = self.pool.take(
             dispatch.pool_key(),
@@ -201,6 +202,7 @@ impl UpstreamClient {
             (Some(PooledConnection::Shared(_)) | None, _) | (_, Err(_)) => ResendRule::NEVER,
         };
         async move {
+            // Unreachable: the URI is valid.
             let Ok(request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
@@ -233,7 +235,8 @@ impl UpstreamClient {
         }
     }
 
-    fn dispatch(
+    /// Redeems the permit, and prepares all that is needed to send its request.
+    fn prepare(
         &self,
         permit: Permit<UrlTarget, VettedAddresses>,
         upload_watch: Option<&UploadWatch>,
@@ -290,7 +293,7 @@ impl UpstreamClient {
                 if was_idle && matches!(error, UpstreamError::Closed) {
                     return Err(error);
                 }
-                return Err(record_failure(&mut dispatch.slot, error));
+                return Err(record_if_origin_fault(&mut dispatch.slot, error));
             };
             wait_to_resend(&dispatch.slot, error).await?;
             dispatch.failed_hop = Some(dispatch.route.hop);
@@ -313,12 +316,12 @@ impl UpstreamClient {
             channel,
             connect,
             tls,
-        } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
-        let sent_at = self.clock.now();
+        } = connected.map_err(|error| record_if_origin_fault(&mut dispatch.slot, error))?;
+        let ready_at = self.clock.now();
         let mut connection = match channel {
             OriginChannel::Exclusive(connection) => connection,
             OriginChannel::Shared(stream) => {
-                let sent = self.send_on_stream(dispatch, request, stream, sent_at, attempt);
+                let sent = self.send_on_stream(dispatch, request, stream, ready_at, attempt);
                 return Ok(UpstreamResponse {
                     connect,
                     tls,
@@ -330,13 +333,13 @@ impl UpstreamClient {
         let upload_watch = request.body().watch();
         let sending = pin!(self.start_sending(&mut dispatch, request, &mut connection)?);
         let exchanged = self
-            .exchange_head(&mut dispatch, connection, sending, upload_watch, sent_at)
+            .exchange_head(&mut dispatch, connection, sending, upload_watch, ready_at)
             .await;
         match exchanged {
             Ok(answered) => Ok(UpstreamResponse {
                 connect,
                 tls,
-                ..self.build_exclusive_response(answered, dispatch, sent_at)
+                ..self.build_exclusive_response(answered, dispatch, ready_at)
             }),
             Err(ExchangeFailure { error, .. }) => {
                 let request = rule.copy_after(&error);
@@ -361,7 +364,7 @@ impl UpstreamClient {
         Ok(connection.sender.try_send_request(request))
     }
 
-    /// Checks that a parent has not rejected the credentials of this proxy. Such a response is not for the crawler.
+    /// Checks that a parent has not rejected the credentials of this proxy: its 407 is not about those of the crawler.
     ///
     /// # Errors
     /// Returns an error if it has.
@@ -399,7 +402,7 @@ impl UpstreamClient {
                 timeout: dispatch.response_head_timeout,
                 since: now,
             },
-            fields: self.limits.max_fields,
+            max_fields: self.limits.max_fields,
             clock: &self.clock,
         };
         let failed = match http2::exchange(stream, call).await {
@@ -422,7 +425,7 @@ impl UpstreamClient {
             dispatch.versions = OriginHttpVersions::Http1;
         }
         let was_idle = rule.was_idle;
-        let request = rule.copy_under(failed.resend);
+        let request = rule.copy_if(failed.resend);
         self.resend_or_fail(dispatch, request, failed.error, was_idle)
             .await
     }
@@ -485,8 +488,8 @@ impl UpstreamClient {
         }
     }
 
-    /// Returns a stream of a connection that another request has just opened. Otherwise this request dials; with a guard if
-    /// others wait for its connection, since the origin is known to speak HTTP/2.
+    /// Returns a stream of a connection that another request has just opened. Otherwise this request must dial. If the origin
+    /// is known to speak HTTP/2, others wait for its connection until the guard is dropped.
     async fn find_shared(
         &self,
         dispatch: &RequestDispatch,
@@ -548,7 +551,7 @@ impl UpstreamClient {
             base: dispatch.target.base().into(),
             verify: dispatch.verify,
             route: dispatch.route.clone(),
-            head: self.limits.max_head_size,
+            max_head_size: self.limits.max_head_size,
             write_stall: self.limits.body_idle_timeout,
             clock: self.clock.clone(),
             metrics: self.tls.metrics().clone(),
@@ -638,7 +641,7 @@ impl UpstreamClient {
         &self,
         (response, connection): ExclusiveResponse,
         dispatch: RequestDispatch,
-        sent_at: Instant,
+        ready_at: Instant,
     ) -> UpstreamResponse {
         let claim = HostClaim {
             slot: dispatch.slot,
@@ -646,7 +649,7 @@ impl UpstreamClient {
         };
         let address = connection.address;
         let response = response.map(|body| BodySource::exclusive(body, connection));
-        self.build_response(response, address, claim, sent_at)
+        self.build_response(response, address, claim, ready_at)
     }
 
     /// Builds the response after its head has arrived. The slot records the outcome and moves into
@@ -656,7 +659,7 @@ impl UpstreamClient {
         response: Response<BodySource>,
         address: SocketAddr,
         claim: HostClaim,
-        sent_at: Instant,
+        ready_at: Instant,
     ) -> UpstreamResponse {
         let HostClaim {
             mut slot,
@@ -678,7 +681,7 @@ impl UpstreamClient {
             response,
             connect: None,
             tls: None,
-            sent_at,
+            ready_at,
             address,
         }
     }
@@ -722,7 +725,7 @@ impl UpstreamClient {
                 match upload.take_progress() {
                     UploadProgress::Nothing => {}
                     UploadProgress::Advanced => since = self.clock.now(),
-                    // The body has its own timeouts.
+                    // The origin waits for the client, so its time does not run.
                     UploadProgress::AwaitingClient => {
                         let slow = upload.poll_too_slow(&dispatch.slot, &self.clock, cx);
                         return slow.map(|()| Err(UpstreamError::Upload(BodyError::Idle)));
@@ -778,7 +781,7 @@ struct HostClaim {
 }
 
 /// Records a failure for the host, if the host caused it. If the client leaves, the future is dropped, and nothing is recorded.
-fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
+fn record_if_origin_fault(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     if error.is_origin_fault() {
         slot.record_failure();
     }
@@ -822,7 +825,8 @@ impl RequestDispatch {
         match &self.ownership {
             Some(ownership) if !ownership.is_valid() => {
                 if self.failed_hop.is_none() {
-                    // This was the first attempt, so that the next owner need not wait for it.
+                    // The first attempt: nothing was sent. The slot counts as unused, so the next owner need not wait for
+                    // its delay.
                     self.slot.revoke();
                 }
                 let body = std::mem::take(request.body_mut());
@@ -879,7 +883,7 @@ impl NewConnection {
     }
 }
 
-/// The search for an HTTP/2 connection.
+/// The result of the search for an HTTP/2 connection.
 enum SharedOrDial {
     /// A stream of a connection that another request has opened.
     Shared(StreamReservation),
@@ -930,15 +934,15 @@ impl ResendRule {
     ) -> Self {
         let rule = Self::new(idle_for, dispatch);
         // RFC 9110 section 9.2.2.
-        let is_safe = request.method().is_idempotent();
-        let may_resend = attempt == SendAttempt::First && rule.may_have_closed && is_safe;
+        let is_idempotent = request.method().is_idempotent();
+        let may_resend = attempt == SendAttempt::First && rule.may_have_closed && is_idempotent;
         Self {
             copy: may_resend.then(|| copy_request(request)).flatten(),
             ..rule
         }
     }
 
-    /// Returns the rule for a stream. Its failure shows if the origin has processed the request.
+    /// Returns the rule for a stream. Its failure tells whether the origin has processed the request.
     fn for_stream(
         attempt: SendAttempt,
         idle_for: Duration,
@@ -958,13 +962,13 @@ impl ResendRule {
     }
 
     /// Returns the request to resend under this condition of a failed stream.
-    fn copy_under(self, condition: ResendCondition) -> Option<Box<Request<RequestUpload>>> {
+    fn copy_if(self, condition: ResendCondition) -> Option<Box<Request<RequestUpload>>> {
         match condition {
             ResendCondition::Never => None,
             ResendCondition::IfIdempotent => self
                 .copy
                 .filter(|copy| copy.method().is_idempotent() && self.may_have_closed),
-            ResendCondition::Safe | ResendCondition::OverHttp1 => self.copy,
+            ResendCondition::Unprocessed | ResendCondition::OverHttp1 => self.copy,
         }
     }
 }

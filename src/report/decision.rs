@@ -11,7 +11,7 @@ use crate::model::intent::Intent;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
 use crate::policy::options::{OptionIndex, schema};
-use crate::policy::trail::OptionsOrigin;
+use crate::policy::trail::OptionsKey;
 use crate::urls::target::LaxReading;
 
 /// Returns `allow`, `reject` or `undecided`.
@@ -74,7 +74,7 @@ pub fn to_json(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Json {
 /// mostly equal and are formatted once.
 #[derive(Debug, Default)]
 pub struct DecisionJsonWriter {
-    options: HashMap<OptionsOrigin, Json>,
+    options: HashMap<OptionsKey, Json>,
 }
 
 /// The maximum number of different options that are kept, of about 20 KiB each.
@@ -91,13 +91,13 @@ impl DecisionJsonWriter {
         facts: &CaseFacts,
         output: impl io::Write,
     ) -> io::Result<()> {
-        let origin = evaluation.trail.options_origin();
-        if self.options.len() >= MAX_OPTIONS && !self.options.contains_key(&origin) {
+        let key = evaluation.trail.options_key();
+        if self.options.len() >= MAX_OPTIONS && !self.options.contains_key(&key) {
             self.options.clear();
         }
         let options = self
             .options
-            .entry(origin)
+            .entry(key)
             .or_insert_with(|| evaluation.policy.options_json(&evaluation.trail));
         let line = DecisionJson::new(evaluation, facts, options);
         serde_json::to_writer(output, &line).map_err(io::Error::from)

@@ -10,12 +10,12 @@ use serde_json::{Value as Json, json};
 use crate::clock::Rfc3339;
 use crate::ledger::event::LedgerEventReason;
 use crate::ledger::key::LedgerKey;
-use crate::ledger::observation::FailureKind;
 use crate::ledger::record::{
     IndexState, LedgerRecord, RecordStatus, RemovalSource, UnixMillis, VisitState,
 };
 use crate::ledger::removal::{PendingRemoval, RemovalCause};
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::failure_kind::FailureKind;
 
 /// The keys of the document, in the order of the table's columns.
 pub const COLUMNS: [&str; 29] = [

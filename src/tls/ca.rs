@@ -220,7 +220,7 @@ impl fmt::Debug for CertificateAuthority {
     }
 }
 
-/// The cause if there is no usable certificate authority. Every message names the file and the remedy.
+/// The reason why there is no usable certificate authority. Every message names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// Neither file exists.

@@ -43,7 +43,7 @@ pub struct NodeTls {
     pub client: Arc<ClientConfig>,
 }
 
-/// The cause if the files of `fleet.tls` cannot be used.
+/// The reason why the files of `fleet.tls` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeTlsError {
     /// A file cannot be read, or others can read the key.

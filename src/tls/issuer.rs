@@ -82,7 +82,7 @@ pub enum SessionTickets {
     None,
 }
 
-/// The cause if no certificate was issued.
+/// The reason why no certificate was issued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
     /// The client has exceeded its rate, and its turn did not come in time.

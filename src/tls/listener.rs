@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::ca::{CaError, check_key_mode};
 use super::issuer::alpn_protocols;
 
-/// The cause if a listener's certificate cannot be used.
+/// The reason why a listener's certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenerTlsError {
     /// A file cannot be read, or others can read the key.

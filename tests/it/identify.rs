@@ -1,4 +1,4 @@
-//! Crawlers: how a client is recognised, what wrong credentials cost, and what differs for each crawler.
+//! Crawlers: how a client is recognized, what wrong credentials cost, and what differs for each crawler.
 //!
 //! `table` asks the gate's table directly, on a clock that is moved by hand; `wire` speaks to the real binary.
 

@@ -5,6 +5,7 @@ pub mod certificate_verification;
 pub mod crawl_status;
 pub mod crawler;
 pub mod disposition;
+pub mod failure_kind;
 pub mod glob;
 pub mod http_versions;
 pub mod intent;

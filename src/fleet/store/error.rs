@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use crate::fleet::protocol::FleetProtocol;
 use crate::model::units::format_duration;
 
-/// The cause if the store cannot be used.
+/// The reason why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store cannot be reached (store.url): {0}")]

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::model::reason::Reason;
 use crate::pacing::pace::{PaceWait, RequestKind, WaitCause};
 use crate::policy::options::politeness::Overflow;
 
-use super::{AdmissionQueue, AdmissionRefusal, AdmissionRequest, WaitTerms};
+use super::{AdmissionQueue, AdmissionRefusal, AdmissionRefusalCause, AdmissionRequest, WaitTerms};
 
 /// The prospect of a request at its limiter.
 #[derive(Clone, Debug)]
@@ -93,6 +92,12 @@ impl TurnForecast {
 impl AdmissionRefusal {
     /// Returns `true` if the request is held before this refusal.
     pub(crate) fn follows_wait(&self, overflow: Overflow) -> bool {
-        overflow == Overflow::Hold && self.reason != Reason::QueueFull
+        let may_wait = match self.cause {
+            AdmissionRefusalCause::RateLimited
+            | AdmissionRefusalCause::HostBackoff
+            | AdmissionRefusalCause::ShuttingDown => true,
+            AdmissionRefusalCause::QueueFull => false,
+        };
+        overflow == Overflow::Hold && may_wait
     }
 }

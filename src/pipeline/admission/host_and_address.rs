@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::reason::Reason;
 use crate::policy::options::politeness::Overflow;
 
 use super::{
-    AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, HostTurn, WaitTerms,
+    AdmissionQueue, AdmissionRefusal, AdmissionRefusalCause, AdmissionRequest, Arrival, HostSlot,
+    HostTurn, WaitTerms,
 };
 
 /// The time for which a host's slot is kept for a request that waits for its address: well below the duration of a
@@ -88,7 +88,10 @@ impl AdmissionQueue {
         arrival: Option<Arrival>,
         max_wait: Duration,
     ) -> bool {
-        let is_timeout = matches!(refusal.reason, Reason::RateLimited | Reason::HostBackoff);
+        let is_timeout = match refusal.cause {
+            AdmissionRefusalCause::RateLimited | AdmissionRefusalCause::HostBackoff => true,
+            AdmissionRefusalCause::QueueFull | AdmissionRefusalCause::ShuttingDown => false,
+        };
         !is_timeout
             || request.overflow == Overflow::Refuse
             || self.remaining_wait(arrival, max_wait).is_zero()

@@ -333,7 +333,11 @@ impl Drop for HostSlot {
                 self.admission.clock.now()
             }
         };
-        if let Some(account) = self.byte_account.take().filter(|bill| bill.bytes() > 0) {
+        if let Some(account) = self
+            .byte_account
+            .take()
+            .filter(|account| account.bytes() > 0)
+        {
             if let Some(per_second) = account.per_second {
                 lease.charge(account.bytes(), per_second, self.admission.clock.now());
             }

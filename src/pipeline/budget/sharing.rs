@@ -22,8 +22,8 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetCharge {
     Done,
-    /// The account must be asked first.
-    Unknown,
+    /// The node has no share left, and must ask the fleet's database first.
+    MustWait,
 }
 
 /// An amount that this node wants to use of a limit.
@@ -108,11 +108,11 @@ impl BudgetTracker {
                 ShareRoom::Exhausted => return Err(BudgetExhausted::new(kind, now)),
                 ShareRoom::Unknown => {
                     share.wait(limit);
-                    charge = BudgetCharge::Unknown;
+                    charge = BudgetCharge::MustWait;
                 }
             }
         }
-        if charge == BudgetCharge::Unknown {
+        if charge == BudgetCharge::MustWait {
             drop(shard);
             self.grants.waiting.lock().insert(name.into());
             self.grants.wanted.notify_one();

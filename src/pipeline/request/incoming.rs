@@ -45,7 +45,7 @@ impl IncomingBody for () {
     }
 }
 
-/// The cause if a request is not sent to its origin.
+/// The reason why a request is not sent to its origin.
 #[derive(Debug)]
 pub enum NotSent {
     /// The proxy responds with its copy of the host's robots.txt.

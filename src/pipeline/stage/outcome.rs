@@ -21,6 +21,7 @@ use crate::ledger::recrawl::is_same_content;
 use crate::metrics::record::UrlRetention;
 use crate::model::crawl_status::CrawlStatus;
 use crate::model::crawler::Crawler;
+use crate::model::failure_kind::FailureKind;
 use crate::model::intent::Intent;
 use crate::model::reason::Reason;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
@@ -28,7 +29,6 @@ use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::evaluation::Evaluation;
-use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::snapshot::PolicyVersion;
 use crate::pipeline::sweep::sweep_late_record;
@@ -150,9 +150,10 @@ pub fn record_early_refusal(
     let Some(mut recorder) = OutcomeRecorder::for_request(evaluation) else {
         return;
     };
-    // If the address has just refused another request, nothing was tried: the URL is lost for now, and has not failed.
-    let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
-    if unasked {
+    // A connection that is not even tried, such as to an address that has just refused another request: the URL is lost for
+    // now, and has not failed.
+    let untried = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
+    if untried {
         let deferral = Refusal {
             failure: None,
             intent: Some(Intent::Later),

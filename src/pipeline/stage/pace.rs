@@ -497,7 +497,7 @@ fn refusal(refusal: AdmissionRefusal, max_wait: Duration) -> Refusal {
         detail: refusal
             .load
             .map(|load| Cow::Owned(load_text(load, max_wait))),
-        ..Refusal::new(refusal.reason, Stage::Pace)
+        ..Refusal::new(refusal.cause.reason(), Stage::Pace)
     }
 }
 

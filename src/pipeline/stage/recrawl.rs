@@ -213,7 +213,7 @@ fn apply_duplicate(
     let passes = match check_action(evaluation, DUPLICATE) {
         CheckAction::Pass => return Ok(()),
         CheckAction::Tag => true,
-        CheckAction::Links => evaluation.withhold_text(LinksOnly::Duplicate),
+        CheckAction::Links => evaluation.pass_links_only(LinksOnly::Duplicate),
         CheckAction::Reject => false,
     };
     if !passes {

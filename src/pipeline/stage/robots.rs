@@ -212,7 +212,7 @@ async fn obtain_state<R: RobotsProvider>(
         None => {
             let began = wait.admission.now();
             // Written in one expression: variables would make each request's future larger.
-            let fetched = Box::pin(robots_wait::fetched(
+            let fetched = Box::pin(robots_wait::wait_for_fetch(
                 evaluation,
                 wait,
                 arrival,
@@ -232,7 +232,7 @@ async fn obtain_state<R: RobotsProvider>(
     if !awaits_attempt(&state, option.on_unreachable()) {
         return Ok(Some(state));
     }
-    Box::pin(robots_wait::next_attempt(
+    Box::pin(robots_wait::wait_for_next_attempt(
         evaluation,
         wait,
         arrival,

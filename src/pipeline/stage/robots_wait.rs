@@ -25,7 +25,7 @@ const MIN_FETCH_WAIT: Duration = Duration::from_secs(2);
 
 /// Waits for a fetch, which goes on if the request may not wait for its end. Returns `None` if the stages must run again
 /// first.
-pub(super) async fn fetched(
+pub(super) async fn wait_for_fetch(
     evaluation: &Evaluation,
     wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,
@@ -48,7 +48,7 @@ pub(super) async fn fetched(
 
 /// Holds a request until the next attempt is due, or the stages must run again for another cause; refuses it if the attempt
 /// is too late.
-pub(super) async fn next_attempt(
+pub(super) async fn wait_for_next_attempt(
     evaluation: &Evaluation,
     wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,

@@ -180,13 +180,14 @@ fn facts_of<'a>(record: &'a LedgerRecord, target: &'a UrlTarget) -> Facts<'a> {
     }
 }
 
-/// Returns `true` if a refusal may depend on a fact of the request that the ledger does not have.
+/// Returns `true` if a refusal may depend on a fact of the request that the ledger does not have. Fields of a response
+/// are unknown to a sweep, and decide nothing.
 fn depends_on_request(policy: &Policy, decision: &Decision) -> bool {
     let is_request_rule = |rule: &Rule| {
         let mut found = false;
         if let Some(condition) = rule.condition() {
             condition.for_each_field(&mut |field| {
-                found |= [Field::Referer, Field::Dest].contains(field);
+                found |= is_missing(field);
             });
         }
         found
@@ -201,6 +202,11 @@ fn depends_on_request(policy: &Policy, decision: &Decision) -> bool {
         };
         is_cause && is_request_rule(rule)
     })
+}
+
+/// Returns `true` if the field of a request is absent in a sweep, whatever it was in the request.
+fn is_missing(field: &Field) -> bool {
+    field.stage() <= PolicyStage::Destination && !field.is_in_ledger()
 }
 
 /// Evaluates the request for a URL, as far as the ledger knows it, up to the destination stage.
@@ -307,4 +313,40 @@ fn to_observation(
         user_agent: None,
         outcome,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::field::{FIXED_FIELDS, ValueType};
+
+    /// A field that the record of a URL lacks would be absent without notice, and removals would be ordered because of it.
+    #[test]
+    fn the_ledger_has_the_fields_that_a_sweep_evaluates() {
+        let target = UrlTarget::parse("http://a.test:8080/p/x?q=1").unwrap();
+        let record = LedgerRecord {
+            url: target.shared(),
+            crawler: "news".into(),
+            depth: Some(3),
+            address: Some([192, 0, 2, 1].into()),
+            ..LedgerRecord::default()
+        };
+        let facts = facts_of(&record, &target);
+        let of_requests = FIXED_FIELDS
+            .iter()
+            .filter(|field| field.stage() <= PolicyStage::Destination);
+        for field in of_requests {
+            let is_present = match field.value_type() {
+                ValueType::Text => field.any_text_matches(&facts, |text| !text.is_empty()),
+                ValueType::Number => field.number(&facts).map(|number| number.is_some()),
+                ValueType::Address => field.address(&facts).map(|address| address.is_some()),
+            };
+            assert_eq!(is_present, Fact::Known(!is_missing(field)), "{field:?}");
+        }
+        let missing: Vec<_> = FIXED_FIELDS
+            .iter()
+            .filter(|field| is_missing(field))
+            .collect();
+        assert_eq!(missing, [&Field::Referer, &Field::Dest]);
+    }
 }

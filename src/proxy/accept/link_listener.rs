@@ -43,7 +43,7 @@ pub struct LinkState {
     tunnel: Mutex<Option<Arc<ConnectionContext>>>,
 }
 
-/// The cause if a request on a link is refused.
+/// The reason why a request on a link is refused.
 #[derive(Debug, thiserror::Error)]
 enum LinkRequestError {
     #[error(transparent)]

@@ -66,7 +66,7 @@ pub(super) fn poll_shut_down(
 }
 
 /// Receives plaintext, at most `room` bytes; returns 0 at the end of the stream. Many clients leave
-/// without the alert that closes TLS in order; the framing of HTTP shows if something is missing.
+/// without the alert that closes TLS in order; the framing of HTTP tells whether something is missing.
 pub(super) fn poll_recv(
     session: &mut ClientTlsStream,
     cx: &mut Context<'_>,

@@ -56,7 +56,7 @@ impl ParentError {
     }
 }
 
-/// The cause if a proxy opens no connection.
+/// The reason why a proxy opens no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParentFault {
     /// The name of the proxy has no address.
@@ -77,7 +77,7 @@ pub(super) enum ParentFault {
     Unreachable(OriginFault),
 }
 
-/// The cause if a proxy cannot connect to the origin.
+/// The reason why a proxy cannot connect to the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OriginFault {
     Refused,

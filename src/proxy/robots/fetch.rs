@@ -281,7 +281,7 @@ impl RobotsFetcher {
     }
 }
 
-/// The cause if a hop had no response.
+/// The reason why a hop had no response.
 enum HopError {
     NotSent(RobotsPermitError),
     Upstream(UpstreamError),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::metrics::labels::OriginHttp2Failure;
+use crate::model::failure_kind::FailureKind;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
-use crate::pipeline::failure_class::FailureKind;
 use crate::pipeline::refusal::Refusal;
 use crate::proxy::body::{BodyError, RequestUpload};
 use crate::proxy::dial::DialError;
@@ -15,7 +15,7 @@ use crate::proxy::parents::{ParentError, ParentFaultScope};
 
 use super::limited_stream::TooManyInterim;
 
-/// The cause if an origin gave no response.
+/// The reason why an origin gave no response.
 #[derive(Debug)]
 pub enum UpstreamError {
     /// Connecting failed.
@@ -64,7 +64,7 @@ impl From<hyper::Error> for UpstreamError {
             return Self::Tls(error);
         }
         let closed = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
-        if closed || is_reset(&error) {
+        if closed || is_io_error(&error) {
             Self::Closed
         } else {
             Self::Protocol(error)
@@ -79,13 +79,13 @@ fn is_interim_flood(error: &hyper::Error) -> bool {
         .is_some_and(|source| source.is::<TooManyInterim>())
 }
 
-fn is_reset(error: &hyper::Error) -> bool {
+fn is_io_error(error: &hyper::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
     source.is_some()
 }
 
 impl UpstreamError {
-    /// Returns `true` if the error on a used connection may be due to what came before the request:
+    /// Returns `true` if the error on a reused connection may be due to what came before the request:
     /// the origin closed the connection, or left surplus bytes on it.
     pub(super) fn allows_resend(&self) -> bool {
         matches!(self, Self::Closed | Self::Protocol(_))
@@ -117,9 +117,9 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the kind of failure: timeouts, resets and failed connections are temporary,
-    /// everything else is permanent. An unreachable address may be a problem of this machine, so it
-    /// never removes a URL from an index.
+    /// Returns the kind of failure: timeouts, closed and failed connections, and failures of parents are temporary, invalid
+    /// responses and failed TLS handshakes permanent; `None` if the error says nothing about the URL. An unreachable
+    /// address may be a problem of this machine, so it never removes a URL from an index.
     fn failure_kind(&self) -> Option<FailureKind> {
         match self {
             Self::Dial(_) | Self::Timeout | Self::Closed | Self::Parent(_) => {

@@ -1,4 +1,4 @@
-//! A filter that recognises keys without a record, so that a new URL needs no lookup in the tables: most
+//! A filter that recognizes keys without a record, so that a new URL needs no lookup in the tables: most
 //! URLs of a crawl are new, and a lookup walks down a tree.
 //!
 //! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze,

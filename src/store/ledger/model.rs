@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::ledger::observation::{
-    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
-    ObservedResponse, RefusalRecording,
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse,
+    RefusalRecording,
 };
 use crate::ledger::removal::RemovalSchedule;
 use crate::ledger::transition;
+use crate::model::failure_kind::FailureKind;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 const TOLERANCE: ErrorTolerance = ErrorTolerance {

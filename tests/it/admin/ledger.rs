@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 
 use crawlgate::admin::ledger::LedgerApi;
 use crawlgate::ledger::observation::{
-    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
-    RefusalRecording,
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, RefusalRecording,
 };
 use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::model::crawler::Crawler;
+use crawlgate::model::failure_kind::FailureKind;
 use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepMode};

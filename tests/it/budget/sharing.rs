@@ -46,7 +46,7 @@ fn charge(
     loop {
         match node.apply_shared("crawler news", limits, request, BudgetAction::Charge)? {
             BudgetCharge::Done => return Ok(()),
-            BudgetCharge::Unknown => {
+            BudgetCharge::MustWait => {
                 let wanted = node.wanted_grants();
                 assert!(!wanted.is_empty());
                 for request in wanted {
@@ -89,7 +89,7 @@ fn nodes_together_use_a_limit_and_no_more() {
         };
         budgets.apply_shared("crawler news", limits, new("a"), BudgetAction::Check)
     };
-    assert_eq!(check(10), Ok(BudgetCharge::Unknown));
+    assert_eq!(check(10), Ok(BudgetCharge::MustWait));
     assert!(check(0).is_err());
 }
 
@@ -127,7 +127,7 @@ async fn a_request_is_told_of_the_answer() {
     };
     let apply = |action| budgets.apply_shared("space a", limits, new("a"), action);
     let mut grants = budgets.subscribe_grants();
-    assert_eq!(apply(BudgetAction::Check), Ok(BudgetCharge::Unknown));
+    assert_eq!(apply(BudgetAction::Check), Ok(BudgetCharge::MustWait));
     budgets.grant_wanted().await;
     let wanted = budgets.wanted_grants();
     assert_eq!((wanted.len(), wanted[0].amount), (1, 1));
@@ -138,7 +138,7 @@ async fn a_request_is_told_of_the_answer() {
     assert_eq!(budgets.wanted_grants(), []);
     assert_eq!(apply(BudgetAction::Check), Ok(BudgetCharge::Done));
     assert_eq!(apply(BudgetAction::Charge), Ok(BudgetCharge::Done));
-    assert_eq!(apply(BudgetAction::Charge), Ok(BudgetCharge::Unknown));
+    assert_eq!(apply(BudgetAction::Charge), Ok(BudgetCharge::MustWait));
     budgets.grant(&budgets.wanted_grants()[0], 0);
     assert_eq!(
         apply(BudgetAction::Charge).unwrap_err().kind,

@@ -84,7 +84,7 @@ fn every_rule_of_a_large_policy_is_counted() {
         assert_eq!(counts, Some((expected, expected)), "rule {rule}");
     }
     assert_eq!(policy.counts(10_000), None);
-    // One line changes: the counts of the others stay, also of those without a label.
+    // One line changes: the counts of the others stay, including those without a label.
     let next = load(&bench, (0..10_000).map(|n| if n == 7 { 70_000 } else { n }));
     drop(policy);
     for (rule, expected) in [(6, 1), (7, 0), (8, 3), (9_999, 1)] {

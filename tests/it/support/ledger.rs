@@ -2,11 +2,12 @@
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedResponse,
-    RefusalRecording, UrlObservation,
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedResponse, RefusalRecording,
+    UrlObservation,
 };
 use crawlgate::ledger::record::UnixMillis;
 use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::model::failure_kind::FailureKind;
 use crawlgate::model::removal::{RemovalAction, RemovalOutcome};
 use crawlgate::store::ledger::LedgerUpdate;
 

@@ -279,7 +279,7 @@ impl ExpressionNode {
         sequence
     }
 
-    /// Returns the nodes of a sequence, also those of groups that capture.
+    /// Returns the nodes of a sequence, including those of groups that capture.
     pub(super) fn into_flat_sequence(self) -> Vec<ExpressionNode> {
         let mut sequence = Vec::new();
         self.add_to_sequence(&mut sequence, true);

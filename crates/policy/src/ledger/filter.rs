@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::failure_kind::FailureKind;
 use crate::urls::target::canonical_host;
 
 use super::key::LedgerKey;
-use super::observation::FailureKind;
 use super::record::{LedgerRecord, UnixMillis};
 
 /// The number of records in one batch when most of them may not match.

@@ -4,31 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::failure_kind::FailureKind;
 use crate::model::intent::Intent;
 use crate::model::removal::{RemovalAction, RemovalOutcome};
 
 use super::record::{ContentHash, DocumentValidators, UnixMillis};
 use super::removal::{PendingRemoval, RemovalDecision};
-
-/// CloudView's two kinds of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// Timeouts, resets, refused connections, no response from DNS, 503 with `Retry-After`, 429.
-    Temporary,
-    /// Other 4xx and 5xx, a name that does not exist, TLS failures, malformed redirects, an
-    /// unsolicited 304.
-    Permanent,
-}
-
-impl FailureKind {
-    /// The value of `Crawl-Error` and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Temporary => "temporary",
-            Self::Permanent => "permanent",
-        }
-    }
-}
 
 /// One observation of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]

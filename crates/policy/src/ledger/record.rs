@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::failure_kind::FailureKind;
 
-use super::observation::FailureKind;
 use super::removal::{PendingRemoval, RemovalCause};
 
 /// A time in milliseconds since the Unix epoch.

@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
+use crate::model::failure_kind::FailureKind;
 use crate::model::intent::Intent;
 use crate::model::removal::RemovalOutcome;
 
 use super::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
 use super::observation::{
-    BadOutcome, DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal,
-    ObservedResponse, RefusalRecording, UrlObservation,
+    BadOutcome, DeliveredDocument, ObservationOutcome, ObservedRefusal, ObservedResponse,
+    RefusalRecording, UrlObservation,
 };
 use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
 use super::removal::{RemovalCause, RemovalSchedule};

@@ -1,9 +1,10 @@
 //! The closed table of reasons for refusing a request.
 //!
-//! Each reason is one row: its status, header text, metric label, retry hint, and its outcome for an
-//! index. A refusal may set a more precise status, such as 414 or 504.
+//! Each reason is one row: its status, header text, metric label, retry hint, and the outcome that the option
+//! `removal` maps to an action for a page of the crawler's index. A refusal may set a more precise status, such as 414 or 504.
 
 use super::crawl_status::CrawlStatus;
+use super::failure_kind::FailureKind;
 use super::intent::Intent;
 use super::removal::RemovalOutcome;
 use super::stage::Stage;
@@ -57,10 +58,13 @@ pub struct ReasonRow {
     pub retry: RetryHint,
     /// An OmniFind code, if there is one.
     pub code: Option<u16>,
-    /// The outcome for a page of the index; `None` if the refusal says nothing against the page. A soft error has the outcome
-    /// of the status that it is answered with.
+    /// The kind of error that the fetch counts as, if nothing more is known of it; `None` if the fetch is not an error.
+    pub failure: Option<FailureKind>,
+    /// The outcome for which the option `removal` decides if the page leaves the crawler's index; `None` if the page stays.
+    /// A soft error that is answered with another status than 404 has the outcome of that status.
     pub removal: Option<RemovalOutcome>,
-    /// The stages at which it is exported as 0 before it occurs; at others, once it has.
+    /// The stages for which `crawlgate_decisions_total` is exported as 0 before the reason occurs; for others, it is exported
+    /// once the reason has occurred there.
     pub stages: &'static [Stage],
     /// Set if a head is rejected for it before it is a request: `crawlgate_head_rejections_total` is exported as 0 for it.
     pub rejects_head: bool,
@@ -124,7 +128,7 @@ reasons! {
         stages: &[Stage::Request],
         ..FILTER
     }
-    /// The policy decides differently on the raw and on the decoded path.
+    /// The policy allows the URL, but refuses it as lax servers read it.
     AmbiguousUrl {
         name: "ambiguous_url",
         retry: RetryHint::Never,
@@ -266,7 +270,7 @@ reasons! {
     HostBackoff {
         name: "host_backoff",
         error: "destination_unavailable",
-        title: "Host in backoff after a request for it or repeated failures",
+        title: "Host in backoff: it asked for a pause, or failed repeatedly",
         ..POLITENESS
     }
     /// An operator stopped the host, the crawler or a rule that matches.
@@ -310,7 +314,7 @@ reasons! {
         stages: &[Stage::Target],
         ..REQUEST
     }
-    /// The request has `Upgrade`, and the policy does not allow it.
+    /// The request asks for another protocol with `Upgrade`, which is never forwarded.
     UpgradeDenied {
         name: "upgrade_denied",
         title: "Protocol upgrade not allowed",
@@ -343,11 +347,11 @@ reasons! {
         rejects_head: true,
         ..CLIENT
     }
-    /// The request head did not arrive in time.
+    /// The request head or its body did not arrive in time, or the first bytes of a tunnel.
     RequestTimeout {
         name: "request_timeout",
         status: StatusSource::Fixed(408),
-        title: "Request head not received in time",
+        title: "Request not received in time",
         stages: &[Stage::Target, Stage::Connect],
         rejects_head: true,
         ..CLIENT
@@ -381,6 +385,7 @@ reasons! {
         name: "upstream_dns",
         error: "dns_error",
         code: Some(680),
+        failure: Some(FailureKind::Temporary),
         title: "Host name not resolved",
         stages: &[Stage::Destination],
         ..GATEWAY
@@ -390,6 +395,7 @@ reasons! {
         name: "upstream_connect",
         error: "connection_refused",
         code: Some(612),
+        failure: Some(FailureKind::Temporary),
         title: "No connection to the origin",
         // At the destination stage, if the host has refused connections recently.
         stages: &[Stage::Destination, Stage::Upstream],
@@ -411,6 +417,7 @@ reasons! {
         status: StatusSource::Fixed(504),
         error: "http_response_timeout",
         code: Some(613),
+        failure: Some(FailureKind::Temporary),
         title: "Origin did not answer in time",
         ..GATEWAY
     }
@@ -428,6 +435,7 @@ reasons! {
         error: "proxy_internal_error",
         retry: RetryHint::Never,
         code: None,
+        failure: None,
         title: "Internal error of the proxy",
         removal: None,
         stages: &[Stage::Request, Stage::Upstream, Stage::Response],
@@ -498,6 +506,7 @@ const FILTER: ReasonRow = ReasonRow {
     error: "http_request_denied",
     retry: RetryHint::PolicyChange,
     code: None,
+    failure: None,
     title: "",
     removal: None,
     stages: &[],
@@ -529,6 +538,7 @@ const GATEWAY: ReasonRow = ReasonRow {
     status: StatusSource::Gateway,
     error: "http_protocol_error",
     retry: RetryHint::After,
+    failure: Some(FailureKind::Permanent),
     removal: Some(RemovalOutcome::Error),
     stages: &[Stage::Upstream],
     ..FILTER

@@ -19,9 +19,9 @@ words! {
         Duplicate = "duplicate",
         /// The document is larger than the policy allows.
         TooLarge = "too_large",
-        /// 404, or a page that is recognised as one.
+        /// 404, or a page that is recognized as one.
         NotFound = "not_found",
-        /// 410, or a page that is recognised as one.
+        /// 410, or a page that is recognized as one.
         Gone = "gone",
         /// Another response that is a permanent error.
         BadStatus = "bad_status",

@@ -184,7 +184,7 @@ impl Policy {
         self.decide_from(Trail::for_request(self, facts), facts)
     }
 
-    /// Like [`Self::decide`], without the index: evaluates every rule, also those that cannot have an
+    /// Like [`Self::decide`], without the index: evaluates every rule, including those that cannot have an
     /// effect, so that the trail has the outcome of each.
     pub fn decide_every_rule(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         self.decide_from(Trail::for_request(self, facts).with_every_rule(), facts)

@@ -97,7 +97,7 @@ impl Policy {
             };
         }
         let others = trail
-            .rules_except(RuleState::Matched)
+            .reached_rules_except(RuleState::Matched)
             .take(MAX_RULES.saturating_sub(trail.matched_rules().len()));
         let shown: BTreeSet<RuleIndex> = trail
             .matched_rules()

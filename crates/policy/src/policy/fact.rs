@@ -200,7 +200,7 @@ pub struct Facts<'a> {
     /// crawler's name is used.
     pub agent: &'a str,
     /// The preferences of the host's robots.txt by usage purpose, with names as in
-    /// `robots::usage::normalise_purpose`. The response's headers are combined with them. Used from
+    /// `robots::usage::normalize_purpose`. The response's headers are combined with them. Used from
     /// the response stage on.
     pub usage_preferences: &'a [(Box<str>, UsagePreference)],
     /// The URL of the license that the host's robots.txt names; empty if it names none. Used from

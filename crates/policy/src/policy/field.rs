@@ -1,7 +1,8 @@
 //! The fields that a condition can name, and the facts that they read.
 //!
 //! A new field is a variant of [`Field`] with a row in `Field::row`, an entry in `FIXED_FIELDS`, and an
-//! arm in each function that reads facts: CONTRIBUTING.md has the recipe.
+//! arm in each function that reads facts: CONTRIBUTING.md has the recipe. The rows of a group share the cautious value
+//! of a property, such as `is_in_ledger: false`: a field for which another one is right says so in its row.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use super::fact::{
 use super::rule::PolicyStage;
 use super::signals;
 use super::source::tree::TextTestKind;
+use crate::model::crawler::Crawler;
 use crate::urls::target::{HostTarget, UrlTarget};
 
 /// A field of a condition.
@@ -107,6 +109,14 @@ struct FieldRow {
     needs_content: bool,
     /// `true` if naming the field lets a rule match responses of every status.
     allows_any_status: bool,
+    /// The texts that the field can have if it is not empty; no text if it can have any.
+    words: &'static [&'static str],
+    /// The text in a GET by an anonymous crawler for a site that states no preference, if the field is never empty.
+    usual_text: Option<&'static str>,
+    /// `true` if many requests come without the field, all of which `require` refuses.
+    is_often_absent: bool,
+    /// `true` if the ledger records the field of a URL, so that a sweep evaluates rules on it as a request would.
+    is_in_ledger: bool,
 }
 
 /// The properties that the fields of a stage share; each row sets what differs.
@@ -123,30 +133,48 @@ const REQUEST_FIELD: FieldRow = FieldRow {
     may_come_from_header: false,
     needs_content: false,
     allows_any_status: false,
+    words: &[],
+    usual_text: None,
+    is_often_absent: true,
+    is_in_ledger: false,
 };
 const URL_PART_FIELD: FieldRow = FieldRow {
     is_url_part: true,
     has_path_or_query: true,
+    is_often_absent: false,
+    is_in_ledger: true,
     ..REQUEST_FIELD
 };
 const ORIGIN_FIELD: FieldRow = FieldRow {
     is_url_part: true,
     is_visible_in_tunnels: true,
     ignores_case: true,
+    is_often_absent: false,
+    is_in_ledger: true,
     ..REQUEST_FIELD
 };
 const RESPONSE_FIELD: FieldRow = FieldRow {
     stage: PolicyStage::Response,
+    is_often_absent: false,
     ..REQUEST_FIELD
 };
 const DOCUMENT_FIELD: FieldRow = FieldRow {
     stage: PolicyStage::Document,
     needs_content: true,
+    is_often_absent: false,
     ..REQUEST_FIELD
 };
 
+const DEST_WORDS: [&str; 2] = [FetchDest::Navigation.as_str(), FetchDest::Embed.as_str()];
+const UNSET_WORD: &str = UsagePreference::Unset.as_str();
+const USAGE_WORDS: [&str; 3] = [
+    UsagePreference::Allow.as_str(),
+    UsagePreference::Deny.as_str(),
+    UNSET_WORD,
+];
+
 /// The fields with a fixed keyword, in the order of the reference.
-pub(crate) static FIXED_FIELDS: [Field; 25] = [
+pub static FIXED_FIELDS: [Field; 25] = [
     Field::Url,
     Field::Scheme,
     Field::Host,
@@ -195,6 +223,7 @@ impl Field {
             Self::Scheme => &FieldRow {
                 keyword: "scheme",
                 description: "http or https.",
+                words: &["http", "https"],
                 ..ORIGIN_FIELD
             },
             Self::Host => &FieldRow {
@@ -255,12 +284,19 @@ impl Field {
             Self::Method => &FieldRow {
                 keyword: "method",
                 description: "The method.",
+                usual_text: Some("GET"),
+                is_often_absent: false,
+                // Only a GET is recorded.
+                is_in_ledger: true,
                 ..REQUEST_FIELD
             },
             Self::Crawler => &FieldRow {
                 keyword: "crawler",
                 description: "The crawler's name; anonymous for a client without one.",
                 is_visible_in_tunnels: true,
+                usual_text: Some(Crawler::ANONYMOUS),
+                is_often_absent: false,
+                is_in_ledger: true,
                 ..REQUEST_FIELD
             },
             Self::Referer => &FieldRow {
@@ -271,12 +307,14 @@ impl Field {
             Self::Dest => &FieldRow {
                 keyword: "dest",
                 description: "The purpose of the response: navigation or embed.",
+                words: &DEST_WORDS,
                 ..REQUEST_FIELD
             },
             Self::Depth => &FieldRow {
                 keyword: "depth",
                 description: "The number of links from a start page, if known.",
                 value_type: ValueType::Number,
+                is_in_ledger: true,
                 ..REQUEST_FIELD
             },
             Self::Address => &FieldRow {
@@ -285,6 +323,8 @@ impl Field {
                 stage: PolicyStage::Destination,
                 value_type: ValueType::Address,
                 is_visible_in_tunnels: true,
+                is_often_absent: false,
+                is_in_ledger: true,
                 ..REQUEST_FIELD
             },
             Self::ContentType => &FieldRow {
@@ -317,6 +357,8 @@ impl Field {
             Self::Usage(_) => &FieldRow {
                 keyword: "usage.NAME",
                 description: "The site's preference for a use such as train-ai: allow, deny, unset.",
+                words: &USAGE_WORDS,
+                usual_text: Some(UNSET_WORD),
                 ..RESPONSE_FIELD
             },
             Self::License => &FieldRow {
@@ -426,47 +468,78 @@ impl Field {
     pub fn ignores_case(&self) -> bool {
         self.row().ignores_case
     }
+
+    /// Returns the texts that the field can have if it is not empty; none if it can have any.
+    pub(crate) fn words(&self) -> &'static [&'static str] {
+        self.row().words
+    }
+
+    /// Returns the text in a GET by an anonymous crawler for a site that states no preference, if the field is never empty.
+    pub(crate) fn usual_text(&self) -> Option<&'static str> {
+        self.row().usual_text
+    }
+
+    /// Returns `true` if many requests come without the field.
+    pub fn is_often_absent(&self) -> bool {
+        self.row().is_often_absent
+    }
+
+    /// Returns `true` if the ledger records the field of a URL.
+    pub fn is_in_ledger(&self) -> bool {
+        self.row().is_in_ledger
+    }
 }
 
 impl Field {
     /// Returns the reason why the field is never this text, and the fix: it has a closed set of words, or a fixed form.
     pub(crate) fn impossible_text(&self, text: &str) -> Option<(&'static str, String)> {
-        let dests = [FetchDest::Navigation.as_str(), FetchDest::Embed.as_str()];
-        let lower = text.to_ascii_lowercase();
-        if *self == Self::Scheme && !["http", "https"].contains(&&*lower) {
-            return Some((
-                "only http and https are supported",
-                "allowed: http, https".into(),
-            ));
+        let words = self.words();
+        let allowed = || format!("allowed: {}", words.join(", "));
+        match self {
+            Self::Scheme => (!words.contains(&&*text.to_ascii_lowercase()))
+                .then(|| ("only http and https are supported", allowed())),
+            Self::Dest => (!text.is_empty() && !words.contains(&text))
+                .then(|| ("not a value of `dest`", allowed())),
+            Self::Usage(_) => {
+                (!words.contains(&text)).then(|| ("not a usage preference", allowed()))
+            }
+            Self::Method => text.bytes().any(|b| b.is_ascii_lowercase()).then(|| {
+                let help = format!("write {}", text.to_ascii_uppercase());
+                ("methods are in upper case", help)
+            }),
+            Self::ContentType => {
+                let is_type = text.split('/').count() == 2 && !text.contains(';');
+                (!text.is_empty() && !is_type).then(|| {
+                    (
+                        "types are compared without parameters, as `type/subtype`",
+                        "written like text/html, image/*".into(),
+                    )
+                })
+            }
+            Self::Url
+            | Self::Host
+            | Self::Port
+            | Self::Authority
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_)
+            | Self::Crawler
+            | Self::Referer
+            | Self::Depth
+            | Self::Address
+            | Self::Status
+            | Self::Size
+            | Self::Header(_)
+            | Self::License
+            | Self::Title
+            | Self::BodyPrefix
+            | Self::MetaRobots
+            | Self::Canonical => None,
         }
-        if *self == Self::Dest && !text.is_empty() && !dests.contains(&text) {
-            return Some((
-                "not a value of `dest`",
-                format!("allowed: {}", dests.join(", ")),
-            ));
-        }
-        if matches!(self, Self::Usage(_)) && !["allow", "deny", "unset"].contains(&text) {
-            return Some((
-                "not a usage preference",
-                "allowed: allow, deny, unset".into(),
-            ));
-        }
-        if *self == Self::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
-            return Some((
-                "methods are in upper case",
-                format!("write {}", text.to_ascii_uppercase()),
-            ));
-        }
-        if *self == Self::ContentType
-            && !text.is_empty()
-            && (text.split('/').count() != 2 || text.contains(';'))
-        {
-            return Some((
-                "types are compared without parameters, as `type/subtype`",
-                "written like text/html, image/*".into(),
-            ));
-        }
-        None
     }
 
     /// Returns `true` if any text of the field passes a test. Absent text is empty.

@@ -26,7 +26,7 @@ impl RequiredLiterals {
     pub(crate) fn of_test(test: &TextTest) -> Option<Self> {
         match test.form {
             TextForm::Canonical => Self::of_kind(&test.kind),
-            TextForm::Normalised => None,
+            TextForm::Normalized => None,
         }
     }
 
@@ -173,8 +173,8 @@ mod tests {
         );
         assert_eq!(of(LiteralTestKind::Ext, &["GZ"], plain).unwrap(), [".gz"]);
         assert_eq!(of(LiteralTestKind::Contains, &["abc", "x"], plain), None);
-        let normalised = TextForm::Normalised;
-        assert_eq!(of(LiteralTestKind::Contains, &["abc"], normalised), None);
+        let normalized = TextForm::Normalized;
+        assert_eq!(of(LiteralTestKind::Contains, &["abc"], normalized), None);
         assert_eq!(of(LiteralTestKind::Surt, &["com,example,"], plain), None);
     }
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use memchr::{memchr2_iter, memmem};
 
 use crate::model::words::words;
-use crate::urls::target::normalise_text;
+use crate::urls::target::normalize_text;
 
 use super::expression::Expression;
 use value_index::{ValueIndex, folded};
@@ -29,7 +29,7 @@ pub enum CaseSensitivity {
 pub enum TextForm {
     Canonical,
     /// `norm: true`: escapes are in upper case, those of unreserved characters are decoded.
-    Normalised,
+    Normalized,
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl TextTest {
     pub fn matches(&self, text: &str) -> bool {
         match self.form {
             TextForm::Canonical => self.matches_form(text),
-            TextForm::Normalised => self.matches_form(&normalise_text(text)),
+            TextForm::Normalized => self.matches_form(&normalize_text(text)),
         }
     }
 
@@ -129,7 +129,7 @@ impl TextTest {
     pub fn first_matching_value(&self, text: &str) -> Option<usize> {
         match self.form {
             TextForm::Canonical => self.kind.first_match(text, self.case),
-            TextForm::Normalised => self.kind.first_match(&normalise_text(text), self.case),
+            TextForm::Normalized => self.kind.first_match(&normalize_text(text), self.case),
         }
     }
 

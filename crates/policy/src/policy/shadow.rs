@@ -238,7 +238,7 @@ impl ShadowDecision {
     /// live one.
     fn has_effect(&self, policy: &Policy) -> bool {
         let end = policy.rule(self.root).map_or(self.root, |rule| rule.end);
-        self.trail.has_state_within(self.root, end)
+        self.trail.has_reached_within(self.root, end)
     }
 }
 

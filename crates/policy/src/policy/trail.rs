@@ -1,6 +1,6 @@
 //! The state of the rules for one request, shared by the stages.
 //!
-//! A guard is evaluated once, and its result is used for nested rules at later stages. For an
+//! The condition of a group is evaluated once, and its result is used for nested rules at later stages. For an
 //! option only the rule that last assigned it is stored. Both are small numbers, stored inline for
 //! the few rules that a request usually reaches.
 
@@ -39,7 +39,7 @@ pub enum RuleState {
 #[derive(Clone, Debug)]
 pub struct Trail {
     states: RuleStates,
-    /// `true` if every rule is evaluated, also those that the index rules out, so that each has a
+    /// `true` if every rule is evaluated, including those that the index rules out, so that each has a
     /// state.
     pub(crate) every_rule: bool,
     /// For each option that rules assign: 0, or 1 + the index of the rule that assigned it last.
@@ -49,15 +49,18 @@ pub struct Trail {
     pub(crate) space: Option<SpaceIndex>,
     /// The entry of `hosts` that sets the pace.
     host_pace: Option<HostPaceIndex>,
+    /// The first filter that matched.
     pub(crate) first_filter: Option<RuleIndex>,
     /// The first filter with `as` that matched.
     pub(crate) soft_error: Option<RuleIndex>,
+    /// `true` if a filter that matched has `log`.
     pub(crate) log: bool,
-    /// The first rule that a tunnel's decision may depend on.
+    /// The first rule because of which the decision on a tunnel depends on what the tunnel hides.
     pub(crate) first_doubt: Option<RuleIndex>,
-    /// The possible dispositions of a URL in a tunnel, one bit each.
+    /// The possible dispositions of a URL in a tunnel, one bit each. No bit is set if the decision depends on what the
+    /// tunnel hides because of an option that no rule has set.
     pub(crate) possible_dispositions: u8,
-    /// The first undecided rule that may have changed the disposition since it was last certain.
+    /// The first rule with an undecided condition that may have changed the disposition since it was last certain.
     pub(crate) uncertain_rule: Option<RuleIndex>,
     /// The trap that matched the URL.
     pub(crate) trap: Option<Trap>,
@@ -72,7 +75,7 @@ pub struct Trail {
 
 /// The part of a trail that determines the values of all options.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OptionsOrigin {
+pub struct OptionsKey {
     set_by: SmallVec<[u32; 16]>,
     space: Option<SpaceIndex>,
     host_pace: Option<HostPaceIndex>,
@@ -97,7 +100,7 @@ impl Trail {
         }
     }
 
-    /// Records the state of every rule, also of those that the index rules out: for explanations and
+    /// Records the state of every rule, including those that the index rules out: for explanations and
     /// coverage.
     pub(crate) fn with_every_rule(self) -> Self {
         Self {
@@ -135,25 +138,25 @@ impl Trail {
         self.states.get(rule)
     }
 
-    /// Forgets the outcomes of rules that no later stage needs: for a decision that is kept.
+    /// Forgets the states of the rules, which no later stage needs: for a decision that is kept.
     #[must_use]
-    pub fn without_outcomes(mut self) -> Self {
+    pub fn without_states(mut self) -> Self {
         self.states = RuleStates::default();
         self
     }
 
     /// The number of rules that are not pending.
-    pub fn evaluated_rules(&self) -> usize {
+    pub fn evaluated_rule_count(&self) -> usize {
         self.states.0.len()
     }
 
-    /// Returns `true` if every rule was evaluated, also those that the index rules out.
+    /// Returns `true` if every rule was evaluated, including those that the index rules out.
     pub fn has_every_rule(&self) -> bool {
         self.every_rule
     }
 
-    /// The rules with any state but this one and pending, in document order.
-    pub(crate) fn rules_except(&self, state: RuleState) -> impl Iterator<Item = RuleIndex> {
+    /// The rules that were reached and have another state than this one, in document order.
+    pub(crate) fn reached_rules_except(&self, state: RuleState) -> impl Iterator<Item = RuleIndex> {
         self.states
             .iter()
             .filter(move |(_, other)| *other != state)
@@ -165,8 +168,8 @@ impl Trail {
         self.states.iter_in(state)
     }
 
-    /// Returns `true` if a rule in this range is not pending.
-    pub(crate) fn has_state_within(&self, from: RuleIndex, to: RuleIndex) -> bool {
+    /// Returns `true` if a rule in this range was reached; `to` is not part of the range.
+    pub(crate) fn has_reached_within(&self, from: RuleIndex, to: RuleIndex) -> bool {
         self.states.has_any_within(from, to)
     }
 
@@ -177,7 +180,7 @@ impl Trail {
 
     /// The setter of an option's value.
     pub fn set_by(&self, policy: &Policy, index: OptionIndex) -> OptionSetter {
-        if let (Some(check), Some(_)) = (self.links_only, self.withheld_value(index)) {
+        if let (Some(check), Some(_)) = (self.links_only, self.links_only_value(index)) {
             return self.set_by(policy, check.option());
         }
         if let Some((setter, _)) = self.host_pace_option(policy, index) {
@@ -197,7 +200,7 @@ impl Trail {
 
     /// The value of an option.
     pub fn value<'p>(&self, policy: &'p Policy, index: OptionIndex) -> &'p OptionValue {
-        if let Some(value) = self.withheld_value(index) {
+        if let Some(value) = self.links_only_value(index) {
             return value;
         }
         if let Some((_, value)) = self.host_pace_option(policy, index) {
@@ -220,9 +223,10 @@ impl Trail {
             .map_or(&OptionValue::None, |entry| &entry.base)
     }
 
-    /// Returns what determines the values of all options: if it is equal, they are.
-    pub fn options_origin(&self) -> OptionsOrigin {
-        OptionsOrigin {
+    /// Returns what determines the values of all options. Two trails of one policy with equal keys have equal values of all
+    /// options.
+    pub fn options_key(&self) -> OptionsKey {
+        OptionsKey {
             set_by: self.set_by.clone(),
             space: self.space,
             host_pace: self.host_pace,
@@ -244,9 +248,8 @@ impl Trail {
         policy.host_pace_option(self.host_pace?, index)
     }
 
-    /// Returns the value of an option that a document of which only the links are passed on has
-    /// regardless of rules.
-    fn withheld_value(&self, index: OptionIndex) -> Option<&'static OptionValue> {
+    /// Returns the value that an option always has if only the document's links are passed on.
+    fn links_only_value(&self, index: OptionIndex) -> Option<&'static OptionValue> {
         self.links_only?;
         match index {
             schema::INDEX => Some(&NO_INDEX),
@@ -260,8 +263,8 @@ impl Trail {
         self.links_only
     }
 
-    /// Withholds everything but the links of the document. Returns `false` if it has no links to give.
-    pub fn withhold_text(&mut self, check: LinksOnly) -> bool {
+    /// Passes on only the links of the document. Returns `false`, and changes nothing, if it has none that may be followed.
+    pub fn pass_links_only(&mut self, check: LinksOnly) -> bool {
         if self.has_links {
             self.links_only.get_or_insert(check);
         }

@@ -63,7 +63,7 @@ pub enum FetchEffect {
     Unreachable,
 }
 
-/// The prospect of a host whose robots.txt could not be fetched.
+/// The persistence of the failure to fetch a host's robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePersistence {
     /// The failure may pass within seconds, as when an origin restarts.
@@ -86,7 +86,7 @@ impl RobotsFetchOutcome {
         }
     }
 
-    /// Returns the prospect after a failure with this outcome.
+    /// Returns the persistence of a failure with this outcome.
     pub fn persistence(self) -> FailurePersistence {
         match self {
             Self::RateLimited

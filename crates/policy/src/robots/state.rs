@@ -38,7 +38,7 @@ pub struct RobotsFetchResult<'a> {
     pub validators: RobotsValidators<'a>,
     /// The detail of a TLS failure with the host itself.
     pub fault: Option<&'static UpstreamFault>,
-    /// The prospect, if the fetch failed.
+    /// The persistence of the failure, if the fetch failed.
     pub persistence: FailurePersistence,
 }
 
@@ -118,7 +118,7 @@ pub struct RobotsState {
     stale: Option<Arc<Self>>,
     fetched_at: Instant,
     failures: u32,
-    /// The prospect, if the last fetch failed.
+    /// The persistence of the failure, if the last fetch failed.
     persistence: FailurePersistence,
     /// The time of the first consecutive failure.
     failing_since: Instant,

@@ -44,7 +44,7 @@ const MAX_NAME: usize = 64;
 ///
 /// The set of names is open (draft-ietf-aipref-vocab section 6.1): letters, digits, `_`, `-`, `.`
 /// and `*`.
-pub fn normalise_purpose(name: &str) -> Option<Box<str>> {
+pub fn normalize_purpose(name: &str) -> Option<Box<str>> {
     let valid = (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_name_byte);
     if !valid {
         return None;
@@ -71,7 +71,7 @@ pub fn parse_statement(syntax: UsageSyntax, text: &str) -> Vec<(Box<str>, UsageP
         {
             Some((_, known)) => *known = combine(syntax, *known, preference),
             None if has_room => {
-                found.extend(normalise_purpose(name).map(|name| (name, preference)));
+                found.extend(normalize_purpose(name).map(|name| (name, preference)));
             }
             None => {}
         }
@@ -79,7 +79,7 @@ pub fn parse_statement(syntax: UsageSyntax, text: &str) -> Vec<(Box<str>, UsageP
     found
 }
 
-/// Returns the preference of a statement for one purpose, with a name as in [`normalise_purpose`].
+/// Returns the preference of a statement for one purpose, with a name as in [`normalize_purpose`].
 pub fn find_preference(syntax: UsageSyntax, text: &str, name: &str) -> UsagePreference {
     text.split(',')
         .map(parse_member)

@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub use decode::normalise_text;
+pub use decode::normalize_text;
 pub use error::TargetError;
 pub use reading::LaxReading;
 use scan::{UrlLayout, scan};
@@ -222,10 +222,10 @@ impl UrlTarget {
         readings
     }
 
-    /// Returns the normalised form: escapes are in upper case, those of unreserved characters are
+    /// Returns the normalized form: escapes are in upper case, those of unreserved characters are
     /// decoded.
-    pub fn normalised(&self) -> Cow<'_, str> {
-        normalise_text(self.as_str())
+    pub fn normalized(&self) -> Cow<'_, str> {
+        normalize_text(self.as_str())
     }
 
     /// Returns the names and values of the query, percent-decoded once, with `+` as a space.

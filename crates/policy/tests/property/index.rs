@@ -52,8 +52,8 @@ impl Evaluated {
                 "{document:#}\n{facts:#}"
             );
             self.pairs += 1;
-            self.with_index += indexed.0.evaluated_rules();
-            self.every += plain.0.evaluated_rules();
+            self.with_index += indexed.0.evaluated_rule_count();
+            self.every += plain.0.evaluated_rule_count();
         });
     }
 }

@@ -50,7 +50,7 @@ pub(in crate::proxy) struct SharedConnectionSettings {
     /// The way to the origin.
     pub route: ConnectionRoute,
     /// The maximum size of a response head in bytes.
-    pub head: usize,
+    pub max_head_size: usize,
     /// The time for which the origin may take nothing of what is to be written.
     pub write_stall: Duration,
     pub clock: Clock,
@@ -93,9 +93,9 @@ impl SharedConnection {
             stream,
             Arc::clone(&watch),
             Arc::clone(&allowance),
-            settings.head,
+            settings.max_head_size,
         );
-        let (requests, connection) = builder(settings.head).handshake(socket).await?;
+        let (requests, connection) = builder(settings.max_head_size).handshake(socket).await?;
         settings.metrics.record_http2_connection();
         let driver = SharedDriver {
             connection,
@@ -206,13 +206,13 @@ impl Drop for StreamReservation {
     }
 }
 
-fn builder(head: usize) -> Builder {
+fn builder(max_head_size: usize) -> Builder {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(max_head_size).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER);
     builder
 }

@@ -38,7 +38,7 @@ pub(in crate::proxy::upstream) struct StreamCall<'a> {
     pub(in crate::proxy::upstream) ownership: Option<&'a mut OwnershipWatch>,
     pub(in crate::proxy::upstream) wait: ResponseWait,
     /// The maximum number of fields in the response head.
-    pub(in crate::proxy::upstream) fields: usize,
+    pub(in crate::proxy::upstream) max_fields: usize,
     pub(in crate::proxy::upstream) clock: &'a Clock,
 }
 
@@ -59,7 +59,7 @@ pub(in crate::proxy::upstream) async fn exchange(
         slot,
         mut ownership,
         wait,
-        fields,
+        max_fields,
         clock,
     } = call;
     let mut stream = OpenStream::open(reservation, request, target, slot)?;
@@ -76,7 +76,7 @@ pub(in crate::proxy::upstream) async fn exchange(
     });
     let answered = answered.await;
     match answered {
-        Ok(response) if response.headers().len() > fields => Err(stream.fail(
+        Ok(response) if response.headers().len() > max_fields => Err(stream.fail(
             UpstreamError::HeadTooLarge,
             OriginHttp2Failure::HeadTooLarge,
         )),
@@ -106,7 +106,7 @@ struct OpenStream {
     reservation: StreamReservation,
 }
 
-/// The cause if no response head arrives.
+/// The reason why no response head arrives.
 enum HeadFailure {
     Stream(h2::Error),
     /// Too many interim responses.
@@ -142,7 +142,7 @@ impl OpenStream {
                 connection.watch.set_closing();
                 return Err(StreamFailure {
                     error: connection.interpret(&error).error,
-                    resend: ResendCondition::Safe,
+                    resend: ResendCondition::Unprocessed,
                     slot: ticket.into_slot(),
                 });
             }

@@ -25,7 +25,7 @@ pub(in crate::proxy::upstream) enum ResendCondition {
     /// have ended before it.
     IfIdempotent,
     /// The origin has not processed the request.
-    Safe,
+    Unprocessed,
     /// The origin has not processed the request and requires HTTP/1.1 for it.
     OverHttp1,
 }
@@ -81,12 +81,16 @@ impl InterpretedError {
             )
         } else if error.is_remote() && error.is_go_away() {
             // Streams up to the last one that the origin names get no such error.
-            Self::new(UpstreamError::Closed, F::GoAway, ResendCondition::Safe)
+            Self::new(
+                UpstreamError::Closed,
+                F::GoAway,
+                ResendCondition::Unprocessed,
+            )
         } else if error.is_remote() && reason == Some(Reason::REFUSED_STREAM) {
             Self::new(
                 UpstreamError::Closed,
                 F::RefusedStream,
-                ResendCondition::Safe,
+                ResendCondition::Unprocessed,
             )
         } else if error.is_remote() {
             Self::new(UpstreamError::Closed, F::Reset, ResendCondition::Never)

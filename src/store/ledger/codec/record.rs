@@ -6,12 +6,12 @@ use std::str::from_utf8;
 use std::sync::Arc;
 
 use crate::ledger::key::{ContentKey, LedgerKey};
-use crate::ledger::observation::FailureKind;
 use crate::ledger::record::{
     ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, RemovalSource,
     UnixMillis, VisitState,
 };
 use crate::ledger::removal::PendingRemoval;
+use crate::model::failure_kind::FailureKind;
 
 use super::removal;
 use super::{

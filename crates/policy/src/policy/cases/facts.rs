@@ -12,7 +12,7 @@ use crate::policy::fact::{
     ContentAvailability, DEFAULT_YEAR, DocumentFacts, EvaluationTarget, Fact, Facts, FetchDest,
     HeaderView, LedgerPresence, ResponseFacts, UsagePreference,
 };
-use crate::robots::usage::normalise_purpose;
+use crate::robots::usage::normalize_purpose;
 use crate::urls::target::{HostTarget, UrlTarget};
 
 /// The facts of one request, owned.
@@ -289,7 +289,7 @@ impl CaseFacts {
             let preference =
                 preference.ok_or_else(|| format!("`usage.{name}` must be allow, deny or unset"))?;
             self.usage.push((
-                normalise_purpose(name).unwrap_or_else(|| name.as_str().into()),
+                normalize_purpose(name).unwrap_or_else(|| name.as_str().into()),
                 preference,
             ));
         }

@@ -4,7 +4,7 @@
 use crate::policy::field::Field;
 use crate::policy::pattern::{CaseSensitivity, TextForm};
 use crate::policy::source::tree::TextTestKind;
-use crate::urls::target::{UrlTarget, canonical_host, normalise_text};
+use crate::urls::target::{UrlTarget, canonical_host, normalize_text};
 
 use super::escape::{EscapedText, UrlRegion};
 
@@ -51,8 +51,8 @@ pub(super) fn value(
         }
         _ => escape_by_region(field, kind, text),
     };
-    if form == TextForm::Normalised {
-        escaped = plain_text(normalise_text(&escaped.text).into_owned());
+    if form == TextForm::Normalized {
+        escaped = plain_text(normalize_text(&escaped.text).into_owned());
     }
     if field.ignores_case() {
         escaped.text.make_ascii_lowercase();
@@ -439,7 +439,7 @@ mod tests {
             &Field::Path,
             TextTestKind::Prefix,
             CaseSensitivity::Sensitive,
-            TextForm::Normalised,
+            TextForm::Normalized,
             "/é%7e",
         )
         .unwrap();

@@ -52,10 +52,7 @@ pub(super) fn check_filter(filter: &SourceFilter, problems: &mut Problems) {
     }
     let mut found = Vec::new();
     filter.condition.for_each_atom(&mut |atom| {
-        if matches!(
-            atom.field,
-            Some(Field::Depth | Field::Referer | Field::Dest)
-        ) {
+        if atom.field.as_ref().is_some_and(Field::is_often_absent) {
             found.push(atom);
         }
     });
@@ -157,4 +154,30 @@ fn expects_answer_status(policy: &Policy, case: &Case) -> bool {
     }
     let (_, decision) = policy.decide(&case.facts.facts());
     matches!(decision.verdict, Verdict::Reject(_)) && decision.stage < Stage::Response
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::fact::{Fact, Facts};
+    use crate::policy::field::{FIXED_FIELDS, ValueType};
+    use crate::policy::rule::PolicyStage;
+    use crate::urls::target::UrlTarget;
+
+    #[test]
+    fn the_fields_that_a_plain_request_lacks_are_those_that_require_warns_of() {
+        let target = UrlTarget::parse("http://a.test:8080/p/x?q=1").unwrap();
+        let facts = Facts::for_url(&target);
+        let of_requests = FIXED_FIELDS
+            .iter()
+            .filter(|field| field.stage() == PolicyStage::Request);
+        for field in of_requests {
+            let is_present = match field.value_type() {
+                ValueType::Text => field.any_text_matches(&facts, |text| !text.is_empty()),
+                ValueType::Number => field.number(&facts).map(|number| number.is_some()),
+                ValueType::Address => field.address(&facts).map(|address| address.is_some()),
+            };
+            let expected = Fact::Known(!field.is_often_absent());
+            assert_eq!(is_present, expected, "{field:?}");
+        }
+    }
 }

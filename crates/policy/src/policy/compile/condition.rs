@@ -289,7 +289,7 @@ impl ConditionCompiler<'_, '_, '_> {
     ) -> Option<()> {
         let is_pattern = lists::pattern_kind(kind).is_some();
         let is_modified =
-            atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised;
+            atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalized;
         if is_modified && !is_pattern {
             let message = "`case` and `norm` cannot be used with `in`: the kind of the list determines how items are compared";
             self.problems.push(Problem::error(&atom.place, message));

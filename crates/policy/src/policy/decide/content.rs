@@ -74,7 +74,7 @@ impl Policy {
         trail.has_links = self.has_links(trail, facts, &response);
         let noindex = checks::read_action(self, trail, schema::NOINDEX) == CheckAction::Links;
         if noindex && forbids_indexing(facts, &response) {
-            trail.withhold_text(LinksOnly::Noindex);
+            trail.pass_links_only(LinksOnly::Noindex);
         }
     }
 

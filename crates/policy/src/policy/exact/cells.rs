@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::model::crawler::Crawler;
-use crate::policy::fact::{FetchDest, UsagePreference};
-use crate::policy::field::Field;
+use crate::policy::field::{Field, ValueType};
 use crate::policy::rule::PolicyStage;
 
 use super::automaton::{Progress, TextAutomaton};
@@ -184,17 +182,6 @@ fn field_cells(
     tests: &[TestIndex],
     work: &mut Work,
 ) -> Result<Vec<FieldCell>, &'static str> {
-    let words: Option<Vec<&str>> = if *field == Field::Dest {
-        Some(vec![
-            "",
-            FetchDest::Navigation.as_str(),
-            FetchDest::Embed.as_str(),
-        ])
-    } else if let Field::Usage(_) = field {
-        Some(UsagePreference::ALL.map(UsagePreference::as_str).to_vec())
-    } else {
-        None
-    };
     let mut cells = DistinctCells {
         table,
         tests,
@@ -202,17 +189,11 @@ fn field_cells(
         cells: Vec::new(),
         known: HashSet::new(),
     };
-    if *field == Field::Address {
-        cells.add_addresses();
-    } else if let Some(words) = words {
-        words.into_iter().for_each(|word| cells.add_text(word));
-    } else if tests
-        .iter()
-        .any(|test| matches!(table.get(*test), Some(ExactTest::Number(..))))
-    {
-        cells.add_numbers();
-    } else {
-        cells.add_texts(work)?;
+    match field.value_type() {
+        ValueType::Address => cells.add_addresses(),
+        ValueType::Number => cells.add_numbers(),
+        ValueType::Text if field.words().is_empty() => cells.add_texts(work)?,
+        ValueType::Text => cells.add_words(),
     }
     Ok(cells.cells)
 }
@@ -252,15 +233,17 @@ impl DistinctCells<'_> {
         self.add(passes, (!text.is_empty()).then(|| text.into()));
     }
 
+    /// Adds a cell for each text of a field that has no others. The first is that of most examples.
+    fn add_words(&mut self) {
+        self.add_text(self.field.usual_text().unwrap_or_default());
+        for word in self.field.words() {
+            self.add_text(word);
+        }
+    }
+
     /// Adds a cell for each combination of values of tests of any text.
     fn add_texts(&mut self, work: &mut Work) -> Result<(), &'static str> {
-        self.add_text(if *self.field == Field::Crawler {
-            Crawler::ANONYMOUS
-        } else if *self.field == Field::Method {
-            "GET"
-        } else {
-            ""
-        });
+        self.add_text(self.field.usual_text().unwrap_or_default());
         let automata: Vec<&TextAutomaton> = self
             .tests
             .iter()
@@ -272,8 +255,7 @@ impl DistinctCells<'_> {
                 | ExactTest::Free(_) => None,
             })
             .collect();
-        // A request always has a crawler and a method.
-        let is_required = matches!(self.field, Field::Crawler | Field::Method);
+        let is_required = self.field.usual_text().is_some();
         let controls = control_characters(self.field);
         for text in distinct_texts(&automata, is_required, &controls, work)? {
             match String::from_utf8(text) {

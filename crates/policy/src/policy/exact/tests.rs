@@ -234,7 +234,7 @@ impl TestTable {
 
     /// Converts a test of a text.
     pub(super) fn text(&mut self, field: &Field, test: &TextTest) -> Formula {
-        if test.form == TextForm::Normalised {
+        if test.form == TextForm::Normalized {
             let key = format!("norm {field:?} {test:?}");
             return self.intern(key, || Err("`norm: true`"));
         }

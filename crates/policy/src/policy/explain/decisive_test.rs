@@ -12,7 +12,7 @@ use crate::policy::fact::{Fact, Facts};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::PolicyList;
 use crate::policy::pattern::{TextForm, TextKind, TextTest};
-use crate::urls::target::normalise_text;
+use crate::urls::target::normalize_text;
 
 /// A test that decided the value of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,8 +172,8 @@ fn explain_match(
             describe_test(&atom, lists)
         }
     };
-    let observed = ObservedValue::Value(if test.form == TextForm::Normalised {
-        normalise_text(&text).into()
+    let observed = ObservedValue::Value(if test.form == TextForm::Normalized {
+        normalize_text(&text).into()
     } else {
         text
     });

@@ -115,8 +115,8 @@ fn describe_comparison(atom: &Atom, lists: &[PolicyList]) -> String {
         return String::new();
     };
     let ignores_case = test.case == CaseSensitivity::Insensitive && !atom.field.ignores_case();
-    let is_normalised = test.form == TextForm::Normalised;
-    match (ignores_case, is_normalised) {
+    let is_normalized = test.form == TextForm::Normalized;
+    match (ignores_case, is_normalized) {
         (false, false) => String::new(),
         (true, false) => " (case: ignore)".to_owned(),
         (false, true) => " (norm: true)".to_owned(),

@@ -39,7 +39,7 @@ fn covering_entry<'p>(view: &LintView<'p>, at: usize) -> Option<&'p str> {
         let AtomTest::Text(test) = &atom.test else {
             return None;
         };
-        if test.form == TextForm::Normalised {
+        if test.form == TextForm::Normalized {
             return None;
         }
         let (hosts, scope) = match (&atom.field, &test.kind) {

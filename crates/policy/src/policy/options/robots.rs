@@ -51,8 +51,8 @@ impl<'a> RobotsOption<'a> {
         robots_agent(self.policy, self.trail)
     }
 
-    /// Returns `usage`: the uses that the crawler declares, normalised by
-    /// `robots::usage::normalise_purpose`.
+    /// Returns `usage`: the uses that the crawler declares, normalized by
+    /// `robots::usage::normalize_purpose`.
     pub fn uses(&self) -> impl Iterator<Item = &'a str> {
         let value = self.trail.value(self.policy, USAGE);
         value.items().iter().filter_map(OptionValue::as_text)

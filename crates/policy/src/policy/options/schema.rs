@@ -195,7 +195,7 @@ pub enum OptionShape {
     TextOrNone,
     /// A list of names; empty by default.
     Names,
-    /// A list of names of uses, normalised by `robots::usage::normalise_purpose`; empty by default.
+    /// A list of names of uses, normalized by `robots::usage::normalize_purpose`; empty by default.
     Uses,
     /// One of these words or a list of them.
     WordsOrNone(&'static [&'static str]),

@@ -1,10 +1,10 @@
-//! The normalised form of a URL's text.
+//! The normalized form of a URL's text.
 
 use std::borrow::Cow;
 
 /// Normalises escapes: upper case, and those of unreserved characters are decoded (RFC 3986 section
 /// 6.2.2). The form that `norm: true` compares.
-pub fn normalise_text(text: &str) -> Cow<'_, str> {
+pub fn normalize_text(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
     }
@@ -47,9 +47,9 @@ mod tests {
 
     #[test]
     fn normal_forms() {
-        assert_eq!(normalise_text("/%7euser%2fx%C3"), "/~user%2Fx%C3");
-        assert_eq!(normalise_text("/plain"), "/plain");
-        assert_eq!(normalise_text("100%"), "100%");
-        assert_eq!(normalise_text("%+1%zz"), "%+1%zz");
+        assert_eq!(normalize_text("/%7euser%2fx%C3"), "/~user%2Fx%C3");
+        assert_eq!(normalize_text("/plain"), "/plain");
+        assert_eq!(normalize_text("100%"), "100%");
+        assert_eq!(normalize_text("%+1%zz"), "%+1%zz");
     }
 }

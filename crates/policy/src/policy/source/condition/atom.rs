@@ -187,7 +187,7 @@ fn read_letter_case(node: &Node, problems: &mut Problems) -> CaseSensitivity {
 
 fn read_form(node: &Node, problems: &mut Problems) -> TextForm {
     match read::boolean(node, problems) {
-        Some(true) => TextForm::Normalised,
+        Some(true) => TextForm::Normalized,
         Some(false) | None => TextForm::Canonical,
     }
 }

@@ -3,7 +3,7 @@
 use crate::policy::field::{FIXED_FIELDS, Field, ValueType};
 use crate::policy::pattern::CountTestKind;
 use crate::policy::source::tree::TextTestKind;
-use crate::robots::usage::normalise_purpose;
+use crate::robots::usage::normalize_purpose;
 
 /// Keywords that combine conditions, with their descriptions.
 pub(crate) const BOOLEAN: [(&str, &str); 4] = [
@@ -137,7 +137,7 @@ pub(crate) fn field_from_word(word: &str) -> Option<Field> {
         ("param", name) => Some(Field::Param(name.into())),
         ("header", name) => Some(Field::Header(name.to_ascii_lowercase().into())),
         ("usage", name) => Some(Field::Usage(
-            normalise_purpose(name).unwrap_or_else(|| name.into()),
+            normalize_purpose(name).unwrap_or_else(|| name.into()),
         )),
         _ => None,
     }

@@ -7,7 +7,7 @@ use crate::model::units;
 use crate::model::week::{DAY_NAMES, HourRange, UtcOffset};
 use crate::policy::options::OptionValue;
 use crate::policy::options::schema::{OptionShape, OptionSpec};
-use crate::robots::usage::normalise_purpose;
+use crate::robots::usage::normalize_purpose;
 use crate::yaml::read::{self, MapReader, wrong_type};
 use crate::yaml::{Node, YamlValue};
 
@@ -193,9 +193,9 @@ fn read_name(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     read::spelling(node, problems).map(text_value)
 }
 
-/// Reads the name of a use, normalised as in facts.
+/// Reads the name of a use, normalized as in facts.
 fn read_use(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
-    let purpose = normalise_purpose(read::spelling(node, problems)?);
+    let purpose = normalize_purpose(read::spelling(node, problems)?);
     if purpose.is_none() {
         problems.push(
             wrong_type(node, "expected the name of a use")
