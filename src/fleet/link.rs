@@ -304,6 +304,8 @@ mod tests {
                 .is_some()
         );
         is_closed.await.unwrap();
+        // Lets the runtime learn of the end of the connection.
+        tokio::task::yield_now().await;
         assert_eq!(ask().await, "ok");
         node.join().unwrap();
     }
