@@ -47,7 +47,7 @@ const DEFAULT_SUMMARY_ROWS: RowLimit = RowLimit(20);
 pub(super) fn run(args: &DecisionsArgs) -> Result<Exit, Exit> {
     let input = log_input(args)?;
     if let LogInput::File(path) = &input
-        && let Err(error) = std::fs::metadata(path)
+        && let Err(error) = follow::check_exists(path)
     {
         return Err(report_invalid(&missing_log_message(path, &error)));
     }

@@ -19,6 +19,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// The maximum number of attempts to find the oldest file.
 const MAX_TRIES: usize = 200;
+/// The number of attempts to find a file that may not exist at all: 0.2 s, many times what a rotation takes.
+const TRIES_TO_FIND: usize = 20;
 /// The number of existing lines with which [`FollowStart::Tail`] starts.
 const TAIL_LINES: usize = 10;
 /// The number of bytes at the end of the file in which these lines are searched.
@@ -140,6 +142,17 @@ struct LogFileEntry {
     path: PathBuf,
     id: LogFileId,
     modified: Option<SystemTime>,
+}
+
+/// Checks that a log exists, as it does but for a moment during a rotation.
+pub(super) fn check_exists(path: &Path) -> io::Result<()> {
+    for _ in 1..TRIES_TO_FIND {
+        if fs::metadata(path).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(RETRY_INTERVAL);
+    }
+    fs::metadata(path).map(|_| ())
 }
 
 fn open_oldest(path: &Path) -> io::Result<NamedFile> {
