@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// The cause of an I/O error, and what to do about it.
@@ -23,9 +24,14 @@ impl fmt::Display for IoAdvice {
 
 impl IoAdvice {
     /// Explains the error of an operation on a file or directory.
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library may add kinds of errors"
+    )]
     pub fn new(path: &Path, error: &io::Error) -> Self {
         let existing = nearest_existing(path);
         let shown = existing.unwrap_or(path).display();
+        let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
         let (cause, cure) = match error.kind() {
             // The second kind is that of `create_dir_all`.
             ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
@@ -45,7 +51,12 @@ impl IoAdvice {
                 "Make room on it",
             ),
             ErrorKind::NotFound => (format!("no such path in {shown}"), "Correct the path"),
-            _ => (error.to_string(), "Check the disk"),
+            _ if is(Errno::LOOP) => (
+                format!("{shown} is a symbolic link"),
+                "Replace it by what it leads to",
+            ),
+            _ if is(Errno::IO) => (error.to_string(), "Check the disk"),
+            _ => (error.to_string(), "Remove the cause"),
         };
         Self { cause, cure }
     }
@@ -144,12 +155,20 @@ mod tests {
             (
                 "folder/new",
                 ErrorKind::TimedOut,
-                "timed out. Check the disk",
+                "timed out. Remove the cause",
             ),
         ] {
             let text = IoAdvice::new(&directory.join(path), &kind.into()).to_string();
             let part = part.replace("SHOWN", &shown.to_string());
             assert!(text.contains(&part), "{path}, {kind}: {text}");
+        }
+        let of_system = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        for (errno, part) in [
+            (Errno::IO, "Check the disk"),
+            (Errno::LOOP, "/folder is a symbolic link. Replace it"),
+        ] {
+            let text = IoAdvice::new(&directory.join("folder"), &of_system(errno)).to_string();
+            assert!(text.contains(part), "{text}");
         }
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -23,7 +23,7 @@ pub(super) fn run(args: &FindArgs) -> Result<Exit, Exit> {
             let suggestion = nearest(id, known)
                 .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             return Err(report_invalid(&format!(
-                "--rule {id}: the policy has no rule of this id{suggestion}"
+                "--rule {id}: the policy has no rule with this id{suggestion}"
             )));
         }
     }

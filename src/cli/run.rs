@@ -18,7 +18,6 @@ use crate::config::settings::{PolicyOrigin, Settings, TlsConfig, WorkerCount};
 use crate::config::{policy, policy_replacement};
 use crate::console::ConsoleColors;
 use crate::fleet::membership::{NodeStartError, PreparedNode};
-use crate::io_advice;
 use crate::metrics::log::{LogDestination, LogLineFormat};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
@@ -69,7 +68,7 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy, Option<PolicyS
         return Err(report_invalid(error));
     }
     if let Some(store) = &settings.store.path {
-        io_advice::check_directory(store).map_err(|error| report_cannot_run(&error))?;
+        policy_replacement::check_store(store).map_err(|error| report_cannot_run(&error))?;
     }
     let lock = take_over_policies(&settings)?;
     let opened = policy::open_and_test_watched(&settings.policy.origin, None);

@@ -82,7 +82,7 @@ pub fn load(
         Some(path) => {
             let name = display_path(path);
             let place = SourceLocation::for_file(&name);
-            let text = read_text(path, &place).map_err(|problem| vec![problem])?;
+            let text = read_text(path, &place)?;
             digest = Some(file_digest::digest(text.as_bytes()));
             ConfigFile::parse(&name, &text, &base, environment.variables, &mut problems)
         }
@@ -112,22 +112,23 @@ fn find_config_file(overrides: &Overrides, environment: &Environment<'_>) -> Opt
     Some(environment.directory.join(DEFAULT_CONFIG_PATH)).filter(|path| path.exists())
 }
 
-fn read_text(path: &Path, place: &SourceLocation) -> Result<String, Problem> {
+fn read_text(path: &Path, place: &SourceLocation) -> Result<String, Vec<Problem>> {
     let bytes = File::open(path).and_then(read_limited).map_err(|error| {
-        let problem = match error.kind() {
-            ErrorKind::NotFound => Problem::error(place, "there is no such file"),
-            _ => Problem::error(place, format!("the configuration cannot be read: {error}")),
+        let problem = if error.kind() == ErrorKind::NotFound {
+            Problem::error(place, "there is no such file")
+        } else {
+            Problem::error(place, format!("the configuration cannot be read: {error}"))
         };
-        problem.with_help(
+        vec![problem.with_help(
             "name another with --config or $CRAWLGATE_CONFIG, or write one with `crawlgate init`",
-        )
+        )]
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let message = format!(
             "the file is not UTF-8: byte {} is wrong",
             error.utf8_error().valid_up_to() + 1
         );
-        Problem::error(place, message)
+        vec![Problem::error(place, message)]
     })
 }
 
@@ -216,14 +217,15 @@ fn resolve_policy(named: &NamedPolicy, base: &BasePaths, problems: &mut Problems
     path
 }
 
-/// Reports an error for a policy that a proxy keeps: `promote` would overwrite it, and it is removed after later ones.
+/// Reports an error for a policy that a proxy keeps.
 fn reject_kept(path: &Path, place: &SourceLocation, problems: &mut Problems) {
     if policy::is_kept(path) {
-        let message = "this is a policy that a proxy keeps, which it removes after later ones";
+        let message = "this is a copy of an earlier policy, which the proxy deletes when it has newer ones, and which a promotion would \
+                       overwrite";
         problems.push(
             Problem::error(place, message)
                 .with_found(path.display().to_string())
-                .with_help("copy its files, or return to it with `crawlgate policy rollback`"),
+                .with_help("copy its files; or `crawlgate policy rollback` puts it into force, and `crawlgate shadow set` shadows it"),
         );
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::io_advice::{self, StoreDirectoryError};
 use crate::policy::source::{PolicyFileDigests, PolicyFileSet};
 use crate::store::policies::{PolicyReplacement, PolicyStore};
 use crate::store::policy_lock::PolicyStoreLock;
@@ -558,6 +559,19 @@ pub enum StoreTakeoverError {
     Unreadable(String),
     /// The files cannot be recovered, for this reason.
     Unrecoverable(String),
+}
+
+/// Checks at the start of the proxy that the directory of the store can be read. A disk that does not answer is reported by
+/// what reads the store next. Blocks.
+///
+/// # Errors
+/// If the path cannot be a directory, or may not be entered.
+pub(crate) fn check_store(store: &Path) -> Result<(), StoreDirectoryError> {
+    let store = store.to_owned();
+    let checked = run_with_timeout(READ_TIMEOUT, ReadPurpose::Load, move || {
+        io_advice::check_directory(&store)
+    });
+    checked.unwrap_or(Ok(()))
 }
 
 /// Locks the policies of a store at the start of the proxy, and [`recover`]s the files before the policy is read. Blocks.

@@ -57,7 +57,7 @@ pub enum TargetForm {
     Server,
 }
 
-/// The cause if a field is not one that an entry sends.
+/// The reason why a field is not one that an entry sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardHeaderError {
     /// The header is absent or occurs more than once.

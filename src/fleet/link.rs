@@ -62,7 +62,7 @@ pub struct LinkClient {
     failures: Mutex<BTreeMap<NodeName, LinkError>>,
 }
 
-/// The cause if another node cannot be reached.
+/// The reason why another node cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("no connection to {0}: {1}")]

@@ -251,10 +251,7 @@ impl DecisionLog {
             LogDestination::Stdout => Box::new(io::stdout()),
             LogDestination::Path(path) => {
                 let file =
-                    LogFile::open_with_directory(path.clone(), settings.rotate, clock.clone())
-                        .map_err(|error| {
-                            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-                        })?;
+                    LogFile::open_with_directory(path.clone(), settings.rotate, clock.clone())?;
                 rotation_failure = file.rotation_failure();
                 Box::new(file)
             }

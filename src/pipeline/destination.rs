@@ -100,7 +100,7 @@ pub enum RemainingAddresses {
     None,
 }
 
-/// The cause if there is no address to dial.
+/// The reason why there is no address to dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DestinationError {
     /// All addresses are in ranges that must not be dialled.

@@ -89,7 +89,7 @@ pub struct RobotsFetchRequest {
     pub parent: Option<Box<str>>,
 }
 
-/// The cause if a robots.txt cannot be requested.
+/// The reason why a robots.txt cannot be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RobotsPermitError {
     /// There is no address to dial.

@@ -265,7 +265,8 @@ impl ForwardCall<'_> {
     }
 }
 
-/// Ready when a node will not answer, or cannot be reached.
+/// Ready when a node will not answer, or cannot be reached. One that falls silent meanwhile is noticed after a fifth of a lease:
+/// most requests are answered before, and need not watch it.
 async fn wait_lost(fleet: &FleetNode, peer: &LinkPeer) {
     if fleet.owners.view().is_silent(&peer.node) {
         return;

@@ -23,6 +23,7 @@ use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
+use tokio::task::coop::unconstrained;
 
 use crate::clock::{Clock, TimeSpan};
 use crate::fleet::owners::OwnershipWatch;
@@ -714,7 +715,12 @@ impl UpstreamClient {
                 return Poll::Ready(Ok(result));
             }
             if has_ended {
-                return Poll::Ready(Err(UpstreamError::Closed));
+                // At the end of the task's turn `sending` does not show the response that has arrived.
+                let sent = pin!(unconstrained(sending.as_mut())).poll(cx);
+                return Poll::Ready(match sent {
+                    Poll::Ready(result) => Ok(result),
+                    Poll::Pending => Err(UpstreamError::Closed),
+                });
             }
             if let Some(ownership) = &mut dispatch.ownership
                 && ownership.poll_broken_off(cx).is_ready()

@@ -31,7 +31,7 @@ pub struct SavedBudgets(pub Vec<(Arc<str>, BudgetUsage)>);
 
 const RECOVERY: RecoveryHint = RecoveryHint {
     contents: "the usage of today's budgets",
-    consequence: "all budgets of today then start from zero",
+    consequence: "all budgets of today start from zero",
 };
 
 impl BudgetsFile {

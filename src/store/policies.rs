@@ -574,12 +574,16 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Returns the cause if a document cannot be read, and what to do; `repair` applies to invalid content.
+/// Returns the reason why a document cannot be read, and what to do; `repair` applies to invalid content.
 fn read_advice(path: &Path, error: &io::Error, repair: &str) -> String {
-    match error.kind() {
-        // The kinds of malformed JSON.
-        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => format!("{error}. {repair}"),
-        _ => IoAdvice::new(path, error).to_string(),
+    let is_malformed_json = matches!(
+        error.kind(),
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    );
+    if is_malformed_json {
+        format!("{error}. {repair}")
+    } else {
+        IoAdvice::new(path, error).to_string()
     }
 }
 

@@ -41,7 +41,7 @@ pub struct SavedStops {
 
 const RECOVERY: RecoveryHint = RecoveryHint {
     contents: "the emergency stops",
-    consequence: "everything that they stop then resumes",
+    consequence: "all that was stopped resumes",
 };
 
 impl StopsFile {

@@ -8,6 +8,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::task::coop::unconstrained;
 
 use crate::metrics::GaugeGuard;
 use crate::tls::maybe_tls_stream::MaybeTlsStream;
@@ -97,7 +98,8 @@ impl LinkConnection {
             let has_ended = connection
                 .as_mut()
                 .is_none_or(|connection| connection.poll_drive(cx).is_ready());
-            let answer = sending.as_mut().poll(cx);
+            // At the end of the task's turn `sending` would not show the answer that has arrived.
+            let answer = pin!(unconstrained(sending.as_mut())).poll(cx);
             if has_ended && answer.is_pending() {
                 // The request is still in the queue of the connection, which gives it back when it is dropped.
                 connection = None;

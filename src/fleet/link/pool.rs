@@ -37,7 +37,7 @@ impl LinkPool {
         }
     }
 
-    /// Takes the link that was used last. If the other node has closed it, it gives the request back.
+    /// Takes the link that was used last. A link that the other node has closed gives its request back.
     pub(super) fn take(&self, peer: &LinkPeer) -> Option<Box<LinkConnection>> {
         let now = self.clock.now();
         let last = self.idle.lock().get_mut(peer)?.pop();

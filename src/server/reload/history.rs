@@ -77,10 +77,22 @@ pub(super) fn record(
 }
 
 fn warn_not_recorded(store: &PolicyStore, error: &io::Error) {
+    // Other errors are those of a file in it.
+    let concerns_directory = matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+    );
+    let cause = if concerns_directory {
+        IoAdvice::new(store.directory(), error).to_string()
+    } else {
+        error.to_string()
+    };
     tracing::warn!(
-        "the policy is active, but cannot be recorded in {} (store.path) for `crawlgate policy history`: {}",
+        "the policy is active, but cannot be recorded in {} (store.path) for `crawlgate policy history`: {cause}",
         store.directory().display(),
-        IoAdvice::new(store.directory(), error)
     );
 }
 

@@ -111,7 +111,8 @@ struct FieldRow {
     allows_any_status: bool,
     /// The texts that the field can have if it is not empty; no text if it can have any.
     words: &'static [&'static str],
-    /// The text in a GET by an anonymous crawler for a site that states no preference, if the field is never empty.
+    /// The text in a GET by an anonymous crawler for a site that states no preference, if the field is never empty. Parts of the
+    /// URL have none.
     usual_text: Option<&'static str>,
     /// `true` if many requests come without the field, all of which `require` refuses.
     is_often_absent: bool,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Normalises escapes: upper case, and those of unreserved characters are decoded (RFC 3986 section
+/// Normalizes escapes: upper case, and those of unreserved characters are decoded (RFC 3986 section
 /// 6.2.2). The form that `norm: true` compares.
 pub fn normalize_text(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
