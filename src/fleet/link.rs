@@ -252,14 +252,15 @@ impl LinkClient {
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
 
     use tokio::sync::oneshot;
 
     use super::*;
 
-    /// Answers one request, and closes the connection.
-    fn answer_once(listener: &TcpListener) {
+    /// Answers one request.
+    fn answer_once(listener: &TcpListener) -> TcpStream {
         let (mut link, _) = listener.accept().unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -269,6 +270,7 @@ mod tests {
         }
         link.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .unwrap();
+        link
     }
 
     #[tokio::test]
@@ -278,9 +280,12 @@ mod tests {
             node: NodeName::new("b").unwrap(),
             address: listener.local_addr().unwrap(),
         };
+        let (close, may_close) = mpsc::channel();
         let (closed, is_closed) = oneshot::channel();
         let node = std::thread::spawn(move || {
-            answer_once(&listener);
+            let link = answer_once(&listener);
+            may_close.recv().unwrap();
+            drop(link);
             closed.send(()).unwrap();
             answer_once(&listener);
         });
@@ -303,6 +308,7 @@ mod tests {
                 .map(|link| links.pool.put(link))
                 .is_some()
         );
+        close.send(()).unwrap();
         is_closed.await.unwrap();
         // Lets the runtime learn of the end of the connection.
         tokio::task::yield_now().await;

@@ -251,7 +251,10 @@ impl DecisionLog {
             LogDestination::Stdout => Box::new(io::stdout()),
             LogDestination::Path(path) => {
                 let file =
-                    LogFile::open_with_directory(path.clone(), settings.rotate, clock.clone())?;
+                    LogFile::open_with_directory(path.clone(), settings.rotate, clock.clone())
+                        .map_err(|error| {
+                            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                        })?;
                 rotation_failure = file.rotation_failure();
                 Box::new(file)
             }

@@ -313,7 +313,7 @@ fn commands_take_a_kept_policy(bench: &RolloutBench, kept: &str, revision: &str)
     assert_eq!(bench.command(&["shadow", "clear"]).code, 0);
     let output = crawlgate(folder, &["run", "--policy", kept][..], "");
     assert_eq!(output.code, 2, "{output:?}");
-    for part in ["a policy that a proxy keeps", "crawlgate policy rollback"] {
+    for part in ["a copy of an earlier policy", "crawlgate policy rollback"] {
         assert!(output.stderr.contains(part), "{output:?}");
     }
 }
