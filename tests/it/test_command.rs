@@ -367,7 +367,7 @@ fn an_assertion_about_a_host_finds_the_hole_of_another_scheme() {
         "",
     );
     assert_eq!(unknown.code, 2, "{unknown:?}");
-    let part = "--rule no-inta: the policy has no rule of this id; did you mean `no-intra`?";
+    let part = "--rule no-inta: the policy has no rule with this id; did you mean `no-intra`?";
     assert!(unknown.stderr.contains(part), "{unknown:?}");
 }
 

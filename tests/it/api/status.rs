@@ -202,8 +202,10 @@ async fn pass_minutes(minutes: u32) {
     tokio::time::pause();
     for _ in 0..6 * minutes {
         tokio::time::advance(Duration::from_secs(10)).await;
-        // The server's task takes its turn.
-        tokio::task::yield_now().await;
+        // The tasks of the server take their turns.
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
     }
     tokio::time::resume();
 }
