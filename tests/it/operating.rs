@@ -17,10 +17,16 @@ use crate::support::temp_dir::TempDir;
 const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow, politeness: { delay: 0s } }\n\
                       rules: [{ id: no-cgi, forbid: { under: /cgi } }]\n";
 
-/// Copies the program to a folder that other users may enter.
+/// Copies the program to a folder that other users may enter. Another process writes the copy: a process that is started
+/// meanwhile would inherit the open file from this one, and nobody can run a file that is open for writing.
 fn copy_program(folder: &TempDir) -> PathBuf {
     let program = folder.path().join("crawlgate");
-    std::fs::copy(env!("CARGO_BIN_EXE_crawlgate"), &program).unwrap();
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_crawlgate"))
+        .arg(&program)
+        .status()
+        .unwrap();
+    assert!(copied.success());
     program
 }
 
