@@ -8,7 +8,7 @@ mod upload;
 use std::time::{Duration, Instant};
 
 use crawlgate_fleet::view::Owner;
-use http::header::{EXPECT, HOST, HeaderName, TRANSFER_ENCODING};
+use http::header::{EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::ext::on_informational;
 
@@ -295,21 +295,11 @@ async fn wait_silent(fleet: &FleetNode, peer: &LinkPeer) {
     }
 }
 
-/// Returns `true` for fields that belong to a connection, of which a link is another.
+/// Returns `true` for fields that belong to one connection, of which a link is another. The owner's challenge is for the crawler;
+/// the crawler's credentials are for the entry, which has identified it.
 fn belongs_to_link(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "proxy-connection"
-            | "keep-alive"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-            | "http2-settings"
-            // The entry has identified the crawler.
-            | "proxy-authorization"
-    ) || name == CRAWL_FLEET.as_str()
+    let is_challenge = name == PROXY_AUTHENTICATE.as_str();
+    header_filter::is_hop_by_hop(name) && !is_challenge || name == CRAWL_FLEET.as_str()
 }
 
 /// Removes the fields that belong to the link.

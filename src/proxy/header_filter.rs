@@ -19,7 +19,7 @@ use super::local_reply::{CRAWL_STATUS, PROXY_STATUS};
 pub(super) const WARCPROX_META: HeaderName = HeaderName::from_static("warcprox-meta");
 
 /// Returns `true` for fields that belong to one connection, or to the operator of this proxy.
-fn is_hop_by_hop(name: &str) -> bool {
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
     matches!(
         name,
         "connection"
