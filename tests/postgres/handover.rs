@@ -1,6 +1,7 @@
 //! The delay, the rest and the robots.txt of a host survive its owner: one that gives the host away. Delay and rest also
 //! survive one that is killed.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -133,6 +134,23 @@ fn configure(name: &str, url: &str, policy: &str) -> NodeConfig {
     config
 }
 
+/// Waits until two nodes own about a half each, and for as long as it takes that none of it is given away any more: the
+/// state of a host goes with its partition.
+fn wait_until_shared(a: &NodeProcess, b: &NodeProcess) {
+    let fair = PARTITIONS / 2 - 60;
+    let shares = Cell::new(((0, 0), Instant::now()));
+    wait_for("two share", TAKEOVER * 2, || {
+        let now = (a.own(), b.own());
+        if now != shares.get().0 {
+            shares.set((now, Instant::now()));
+        }
+        now.0 > fair
+            && now.1 > fair
+            && now.0 + now.1 == PARTITIONS
+            && shares.get().1.elapsed() > LEASE * 3 / 2
+    });
+}
+
 /// Hosts that a node owns.
 fn hosts_of(config: &NodeConfig, node: &str) -> Vec<String> {
     let names = (0..HOSTS).map(|number| format!("h{number}.test"));
@@ -169,10 +187,7 @@ fn the_delay_and_the_rest_of_a_host_survive_its_owner() {
     let origin = RestingOrigin::start();
     let mut a = NodeProcess::start(&configs[0]);
     let b = NodeProcess::start(&configs[1]);
-    let fair = PARTITIONS / 2 - 60;
-    wait_for("two share", TAKEOVER, || {
-        a.own() > fair && b.own() > fair && a.own() + b.own() == PARTITIONS
-    });
+    wait_until_shared(&a, &b);
     let own = hosts_of(&configs[0], "a");
     let [slow, resting, ..] = own.as_slice() else {
         panic!("{own:?}");
@@ -203,7 +218,7 @@ fn the_delay_and_the_rest_of_a_host_survive_its_owner() {
 
     // The owner is killed.
     let c = NodeProcess::start(&configs[2]);
-    wait_for("c joins", TAKEOVER, || c.own() > 0);
+    wait_until_shared(&b, &c);
     let own = hosts_of(&configs[0], "b");
     let mut others = own.iter().filter(|host| *host != slow && *host != resting);
     let (slow, strict) = (others.next().unwrap(), others.next().unwrap());
