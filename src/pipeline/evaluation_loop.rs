@@ -11,13 +11,12 @@ use super::facts::EvaluationFacts;
 use super::permit::Permit;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
 
-/// The result of the stages before the origin.
+/// The result of the stages before the origin. Its large parts are boxed, since it is passed on by value.
 #[derive(Debug)]
 pub struct PipelineResult<F: EvaluationFacts, Addresses, Error> {
     /// The permit, or the reason why the request is not sent.
-    pub outcome: Result<Permit<F::Target, Addresses>, Error>,
+    pub outcome: Result<Box<Permit<F::Target, Addresses>>, Error>,
     /// The last evaluation. Its policy is newer than at the beginning if another one took effect during the wait.
-    /// Boxed, since it is large and passed on by value.
     pub evaluation: Box<Evaluation<F>>,
     /// The time that it was held, if it had to wait.
     pub wait_time: Option<Duration>,
@@ -149,14 +148,11 @@ fn current_snapshot<S: PipelineStages>(
     newer.unwrap_or_else(|| Arc::clone(evaluation.snapshot()))
 }
 
-type PermitResult<S> = Result<
-    Option<
-        Permit<
-            <<S as PipelineStages>::Facts as EvaluationFacts>::Target,
-            <S as PipelineStages>::Addresses,
-        >,
+type BoxedPermit<S> = Box<
+    Permit<
+        <<S as PipelineStages>::Facts as EvaluationFacts>::Target,
+        <S as PipelineStages>::Addresses,
     >,
-    <S as PipelineStages>::Error,
 >;
 
 /// Charges the request to its budgets, and issues its permit. Returns `None`, and drops the slot, which returns it unused,
@@ -165,7 +161,7 @@ fn charge_and_permit<S: PipelineStages>(
     stages: &S,
     evaluation: &Evaluation<S::Facts>,
     ready: ReadyToSend<S::Addresses, S::Inputs>,
-) -> PermitResult<S> {
+) -> Result<Option<BoxedPermit<S>>, S::Error> {
     let ReadyToSend {
         addresses,
         mut slot,
@@ -175,10 +171,8 @@ fn charge_and_permit<S: PipelineStages>(
         return Ok(None);
     }
     let target = evaluation.facts().target().clone();
-    Ok(Some(Permit::new(
-        target,
-        addresses,
-        slot,
-        evaluation.send_options(),
-    )))
+    let options = evaluation.send_options();
+    Ok(Some(Box::new(Permit::new(
+        target, addresses, slot, options,
+    ))))
 }

@@ -498,7 +498,7 @@ impl<'a> ConnectExchange<'a> {
     /// Connects to an address of the permit.
     async fn dial(
         &mut self,
-        permit: Permit<HostTarget, VettedAddresses>,
+        permit: Box<Permit<HostTarget, VettedAddresses>>,
         evaluation: Box<TunnelEvaluation>,
         ownership: Option<&HostOwnership>,
     ) -> Result<OpaqueTunnel, Refusal> {

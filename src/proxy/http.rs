@@ -389,10 +389,9 @@ impl<'a> Exchange<'a> {
                 Err(LocalResult::ClientLeft) => return Ok(ExchangeResponse::ClientLeft),
             };
             let request = self.build_upstream_request(&mut admitted.evaluation);
-            let result = service
-                .upstream
-                .send(permit, request, admitted.decided_at)
-                .await;
+            // Pinned where it is made: the future that `await` takes is moved twice.
+            let sending = pin!(service.upstream.send(permit, request, admitted.decided_at));
+            let result = sending.await;
             break match self.record_origin_response(result, &mut admitted) {
                 Err(error) if error.is_client_left() => return Ok(ExchangeResponse::ClientLeft),
                 // The owner of the host has changed: the request goes to the new owner, or waits for one.
@@ -438,7 +437,7 @@ impl<'a> Exchange<'a> {
     fn take_permit(
         &mut self,
         result: RequestResult<VettedAddresses>,
-    ) -> Result<(Permit<UrlTarget, VettedAddresses>, AdmittedRequest), LocalResult> {
+    ) -> Result<(Box<Permit<UrlTarget, VettedAddresses>>, AdmittedRequest), LocalResult> {
         let RequestResult {
             outcome,
             evaluation,

@@ -177,7 +177,7 @@ impl UpstreamClient {
     /// Returns an error if no response head arrives.
     pub fn send(
         &self,
-        permit: Permit<UrlTarget, VettedAddresses>,
+        permit: Box<Permit<UrlTarget, VettedAddresses>>,
         mut request: UpstreamRequest,
         now: Instant,
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + Send {
@@ -239,7 +239,7 @@ impl UpstreamClient {
     /// Redeems the permit, and prepares all that is needed to send its request.
     fn prepare(
         &self,
-        permit: Permit<UrlTarget, VettedAddresses>,
+        permit: Box<Permit<UrlTarget, VettedAddresses>>,
         upload_watch: Option<&UploadWatch>,
         ownership: Option<Box<OwnershipWatch>>,
     ) -> RequestDispatch {
