@@ -83,13 +83,6 @@ impl OptionTable {
         table
     }
 
-    /// Returns the value of an option that no rule, space or host sets.
-    pub fn base_value(&self, index: OptionIndex) -> &OptionValue {
-        self.entries
-            .get(usize::from(index.0))
-            .map_or(&OptionValue::None, |entry| &entry.base)
-    }
-
     /// Returns the number of options that rules assign.
     pub fn assigned_count(&self) -> usize {
         usize::from(self.assigned_count)

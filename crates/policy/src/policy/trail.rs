@@ -44,8 +44,6 @@ pub struct Trail {
     pub(crate) every_rule: bool,
     /// For each option that rules assign: 0, or 1 + the index of the rule that assigned it last.
     set_by: SmallVec<[u32; 16]>,
-    /// `true` if a rule has assigned an option.
-    has_assignment: bool,
     matched: SmallVec<[RuleIndex; 8]>,
     /// The crawler's space.
     pub(crate) space: Option<SpaceIndex>,
@@ -117,7 +115,6 @@ impl Trail {
             states: RuleStates::default(),
             every_rule: false,
             set_by: SmallVec::from_elem(0, policy.options.assigned_count()),
-            has_assignment: false,
             matched: SmallVec::new(),
             space,
             host_pace: None,
@@ -203,10 +200,6 @@ impl Trail {
 
     /// The value of an option.
     pub fn value<'p>(&self, policy: &'p Policy, index: OptionIndex) -> &'p OptionValue {
-        // Every request reads tens of options, and of most of them only the policy's own value counts.
-        if !self.may_override_options() {
-            return policy.options.base_value(index);
-        }
         if let Some(value) = self.links_only_value(index) {
             return value;
         }
@@ -223,15 +216,11 @@ impl Trail {
         if let Some(value) = space.and_then(|space| space.value(index)) {
             return value;
         }
-        policy.options.base_value(index)
-    }
-
-    /// Returns `false` if all options have the values of the policy's own `options`.
-    fn may_override_options(&self) -> bool {
-        self.has_assignment
-            || self.space.is_some()
-            || self.host_pace.is_some()
-            || self.links_only.is_some()
+        policy
+            .options
+            .entries
+            .get(usize::from(index.0))
+            .map_or(&OptionValue::None, |entry| &entry.base)
     }
 
     /// Returns what determines the values of all options. Two trails of one policy with equal keys have equal values of all
@@ -400,7 +389,6 @@ impl Trail {
             .and_then(|index| self.set_by.get_mut(index))
         {
             *last = rule.0 + 1;
-            self.has_assignment = true;
         }
     }
 
