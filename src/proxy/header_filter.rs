@@ -175,8 +175,12 @@ fn via_value(version: &str, pseudonym: &str) -> HeaderValue {
 
 /// Turns a client's header fields into those of the request to the origin.
 pub fn filter_request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
-    remove_nominated_fields(headers);
-    remove_fields(headers, is_removed_from_request);
+    let removed = find_names(headers, is_removed_from_request);
+    // `Connection` itself is one of those that are removed.
+    if removed.contains(&CONNECTION) {
+        remove_nominated_fields(headers);
+    }
+    remove_all(headers, &removed);
     via.append(headers, version);
     let agrees = headers
         .get(HOST)
@@ -250,13 +254,17 @@ pub fn filter_response(
     version: Version,
     via: &ViaName,
 ) {
+    let mut has_proxy_status = false;
     remove_fields(headers, |name| {
+        has_proxy_status |= name == PROXY_STATUS.as_str();
         is_hop_by_hop(name)
             || is_crawl_field(name)
             || bypasses_proxy(name)
             || name == WARCPROX_META.as_str()
     });
-    remove_our_proxy_status(headers);
+    if has_proxy_status {
+        remove_our_proxy_status(headers);
+    }
     normalize_content_type(headers);
     via.append(headers, version);
     headers.insert(
@@ -304,13 +312,25 @@ fn rewritten_location(
 }
 
 /// Removes the fields that `is_removed` selects.
-pub(super) fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
-    let removed: SmallVec<[HeaderName; 8]> = headers
+pub(super) fn remove_fields(headers: &mut HeaderMap, is_removed: impl FnMut(&str) -> bool) {
+    let removed = find_names(headers, is_removed);
+    remove_all(headers, &removed);
+}
+
+/// Returns the names of the fields that `is_found` selects.
+fn find_names(
+    headers: &HeaderMap,
+    mut is_found: impl FnMut(&str) -> bool,
+) -> SmallVec<[HeaderName; 8]> {
+    headers
         .keys()
-        .filter(|name| is_removed(name.as_str()))
+        .filter(|name| is_found(name.as_str()))
         .cloned()
-        .collect();
-    for name in removed {
+        .collect()
+}
+
+fn remove_all(headers: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
         headers.remove(name);
     }
 }
@@ -355,9 +375,6 @@ fn normalize_content_type(headers: &mut HeaderMap) {
 /// Removes the `Proxy-Status` members with this proxy's name and keeps those of other proxies (RFC
 /// 9209 section 2).
 fn remove_our_proxy_status(headers: &mut HeaderMap) {
-    if !headers.contains_key(PROXY_STATUS) {
-        return;
-    }
     let values: Vec<HeaderValue> = headers.get_all(PROXY_STATUS).iter().cloned().collect();
     headers.remove(PROXY_STATUS);
     for value in values.iter().filter_map(|v| v.to_str().ok()) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request, response};
 
 use crate::fleet::FleetNode;
@@ -270,7 +270,10 @@ impl IncomingRequest for Exchange<'_> {
         let tunnel = self.context.enclosing_tunnel();
         let RequestTarget { target, handling } =
             request_target::parse_request(self.parts, &self.service.via, tunnel)?;
-        if content_length(self.parts).is_some_and(|size| size > self.service.max_request_body) {
+        // The upload itself is elsewhere until the request is admitted.
+        if self.upload_watch.is_some()
+            && content_length(self.parts).is_some_and(|size| size > self.service.max_request_body)
+        {
             return Err(Box::new(body_too_large()));
         }
         self.handling = handling;
@@ -330,7 +333,7 @@ impl<'a> Exchange<'a> {
             body,
             service.max_request_body,
             service.body_time_limits,
-            parts.headers.contains_key(EXPECT),
+            &parts.headers,
             recorder.clock(),
         );
         let upload_watch = upload.watch();

@@ -12,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::EXPECT;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::clock::Clock;
@@ -122,13 +124,13 @@ impl UploadWatch {
 }
 
 impl RequestUpload {
-    /// Creates the upload of the client's body, of at most `limit` bytes. `awaits_consent` if the
-    /// client sends the body only after `100 Continue`.
+    /// Creates the upload of the client's body, of at most `limit` bytes. By `Expect` among its headers a client says
+    /// that it sends the body only after `100 Continue`.
     pub fn new(
         incoming: ClientBody,
         limit: u64,
         times: BodyTimeLimits,
-        awaits_consent: bool,
+        headers: &HeaderMap,
         clock: &Clock,
     ) -> Self {
         if incoming.is_end_stream() {
@@ -142,7 +144,7 @@ impl RequestUpload {
             timers: BodyTimers::new(times),
             clock: clock.clone(),
             reading_ahead: Duration::ZERO,
-            consent: if awaits_consent {
+            consent: if headers.contains_key(EXPECT) {
                 Consent::Awaited
             } else {
                 Consent::Given

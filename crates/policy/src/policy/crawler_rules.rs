@@ -28,8 +28,7 @@ impl CrawlerRule<'_> {
         group.assignments.iter().any(|assignment| {
             policy
                 .options
-                .entries
-                .get(usize::from(assignment.index.0))
+                .get(assignment.index)
                 .is_some_and(|option| option.path.starts_with(path_prefix))
         })
     }

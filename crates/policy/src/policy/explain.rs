@@ -196,10 +196,7 @@ impl Policy {
 
     /// The path of an option.
     pub fn option_path(&self, index: OptionIndex) -> &str {
-        self.options
-            .entries
-            .get(usize::from(index.0))
-            .map_or("", |entry| &entry.path)
+        self.options.get(index).map_or("", |entry| &entry.path)
     }
 
     /// Describes a rule's condition in one line; `None` if it has none.

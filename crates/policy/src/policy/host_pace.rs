@@ -210,7 +210,7 @@ impl Policy {
         if let Some(value) = self.host_paces.value(entry, index) {
             return Some((OptionSetter::Host(entry), value));
         }
-        let OptionEntry { base, set_by, .. } = self.options.entries.get(usize::from(index.0))?;
+        let OptionEntry { base, set_by, .. } = self.options.get(index)?;
         Some((*set_by, base))
     }
 

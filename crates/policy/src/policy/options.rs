@@ -48,9 +48,6 @@ pub struct Assignment {
 pub struct OptionTable {
     /// The options, by [`OptionIndex`].
     pub entries: Box<[OptionEntry]>,
-    /// For each option its index among the options that rules assign: an evaluation needs memory only
-    /// for those.
-    assigned_indexes: Box<[Option<u16>]>,
     assigned_count: u16,
 }
 
@@ -62,13 +59,31 @@ pub struct OptionEntry {
     pub base: OptionValue,
     /// The origin of that value.
     pub set_by: OptionSetter,
+    /// The index among the options that rules assign: an evaluation needs memory only for those.
+    assigned: Option<u16>,
+}
+
+impl OptionEntry {
+    /// Creates the entry of an option with its built-in default.
+    pub fn built_in(path: &str, default: OptionValue) -> Self {
+        Self {
+            path: path.into(),
+            base: default,
+            set_by: OptionSetter::BuiltIn,
+            assigned: None,
+        }
+    }
+
+    /// Returns the index among the options that rules assign.
+    pub fn assigned_index(&self) -> Option<usize> {
+        self.assigned.map(usize::from)
+    }
 }
 
 impl OptionTable {
     /// Creates a table of all options for these rules.
     pub fn new(entries: Vec<OptionEntry>, rules: &[Rule]) -> Self {
         let mut table = Self {
-            assigned_indexes: vec![None; entries.len()].into(),
             entries: entries.into(),
             assigned_count: 0,
         };
@@ -88,18 +103,18 @@ impl OptionTable {
         usize::from(self.assigned_count)
     }
 
-    /// Returns the index of an option among those that rules assign.
-    pub fn assigned_index(&self, index: OptionIndex) -> Option<usize> {
-        self.assigned_indexes
-            .get(usize::from(index.0))
-            .copied()
-            .flatten()
-            .map(usize::from)
+    /// Returns an option.
+    pub fn get(&self, index: OptionIndex) -> Option<&OptionEntry> {
+        self.entries.get(usize::from(index.0))
     }
 
     fn assign_index(&mut self, index: OptionIndex) {
-        if let Some(index @ None) = self.assigned_indexes.get_mut(usize::from(index.0)) {
-            *index = Some(self.assigned_count);
+        if let Some(OptionEntry {
+            assigned: assigned @ None,
+            ..
+        }) = self.entries.get_mut(usize::from(index.0))
+        {
+            *assigned = Some(self.assigned_count);
             self.assigned_count += 1;
         }
     }
@@ -135,8 +150,7 @@ impl<'a> OptionSources<'a> {
     ) -> impl Iterator<Item = (OptionSetter, &'a OptionValue)> {
         let base = self
             .options
-            .entries
-            .get(usize::from(index.0))
+            .get(index)
             .map(|entry| (entry.set_by, &entry.base));
         let spaces = (0..)
             .map(|at| OptionSetter::Space(SpaceIndex(at)))

@@ -13,7 +13,7 @@ use super::Policy;
 use super::fact::Facts;
 use super::host_pace::HostPaceIndex;
 use super::options::checks::LinksOnly;
-use super::options::{OptionIndex, OptionSetter, OptionValue, schema};
+use super::options::{OptionEntry, OptionIndex, OptionSetter, OptionValue, schema};
 use super::rule::RuleIndex;
 use super::space::{RuleRange, SpaceIndex};
 use super::traps::Trap;
@@ -189,11 +189,8 @@ impl Trail {
         match self.last_assigning_rule(policy, index) {
             Some(rule) => OptionSetter::Rule(rule),
             None => self.space_set_by(policy, index).unwrap_or_else(|| {
-                policy
-                    .options
-                    .entries
-                    .get(usize::from(index.0))
-                    .map_or(OptionSetter::BuiltIn, |e| e.set_by)
+                let entry = policy.options.get(index);
+                entry.map_or(OptionSetter::BuiltIn, |entry| entry.set_by)
             }),
         }
     }
@@ -206,21 +203,18 @@ impl Trail {
         if let Some((_, value)) = self.host_pace_option(policy, index) {
             return value;
         }
+        let Some(entry) = policy.options.get(index) else {
+            return &OptionValue::None;
+        };
         let assigned = self
-            .last_assigning_rule(policy, index)
+            .last_assignment(entry)
             .and_then(|rule| policy.assigned_value(rule, index));
         if let Some(value) = assigned {
             return value;
         }
         let space = self.space.and_then(|space| policy.spaces.get(space));
-        if let Some(value) = space.and_then(|space| space.value(index)) {
-            return value;
-        }
-        policy
-            .options
-            .entries
-            .get(usize::from(index.0))
-            .map_or(&OptionValue::None, |entry| &entry.base)
+        let value = space.and_then(|space| space.value(index));
+        value.unwrap_or(&entry.base)
     }
 
     /// Returns what determines the values of all options. Two trails of one policy with equal keys have equal values of all
@@ -385,7 +379,8 @@ impl Trail {
     ) {
         if let Some(last) = policy
             .options
-            .assigned_index(index)
+            .get(index)
+            .and_then(OptionEntry::assigned_index)
             .and_then(|index| self.set_by.get_mut(index))
         {
             *last = rule.0 + 1;
@@ -394,7 +389,11 @@ impl Trail {
 
     /// The rule that assigned an option last.
     fn last_assigning_rule(&self, policy: &Policy, index: OptionIndex) -> Option<RuleIndex> {
-        let last = self.set_by.get(policy.options.assigned_index(index)?)?;
+        self.last_assignment(policy.options.get(index)?)
+    }
+
+    fn last_assignment(&self, entry: &OptionEntry) -> Option<RuleIndex> {
+        let last = self.set_by.get(entry.assigned_index()?)?;
         last.checked_sub(1).map(RuleIndex)
     }
 

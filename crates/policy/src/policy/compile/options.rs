@@ -32,11 +32,9 @@ const UNVERIFIED: &str = "`verify: skip`: certificates of origins are not verifi
 impl OptionCompiler {
     /// Creates the table from the defaults and the document's `options`.
     pub(super) fn from_document(source: &SourcePolicy, problems: &mut Problems) -> Self {
-        let entries = schema::SPECS.iter().map(|spec| OptionEntry {
-            path: spec.path.into(),
-            base: spec.shape.default_value(),
-            set_by: OptionSetter::BuiltIn,
-        });
+        let entries = schema::SPECS
+            .iter()
+            .map(|spec| OptionEntry::built_in(spec.path, spec.shape.default_value()));
         let mut options = Self {
             entries: entries.collect(),
             open_indexes: BTreeMap::new(),
@@ -206,11 +204,8 @@ impl OptionCompiler {
                 problems.push(Problem::error(&option.place, message));
                 continue;
             };
-            self.entries.push(OptionEntry {
-                path: option.path.clone(),
-                base: OptionValue::None,
-                set_by: OptionSetter::BuiltIn,
-            });
+            self.entries
+                .push(OptionEntry::built_in(&option.path, OptionValue::None));
             self.open_indexes
                 .insert(option.path.clone(), OptionIndex(next_index));
         }
