@@ -383,7 +383,7 @@ summary() {
   [[ " $* " != *" acceptance "* ]] || ((checks > 0)) || echo "no acceptance check was made" >>"$scratch/failed"
   [[ ! -s $scratch/panics ]] || cat "$scratch/panics"
   # The first problems of a check that failed follow its line, indented.
-  cat "$scratch"/acceptance-*.log 2>/dev/null | awk '/^FAIL /, !/^(FAIL|  )/ { if (/^(FAIL|  )/) print }'
+  awk '/^FAIL /, !/^(FAIL|  )/ { if (/^(FAIL|  )/) print }' < <(cat "$scratch"/acceptance-*.log 2>/dev/null)
   [[ ! -s $scratch/flaky ]] || sed 's/^/passed only when it was repeated: /' "$scratch/flaky"
   [[ ! -s $scratch/failed ]] || sed 's/^/FAILED: /' "$scratch/failed"
   printf '%d passed, %d failed\n' $((passed + checks - wrong)) $((broken + wrong))
