@@ -176,7 +176,7 @@ fn via_value(version: &str, pseudonym: &str) -> HeaderValue {
 /// Turns a client's header fields into those of the request to the origin.
 pub fn filter_request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
     let removed = find_names(headers, is_removed_from_request);
-    // `Connection` itself is one of those that are removed.
+    // `Connection` is always removed, so `removed` shows whether the request has it.
     if removed.contains(&CONNECTION) {
         remove_nominated_fields(headers);
     }

@@ -270,7 +270,7 @@ impl IncomingRequest for Exchange<'_> {
         let tunnel = self.context.enclosing_tunnel();
         let RequestTarget { target, handling } =
             request_target::parse_request(self.parts, &self.service.via, tunnel)?;
-        // The upload itself is elsewhere until the request is admitted.
+        // `upload` may have been taken at this point, so the watch shows whether there is a body.
         if self.upload_watch.is_some()
             && content_length(self.parts).is_some_and(|size| size > self.service.max_request_body)
         {
@@ -392,7 +392,7 @@ impl<'a> Exchange<'a> {
                 Err(LocalResult::ClientLeft) => return Ok(ExchangeResponse::ClientLeft),
             };
             let request = self.build_upstream_request(&mut admitted.evaluation);
-            // Pinned where it is made: the future that `await` takes is moved twice.
+            // Pinned in place: `.await` on the future itself would move it twice.
             let sending = pin!(service.upstream.send(permit, request, admitted.decided_at));
             let result = sending.await;
             break match self.record_origin_response(result, &mut admitted) {

@@ -134,8 +134,8 @@ fn configure(name: &str, url: &str, policy: &str) -> NodeConfig {
     config
 }
 
-/// Waits until two nodes own about a half each, and for as long as it takes that none of it is given away any more: the
-/// state of a host goes with its partition.
+/// Waits until each of two nodes owns about half, and the shares have not changed for one and a half leases. The state of a
+/// host moves with its partition, so hosts are chosen only then.
 fn wait_until_shared(a: &NodeProcess, b: &NodeProcess) {
     let fair = PARTITIONS / 2 - 60;
     let shares = Cell::new(((0, 0), Instant::now()));

@@ -124,8 +124,8 @@ impl UploadWatch {
 }
 
 impl RequestUpload {
-    /// Creates the upload of the client's body, of at most `limit` bytes. By `Expect` among its headers a client says
-    /// that it sends the body only after `100 Continue`.
+    /// Creates the upload of the client's body, of at most `limit` bytes. `headers` are those of the request: with
+    /// `Expect`, the client sends the body only after `100 Continue`.
     pub fn new(
         incoming: ClientBody,
         limit: u64,

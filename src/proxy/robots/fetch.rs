@@ -245,8 +245,8 @@ impl RobotsFetcher {
         permit: Permit<UrlTarget, VettedAddresses>,
         call: UpstreamRequest,
     ) -> Result<Response<Box<ResponseDownload>>, HopError> {
-        let sending = self.upstream.send(Box::new(permit), call, self.clock.now());
-        let sent = sending.await;
+        let permit = Box::new(permit);
+        let sent = self.upstream.send(permit, call, self.clock.now()).await;
         let mut response = sent.map_err(HopError::Upstream)?.response;
         let framed = header_filter::normalize_framing(response.headers_mut());
         if framed.is_err() || response.status().is_informational() {

@@ -102,7 +102,7 @@ class Player:
         pad = int(options["PADDED"]) if "PADDED" in options else None
         size, stream = int(options.get("SIZE", frames.FRAME)), self._wire.stream(number)
         sent = self._wire.upload(number, body, last, size=size, pad=pad)
-        # Nobody needs the rest of a body after the end of the answer.
+        # After the answer has ended or the stream is reset, the rest of the body is not needed.
         if not sent and not stream.ended and stream.reset is None:
             self.problems.append(f"the windows do not let the body of {len(body)} bytes through")
 

@@ -103,7 +103,7 @@ impl OptionTable {
         usize::from(self.assigned_count)
     }
 
-    /// Returns an option.
+    /// Returns the option with this index.
     pub fn get(&self, index: OptionIndex) -> Option<&OptionEntry> {
         self.entries.get(usize::from(index.0))
     }

@@ -186,12 +186,12 @@ impl Trail {
         if let Some((setter, _)) = self.host_pace_option(policy, index) {
             return setter;
         }
-        match self.last_assigning_rule(policy, index) {
+        let Some(entry) = policy.options.get(index) else {
+            return OptionSetter::BuiltIn;
+        };
+        match self.last_assigning_rule(entry) {
             Some(rule) => OptionSetter::Rule(rule),
-            None => self.space_set_by(policy, index).unwrap_or_else(|| {
-                let entry = policy.options.get(index);
-                entry.map_or(OptionSetter::BuiltIn, |entry| entry.set_by)
-            }),
+            None => self.space_set_by(policy, index).unwrap_or(entry.set_by),
         }
     }
 
@@ -207,7 +207,7 @@ impl Trail {
             return &OptionValue::None;
         };
         let assigned = self
-            .last_assignment(entry)
+            .last_assigning_rule(entry)
             .and_then(|rule| policy.assigned_value(rule, index));
         if let Some(value) = assigned {
             return value;
@@ -388,11 +388,7 @@ impl Trail {
     }
 
     /// The rule that assigned an option last.
-    fn last_assigning_rule(&self, policy: &Policy, index: OptionIndex) -> Option<RuleIndex> {
-        self.last_assignment(policy.options.get(index)?)
-    }
-
-    fn last_assignment(&self, entry: &OptionEntry) -> Option<RuleIndex> {
+    fn last_assigning_rule(&self, entry: &OptionEntry) -> Option<RuleIndex> {
         let last = self.set_by.get(entry.assigned_index()?)?;
         last.checked_sub(1).map(RuleIndex)
     }

@@ -111,7 +111,7 @@ impl AnalysedPolicy<'_> {
 
     /// Returns `true` if the document, a space or a rule sets an option.
     fn sets(&self, option: OptionIndex) -> bool {
-        let entry = self.policy.options.entries.get(usize::from(option.0));
+        let entry = self.policy.options.get(option);
         let mut spaces = self.policy.spaces().all().iter();
         let mut rules = self.policy.rules.iter();
         entry.is_some_and(|entry| entry.set_by != OptionSetter::BuiltIn)
