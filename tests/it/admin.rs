@@ -394,7 +394,8 @@ async fn idle_connections_do_not_lock_others_out_before_the_cap() {
 
 #[tokio::test]
 async fn the_server_stops_on_shutdown() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Nothing else listens on this address, so no other test gets the port.
+    let listener = TcpListener::bind("127.0.0.41:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let admin = AdminServer::new(

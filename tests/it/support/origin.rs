@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::{HandshakeKind, NamedGroup, ServerConfig, ServerConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
 
 use super::client::reset_on_close;
 use super::wait::wait_until;
@@ -23,10 +24,14 @@ pub(crate) fn response(status: u16, fields: &str, body: impl AsRef<[u8]>) -> Vec
     [head.as_bytes(), body].concat()
 }
 
-/// A port of loopback at which nothing listens.
+/// A port of loopback at which nothing listens. It is taken until the test process ends, so that no other test gets it.
 pub(crate) fn closed_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    socket.bind(&any.into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    std::mem::forget(socket);
+    address.port()
 }
 
 /// A listening origin; it runs until the test process ends.

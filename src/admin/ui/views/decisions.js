@@ -13,7 +13,7 @@ const ROWS = 500;
 const RECENT = 200;
 const DRAW_MS = 250;
 // More at once would block the browser for a noticeable time.
-const DRAWN_AT_ONCE = 200;
+const DRAWN_AT_ONCE = 100;
 const TYPED_MS = 300;
 // The API rejects longer values of a filter.
 const MAX_LENGTH = 256;
