@@ -33,7 +33,7 @@ use super::body::{BodyError, ClientBody};
 use super::drain::{DrainStage, DrainWatch};
 use super::head::{
     ClientSocket, ClientWatch, HeadError, HeadEvents, HeadLimits, HeadReader, HeadReaderSettings,
-    ServiceGuard, ServiceState,
+    LINGER_BYTES, LINGER_TIME, ServiceGuard, ServiceState,
 };
 use super::http2::frame::PREFACE;
 use super::http2::{Http2Settings, serve_http2};
@@ -58,9 +58,6 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 const ACCEPTS_PER_TURN: u32 = 32;
 /// The time that a client above the connection limit has to read the response.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The number of bytes that a client may still send after its CONNECT was refused, before its
-/// connection is closed.
-const LINGER_BYTES: usize = 64 * 1024;
 /// The number of bytes received at a time before it is clear which version of HTTP a client speaks.
 const PREFACE_ROOM: usize = 4096;
 /// The largest number of header fields that hyper parses without an allocation.
@@ -375,7 +372,7 @@ async fn reply_overloaded(mut socket: TcpStream, response: Bytes) {
 /// Closes a connection after a response that hyper has written to a refused CONNECT: its client may
 /// already be sending.
 pub(crate) async fn close_lingering(client: &mut ClientSocket) {
-    let _ = tokio::time::timeout(CLOSE_TIMEOUT, async {
+    let _ = tokio::time::timeout(LINGER_TIME, async {
         client.shut_down().await;
         let mut remaining = LINGER_BYTES;
         loop {

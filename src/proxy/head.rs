@@ -23,6 +23,7 @@ mod writer;
 pub(crate) use client_io::ClientIo;
 pub use client_socket::ClientSocket;
 pub use client_stream::ClientWatch;
+pub(crate) use close::{LINGER_BYTES, LINGER_TIME};
 pub use reader::{HeadEvents, HeadReader, HeadReaderSettings};
 pub use scan::{
     FollowingBytes, ForeignProtocol, HeadError, HeadLimits, HeadScanner, RequestHead, ScanProgress,

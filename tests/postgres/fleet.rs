@@ -1,15 +1,10 @@
 //! Nodes share the partitions, and get over the death of a node and of the store.
 
-use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::node::{LEASE, NodeConfig, NodeProcess, wait_for};
+use crate::node::{LEASE, NodeConfig, NodeProcess, PARTITIONS, TAKEOVER, wait_for};
 use crate::server::{PASSWORD, Postgres};
-
-const PARTITIONS: u64 = 1_024;
-/// A busy machine is slower than the 1.6 × lease of the simulation.
-const TAKEOVER: Duration = Duration::from_secs(20);
 
 fn total(nodes: &[&NodeProcess]) -> u64 {
     nodes.iter().map(|node| node.own()).sum()

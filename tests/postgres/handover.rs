@@ -1,7 +1,6 @@
 //! The delay, the rest and the robots.txt of a host survive its owner: one that gives the host away. Delay and rest also
 //! survive one that is killed.
 
-use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -9,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::node::{LEASE, NodeConfig, NodeProcess, wait_for};
+use crate::node::{
+    LEASE, NodeConfig, NodeProcess, PARTITIONS, TAKEOVER, wait_for, wait_until_shared,
+};
 use crate::server::{PASSWORD, Postgres};
 
-const PARTITIONS: u64 = 1_024;
-/// The time in which partitions find new owners on a busy machine.
-const TAKEOVER: Duration = Duration::from_secs(40);
 /// Longer than a host waits for a new owner.
 const DELAY: Duration = Duration::from_secs(14);
 const POLICY: &str = "policy: 1\nname: handover\noptions:\n  disposition: allow\n  \
@@ -132,23 +130,6 @@ fn configure(name: &str, url: &str, policy: &str) -> NodeConfig {
     let config = NodeConfig::with_sections(&store, &fleet);
     std::fs::write(config.path().join("policy.yaml"), policy).unwrap();
     config
-}
-
-/// Waits until each of two nodes owns about half, and the shares have not changed for one and a half leases. The state of a
-/// host moves with its partition, so hosts are chosen only then.
-fn wait_until_shared(a: &NodeProcess, b: &NodeProcess) {
-    let fair = PARTITIONS / 2 - 60;
-    let shares = Cell::new(((0, 0), Instant::now()));
-    wait_for("two share", TAKEOVER * 2, || {
-        let now = (a.own(), b.own());
-        if now != shares.get().0 {
-            shares.set((now, Instant::now()));
-        }
-        now.0 > fair
-            && now.1 > fair
-            && now.0 + now.1 == PARTITIONS
-            && shares.get().1.elapsed() > LEASE * 3 / 2
-    });
 }
 
 /// Hosts that a node owns.

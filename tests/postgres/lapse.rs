@@ -5,10 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::node::{LEASE, NodeConfig, NodeProcess, wait_for};
+use crate::node::{LEASE, NodeConfig, NodeProcess, PARTITIONS, wait_for};
 use crate::server::{PASSWORD, Postgres};
 
-const PARTITIONS: u64 = 1_024;
 const HOSTS: [&str; 8] = [
     "h0.test", "h1.test", "h2.test", "h3.test", "h4.test", "h5.test", "h6.test", "h7.test",
 ];

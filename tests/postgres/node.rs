@@ -1,5 +1,6 @@
 //! A node of a fleet: the binary with a configuration of its own.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,10 @@ use serde_json::Value as Json;
 
 /// `fleet.lease` of the tests.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
+/// The number of partitions of a fleet.
+pub(crate) const PARTITIONS: u64 = 1_024;
+/// The time in which partitions find new owners on a busy machine, which is slower than the 1.6 × lease of the simulation.
+pub(crate) const TAKEOVER: Duration = Duration::from_secs(40);
 
 /// A directory with a configuration; it is removed on drop.
 pub(crate) struct NodeConfig(PathBuf);
@@ -197,4 +202,22 @@ pub(crate) fn wait_for(what: &str, limit: Duration, holds: impl Fn() -> bool) ->
         std::thread::sleep(Duration::from_millis(50));
     }
     began.elapsed()
+}
+
+/// Waits until each of two nodes owns about half, and the shares have not changed for one and a half leases. The state of a
+/// host moves with its partition, so hosts are chosen only then.
+#[track_caller]
+pub(crate) fn wait_until_shared(a: &NodeProcess, b: &NodeProcess) {
+    let fair = PARTITIONS / 2 - 60;
+    let shares = Cell::new(((0, 0), Instant::now()));
+    wait_for("two share", TAKEOVER * 2, || {
+        let now = (a.own(), b.own());
+        if now != shares.get().0 {
+            shares.set((now, Instant::now()));
+        }
+        now.0 > fair
+            && now.1 > fair
+            && now.0 + now.1 == PARTITIONS
+            && shares.get().1.elapsed() > LEASE * 3 / 2
+    });
 }

@@ -12,9 +12,9 @@ use super::scan::{ForeignProtocol, HeadError};
 
 /// The number of bytes that a client may still send before its connection is closed. Closing with
 /// bytes unread resets the connection, and a reset can destroy the response on its way.
-const LINGER_BYTES: usize = 64 * 1024;
+pub(crate) const LINGER_BYTES: usize = 64 * 1024;
 /// The time that the client has to read the response and close.
-const LINGER_TIME: Duration = Duration::from_secs(1);
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// The progress of closing a connection.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ const MAX_BATCH: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct BatchedStream<S>(Arc<Mutex<CollectedWrites<S>>>);
 
-/// Sends what a [`BatchedStream`] has collected.
+/// Sends what a [`BatchedStream`] has collected, and outlives it at the end of a connection.
 #[derive(Debug)]
 pub(super) struct BatchFlusher<S>(Arc<Mutex<CollectedWrites<S>>>);
 
@@ -59,6 +59,17 @@ impl<S: AsyncWrite + Unpin> BatchFlusher<S> {
             return Poll::Pending;
         }
         Pin::new(&mut batch.stream).poll_flush(cx)
+    }
+}
+
+impl<S: AsyncRead + Unpin> BatchFlusher<S> {
+    /// Receives bytes and drops them, once `h2` reads no more. Ready with their number, 0 at the end
+    /// of the stream.
+    pub(super) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut room = [0; 1024];
+        let mut out = ReadBuf::new(&mut room);
+        ready!(Pin::new(&mut self.0.lock().stream).poll_read(cx, &mut out))?;
+        Poll::Ready(Ok(out.filled().len()))
     }
 }
 

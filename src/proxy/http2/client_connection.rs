@@ -6,7 +6,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use crate::proxy::accept::{
 };
 use crate::proxy::drain::{DrainStage, DrainWatch};
 use crate::proxy::head::timer::LazyTimer;
-use crate::proxy::head::{ClientIo, ClientSocket};
+use crate::proxy::head::{ClientIo, ClientSocket, LINGER_BYTES, LINGER_TIME};
 use crate::proxy::tunnel::wait_cut_off;
 
 use super::batched_stream::{BatchFlusher, BatchedStream};
@@ -34,7 +34,7 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const SEND_BUFFER: usize = 64 << 10;
 /// RFC 9113 section 6.5.2 counts this number of bytes for each field.
 const FIELD_OVERHEAD: usize = 32;
-/// The time that a client has to close a connection after the last GOAWAY.
+/// The time that a client has to receive the last GOAWAY.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Serves an HTTP/2 connection to its end.
@@ -86,6 +86,27 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
         last_stage: DrainStage::Serving,
     };
     poll_fn(|cx| driver.poll(cx, drain)).await;
+    if driver.is_closed_in_order() {
+        tokio::select! {
+            () = linger(&driver.flusher) => {},
+            () = wait_cut_off(drain) => {},
+        }
+    }
+}
+
+/// Receives what the client sends until it closes the connection too. Closing a socket with unread
+/// data sends a reset, which could destroy the last response and the GOAWAY.
+async fn linger(flusher: &BatchFlusher<ClientIo>) {
+    let mut remaining = LINGER_BYTES;
+    let receiving = poll_fn(|cx| {
+        loop {
+            match ready!(flusher.poll_discard(cx)) {
+                Ok(count) if 0 < count && count <= remaining => remaining -= count,
+                Ok(_) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    });
+    let _ = tokio::time::timeout(LINGER_TIME, receiving).await;
 }
 
 fn builder(settings: ConnectionSettings) -> Builder {
@@ -129,10 +150,11 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         if stage == DrainStage::CutOff {
             return Poll::Ready(());
         }
-        if std::mem::replace(&mut self.last_stage, stage) < stage {
-            self.h2.graceful_shutdown();
-        }
         let mut is_over = self.poll_streams(cx, drain);
+        if std::mem::replace(&mut self.last_stage, stage) < stage && !is_over && !self.is_idle() {
+            self.h2.graceful_shutdown();
+            is_over = self.poll_streams(cx, drain);
+        }
         if let Some(limit) = self.alarm.exceeded()
             && self.close_timer.is_none()
         {
@@ -220,7 +242,7 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             };
         }
         self.poll_section(cx);
-        let is_idle = self.streams.is_empty() && !self.h2.has_streams();
+        let is_idle = self.is_idle();
         if !is_idle {
             self.idle_timer.record_progress();
         }
@@ -228,11 +250,29 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             || self.context.handler.is_exhausted(&self.connection.state);
         let is_late = self.idle_timer.poll(cx).is_ready();
         if is_idle && (is_late || is_last) {
-            self.h2.graceful_shutdown();
-            self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
+            self.close_in_order();
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    fn is_idle(&self) -> bool {
+        self.streams.is_empty() && !self.h2.has_streams()
+    }
+
+    /// Closes an idle connection with one GOAWAY that names the last stream (RFC 9113 section 6.8):
+    /// the client sends a request that it has opened meanwhile on another connection.
+    ///
+    /// `graceful_shutdown` would send two, and a PING between them. A client that takes a PING after
+    /// a GOAWAY for an error, as Python's `h2` does, loses the response that it has read with them.
+    fn close_in_order(&mut self) {
+        self.h2.abrupt_shutdown(Reason::NO_ERROR);
+        self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
+    }
+
+    /// Returns `true` if the connection was closed while it was idle.
+    fn is_closed_in_order(&self) -> bool {
+        self.close_timer.is_some() && self.alarm.exceeded().is_none()
     }
 
     /// Limits the time of a field section, as that of a head on HTTP/1.

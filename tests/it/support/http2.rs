@@ -184,6 +184,58 @@ pub(crate) struct RawFrame {
     pub(crate) payload: Vec<u8>,
 }
 
+impl RawFrame {
+    /// The number of bytes before the payload.
+    const HEAD: usize = 9;
+
+    /// A frame without its payload, and the length of that.
+    fn from_head(head: [u8; Self::HEAD]) -> (Self, usize) {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let frame = Self {
+            kind: head[3],
+            flags: head[4],
+            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+            payload: Vec::new(),
+        };
+        (frame, length as usize)
+    }
+}
+
+/// Received frames of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct RawFrames {
+    pub(crate) frames: Vec<RawFrame>,
+    /// Bytes that were received after them.
+    pub(crate) unread: Vec<u8>,
+}
+
+impl RawFrames {
+    /// Takes the complete frames from the unread bytes.
+    pub(crate) fn parse(&mut self) {
+        while self.unread.len() >= RawFrame::HEAD {
+            let (head, rest) = self.unread.split_at(RawFrame::HEAD);
+            let (mut frame, length) = RawFrame::from_head(head.try_into().unwrap());
+            if rest.len() < length {
+                return;
+            }
+            frame.payload = rest[..length].to_vec();
+            self.unread.drain(..RawFrame::HEAD + length);
+            self.frames.push(frame);
+        }
+    }
+
+    /// Whether a frame with END_STREAM was received on the stream.
+    pub(crate) fn has_ended(&self, stream: u32) -> bool {
+        let ends = |frame: &RawFrame| frame.kind <= 1 && frame.flags & 1 == 1;
+        self.frames
+            .iter()
+            .any(|frame| frame.stream == stream && ends(frame))
+    }
+}
+
+/// The first bytes that a client sends.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// A connection with prior knowledge on which the test writes each frame.
 pub(crate) struct RawHttp2 {
     socket: TcpStream,
@@ -196,7 +248,7 @@ impl RawHttp2 {
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut client = Self { socket };
-        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.send(PREFACE);
         client.send(&frame(4, 0, 0, &[]));
         client
     }
@@ -208,17 +260,12 @@ impl RawHttp2 {
 
     /// Reads the next frame; `None` at the end of the connection.
     pub(crate) fn read_frame(&mut self) -> Option<RawFrame> {
-        let mut head = [0; 9];
+        let mut head = [0; RawFrame::HEAD];
         self.socket.read_exact(&mut head).ok()?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; length as usize];
-        self.socket.read_exact(&mut payload).ok()?;
-        Some(RawFrame {
-            kind: head[3],
-            flags: head[4],
-            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
-            payload,
-        })
+        let (mut frame, length) = RawFrame::from_head(head);
+        frame.payload = vec![0; length];
+        self.socket.read_exact(&mut frame.payload).ok()?;
+        Some(frame)
     }
 
     /// Reads until a frame of this type.
