@@ -204,19 +204,19 @@ pub(crate) fn wait_for(what: &str, limit: Duration, holds: impl Fn() -> bool) ->
     began.elapsed()
 }
 
-/// Waits until each of two nodes owns about half, and the shares have not changed for one and a half leases. The state of a
+/// Waits until two nodes own everything together, each at least a quarter, and the shares have not changed for one and a half leases. The state of a
 /// host moves with its partition, so hosts are chosen only then.
 #[track_caller]
 pub(crate) fn wait_until_shared(a: &NodeProcess, b: &NodeProcess) {
-    let fair = PARTITIONS / 2 - 60;
+    let quarter = PARTITIONS / 4;
     let shares = Cell::new(((0, 0), Instant::now()));
     wait_for("two share", TAKEOVER * 2, || {
         let now = (a.own(), b.own());
         if now != shares.get().0 {
             shares.set((now, Instant::now()));
         }
-        now.0 > fair
-            && now.1 > fair
+        now.0 >= quarter
+            && now.1 >= quarter
             && now.0 + now.1 == PARTITIONS
             && shares.get().1.elapsed() > LEASE * 3 / 2
     });

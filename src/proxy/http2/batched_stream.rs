@@ -21,7 +21,7 @@ const MAX_BATCH: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct BatchedStream<S>(Arc<Mutex<CollectedWrites<S>>>);
 
-/// Sends what a [`BatchedStream`] has collected, and outlives it at the end of a connection.
+/// Sends what a [`BatchedStream`] has collected, and receives what is left when a connection is closed.
 #[derive(Debug)]
 pub(super) struct BatchFlusher<S>(Arc<Mutex<CollectedWrites<S>>>);
 

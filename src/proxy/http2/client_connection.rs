@@ -6,7 +6,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,8 +34,11 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const SEND_BUFFER: usize = 64 << 10;
 /// RFC 9113 section 6.5.2 counts this number of bytes for each field.
 const FIELD_OVERHEAD: usize = 32;
-/// The time that a client has to receive the last GOAWAY.
+/// The time that a client has to receive the GOAWAY after it has exceeded a limit.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
+/// The time in which the drain waits for a connection to become idle before it sends GOAWAY. Python's
+/// `h2` accepts no frame after a GOAWAY: open requests of its clients fail.
+const GOAWAY_DELAY: Duration = Duration::from_secs(1);
 
 /// Serves an HTTP/2 connection to its end.
 pub(crate) async fn serve_http2<O: ConnectionHandler>(
@@ -82,31 +85,43 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
         context,
         idle_timer: LazyTimer::new(settings.reader.idle),
         section_timer: None,
+        goaway_timer: None,
         close_timer: None,
         last_stage: DrainStage::Serving,
     };
-    poll_fn(|cx| driver.poll(cx, drain)).await;
-    if driver.is_closed_in_order() {
-        tokio::select! {
-            () = linger(&driver.flusher) => {},
+    match poll_fn(|cx| driver.poll(cx, drain)).await {
+        ConnectionEnd::Closed => tokio::select! {
+            () = linger(&driver.flusher, settings.reader.write_stall) => {},
             () = wait_cut_off(drain) => {},
-        }
+        },
+        ConnectionEnd::Broken => {}
     }
 }
 
+/// The way in which a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ConnectionEnd {
+    /// Everything was sent. The client may not have received it yet.
+    Closed,
+    /// The client left, a time is over, or the proxy ends.
+    Broken,
+}
+
 /// Receives what the client sends until it closes the connection too. Closing a socket with unread
-/// data sends a reset, which could destroy the last response and the GOAWAY.
-async fn linger(flusher: &BatchFlusher<ClientIo>) {
+/// data sends a reset, which could destroy the end of a response and the GOAWAY. A client that still
+/// reads sends frames now and then.
+async fn linger(flusher: &BatchFlusher<ClientIo>, longest: Duration) {
     let mut remaining = LINGER_BYTES;
-    let receiving = poll_fn(|cx| {
+    let _ = tokio::time::timeout(longest, async {
         loop {
-            match ready!(flusher.poll_discard(cx)) {
-                Ok(count) if 0 < count && count <= remaining => remaining -= count,
-                Ok(_) | Err(_) => return Poll::Ready(()),
+            let receiving = poll_fn(|cx| flusher.poll_discard(cx));
+            match tokio::time::timeout(LINGER_TIME, receiving).await {
+                Ok(Ok(count)) if 0 < count && count <= remaining => remaining -= count,
+                Ok(_) | Err(_) => return,
             }
         }
-    });
-    let _ = tokio::time::timeout(LINGER_TIME, receiving).await;
+    })
+    .await;
 }
 
 fn builder(settings: ConnectionSettings) -> Builder {
@@ -138,6 +153,8 @@ struct ConnectionDriver<O: ConnectionHandler> {
     idle_timer: LazyTimer,
     /// The timer of a field section that is incomplete, and its stream.
     section_timer: Option<(u32, LazyTimer)>,
+    /// Runs from the beginning of the drain on, until GOAWAY is sent.
+    goaway_timer: Option<LazyTimer>,
     /// Runs when nothing but the close is left.
     close_timer: Option<LazyTimer>,
     last_stage: DrainStage,
@@ -145,33 +162,35 @@ struct ConnectionDriver<O: ConnectionHandler> {
 
 impl<O: ConnectionHandler> ConnectionDriver<O> {
     /// Ready when the connection has ended.
-    fn poll(&mut self, cx: &mut Context<'_>, drain: &mut DrainWatch) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, drain: &mut DrainWatch) -> Poll<ConnectionEnd> {
         let stage = drain.poll_stage(cx);
         if stage == DrainStage::CutOff {
-            return Poll::Ready(());
+            return Poll::Ready(ConnectionEnd::Broken);
         }
-        let mut is_over = self.poll_streams(cx, drain);
-        if std::mem::replace(&mut self.last_stage, stage) < stage && !is_over && !self.is_idle() {
-            self.h2.graceful_shutdown();
-            is_over = self.poll_streams(cx, drain);
+        if std::mem::replace(&mut self.last_stage, stage) < stage {
+            self.goaway_timer = Some(LazyTimer::new(GOAWAY_DELAY));
         }
+        let mut end = self.poll_streams(cx, drain);
         if let Some(limit) = self.alarm.exceeded()
             && self.close_timer.is_none()
         {
             self.close_at_limit(limit);
-            is_over |= self.poll_streams(cx, drain);
+            end = self.poll_streams(cx, drain);
         }
-        if is_over || self.poll_timers(cx).is_ready() {
-            return Poll::Ready(());
+        if end.is_ready() {
+            return end;
+        }
+        if self.poll_timers(cx).is_ready() {
+            return Poll::Ready(ConnectionEnd::Broken);
         }
         self.poll_flush(cx)
     }
 
     /// Sends the frames of this poll. Ready if the connection has broken.
-    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         if let Poll::Ready(Err(error)) = self.flusher.poll_flush(cx) {
             self.log_end(&error);
-            return Poll::Ready(());
+            return Poll::Ready(ConnectionEnd::Broken);
         }
         Poll::Pending
     }
@@ -180,18 +199,18 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         tracing::debug!(%error, peer = %self.connection.peer, "connection ended");
     }
 
-    /// Accepts streams and drives all of them. Returns `true` if the connection has ended.
-    fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> bool {
+    /// Accepts streams and drives all of them. Ready when the connection has ended.
+    fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> Poll<ConnectionEnd> {
         while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
         self.alarm.begin_turn();
         // `h2` reads more frames in each call. After a turn of them the task is polled again.
         while !self.alarm.has_turn_ended() {
             match self.h2.poll_accept(cx) {
-                Poll::Pending => return false,
-                Poll::Ready(None) => return true,
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(ConnectionEnd::Closed),
                 Poll::Ready(Some(Err(error))) => {
                     self.log_end(&error);
-                    return true;
+                    return Poll::Ready(ConnectionEnd::Broken);
                 }
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let slot = ConnectionLimiter::acquire_stream(
@@ -217,7 +236,7 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
                 }
             }
         }
-        false
+        Poll::Pending
     }
 
     /// Closes the connection because of the client's frames. Its streams end at once.
@@ -233,7 +252,7 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
     /// Ready when the connection must be dropped.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(timer) = &mut self.close_timer {
-            // A stream may have been opened before the client saw the GOAWAY.
+            // Streams that were reset before they were accepted may remain.
             let is_late = timer.poll_once(cx).is_ready() && self.streams.is_empty();
             return if is_late {
                 Poll::Ready(())
@@ -250,7 +269,13 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             || self.context.handler.is_exhausted(&self.connection.state);
         let is_late = self.idle_timer.poll(cx).is_ready();
         if is_idle && (is_late || is_last) {
-            self.close_in_order();
+            self.close_idle();
+            cx.waker().wake_by_ref();
+        } else if let Some(timer) = &mut self.goaway_timer
+            && timer.poll_once(cx).is_ready()
+        {
+            self.goaway_timer = None;
+            self.h2.graceful_shutdown();
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -260,19 +285,17 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         self.streams.is_empty() && !self.h2.has_streams()
     }
 
-    /// Closes an idle connection with one GOAWAY that names the last stream (RFC 9113 section 6.8):
-    /// the client sends a request that it has opened meanwhile on another connection.
+    /// Closes an idle connection with one GOAWAY that names the last stream: the client repeats on
+    /// another connection a request that it has sent meanwhile (RFC 9113 section 6.8).
     ///
-    /// `graceful_shutdown` would send two, and a PING between them. A client that takes a PING after
-    /// a GOAWAY for an error, as Python's `h2` does, loses the response that it has read with them.
-    fn close_in_order(&mut self) {
+    /// `graceful_shutdown` would send two, and a PING between them. A client that treats a PING
+    /// after a GOAWAY as an error, as Python's `h2` does, loses a response that it has read with
+    /// them.
+    fn close_idle(&mut self) {
         self.h2.abrupt_shutdown(Reason::NO_ERROR);
-        self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
-    }
-
-    /// Returns `true` if the connection was closed while it was idle.
-    fn is_closed_in_order(&self) -> bool {
-        self.close_timer.is_some() && self.alarm.exceeded().is_none()
+        // The end of a response may still wait for the client to read.
+        let write_stall = self.context.settings.reader.write_stall;
+        self.close_timer = Some(LazyTimer::new(write_stall));
     }
 
     /// Limits the time of a field section, as that of a head on HTTP/1.

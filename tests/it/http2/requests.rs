@@ -6,7 +6,9 @@ use std::time::Duration;
 use h2::Reason;
 use http::Request;
 
-use crate::support::http2::{Http2Client, RawHttp2, field_section, frame};
+use crate::support::http2::{
+    DATA, GOAWAY, Http2Client, PING, RawFrame, RawHttp2, field_section, frame,
+};
 use crate::support::origin::{ScriptedOrigin, response};
 use crate::support::proxy::TestProxy;
 use crate::support::wait::wait_until_async;
@@ -288,6 +290,61 @@ async fn a_shutdown_lets_streams_finish() {
     assert!(error.is_go_away() || error.is_io(), "{error:?}");
     let exit = tokio::task::block_in_place(|| gate.exit_within(Duration::from_secs(10)));
     assert_eq!(exit, Some(0));
+}
+
+/// An answer of the origin after this time, and the types of the frames that a client gets if the proxy is told to end
+/// meanwhile.
+fn frames_at_shutdown(delay: Duration) -> Vec<RawFrame> {
+    let origin = ScriptedOrigin::respond(move |_| {
+        std::thread::sleep(delay);
+        response(200, "", "late")
+    });
+    let mut gate = gate();
+    let mut client = RawHttp2::connect(gate.proxy);
+    let url = origin.url("a.test", "/");
+    let authority = url.split('/').nth(2).unwrap();
+    let head = field_section(&[
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", authority),
+        (":path", "/"),
+    ]);
+    client.send(&frame(1, 0x5, 1, &head));
+    origin.wait_for_text("\r\n\r\n");
+    gate.signal("TERM");
+    let mut frames = Vec::new();
+    while let Some(received) = client.read_frame() {
+        if received.kind == PING {
+            client.send(&frame(PING, 1, 0, &received.payload));
+        }
+        frames.push(received);
+    }
+    assert_eq!(gate.exit_within(Duration::from_secs(10)), Some(0));
+    frames
+}
+
+/// Python's `h2` accepts no frame after a GOAWAY.
+#[test]
+fn a_shutdown_waits_a_while_for_the_end_of_streams() {
+    let frames = frames_at_shutdown(Duration::from_millis(200));
+    let position = |kind| frames.iter().position(|frame| frame.kind == kind);
+    assert!(position(DATA).is_some(), "{frames:?}");
+    assert!(position(DATA) < position(GOAWAY), "{frames:?}");
+    assert_eq!(position(PING), None, "{frames:?}");
+    assert_eq!(frames.last().map(|frame| frame.kind), Some(GOAWAY));
+}
+
+#[test]
+fn a_shutdown_announces_itself_to_a_connection_that_stays_busy() {
+    let frames = frames_at_shutdown(Duration::from_millis(2_500));
+    let position = |kind| frames.iter().position(|frame| frame.kind == kind);
+    assert!(position(GOAWAY).is_some(), "{frames:?}");
+    assert!(position(GOAWAY) < position(DATA), "{frames:?}");
+    let last = frames.iter().rfind(|frame| frame.kind == DATA);
+    assert_eq!(
+        last.map(|frame| frame.payload.as_slice()),
+        Some(&b"late"[..])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

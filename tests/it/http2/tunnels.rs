@@ -8,7 +8,9 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::http2::{Http2Client, PREFACE, RawFrames, field_section, frame, tls_over};
+use crate::support::http2::{
+    GOAWAY, Http2Client, PING, PREFACE, RawFrames, field_section, frame, tls_over,
+};
 use crate::support::origin::{ScriptedOrigin, response};
 use crate::support::proxy::TestProxy;
 use crate::support::wait::TIMEOUT;
@@ -17,8 +19,6 @@ use crate::tunnel::inside::{builder, trusting};
 use super::{POLICY, config, gate};
 
 const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
 
 /// Opens a tunnel with an HTTP/1 CONNECT.
 async fn tunnel(gate: &TestProxy, authority: &str) -> TcpStream {
@@ -79,7 +79,7 @@ async fn a_refused_tunnel_ends_after_its_refusal() {
     let client = Http2Client::over(stream).await;
     let refused = client.get("https://b.test/", &[]).await;
     assert_eq!(refused.value("crawl-rule"), "no-tls", "{refused:?}");
-    // The client sends a request that meets the GOAWAY through another tunnel.
+    // A client would repeat this request through another tunnel.
     let ended = async {
         let next = || http::Request::get("https://b.test/").body(()).unwrap();
         loop {
@@ -115,10 +115,8 @@ async fn a_refused_tunnel_ends_with_one_goaway_and_no_reset() {
         frames.parse();
     }
     // The proxy is closing the connection, or has done so.
-    for number in 1..20 {
-        stream.write_all(&request(2 * number + 1)).await.unwrap();
-        tokio::task::yield_now().await;
-    }
+    let more: Vec<u8> = (1..20).flat_map(|number| request(2 * number + 1)).collect();
+    stream.write_all(&more).await.unwrap();
     let ended = async { while stream.read_buf(&mut frames.unread).await.expect("no reset") > 0 {} };
     tokio::time::timeout(TIMEOUT, ended).await.expect("an end");
     frames.parse();

@@ -175,6 +175,11 @@ impl AsyncWrite for TunnelIo {
     }
 }
 
+/// Types of frames (RFC 9113 section 6).
+pub(crate) const DATA: u8 = 0;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+
 /// A frame as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawFrame {
@@ -283,7 +288,7 @@ impl RawHttp2 {
     pub(crate) fn read_goaway(&mut self) -> Option<u32> {
         let mut code = None;
         while let Some(frame) = self.read_frame() {
-            if frame.kind == 7 {
+            if frame.kind == GOAWAY {
                 code = Some(u32::from_be_bytes(frame.payload[4..8].try_into().unwrap()));
             }
         }
