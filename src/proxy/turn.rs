@@ -6,6 +6,7 @@
 //! using up the budget.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::task::coop::{has_budget_remaining, poll_proceed};
 use tokio::task::yield_now;
@@ -42,6 +43,8 @@ pub(crate) struct TurnWork {
 impl TurnWork {
     /// The work of a turn, in bytes that are decoded and hashed.
     pub(crate) const MAX: usize = 128 * 1024;
+    /// The time of a turn, for work that no number of bytes bounds.
+    pub(crate) const MAX_TIME: Duration = Duration::from_micros(200);
     /// The work of parsing a byte of HTML.
     pub(crate) const HTML: usize = 32;
 
@@ -49,6 +52,12 @@ impl TurnWork {
     pub(crate) fn add(&mut self, work: usize) -> bool {
         self.done += work;
         self.is_enough()
+    }
+
+    /// Adds work that took this time. Returns `true` if the turn should end.
+    pub(crate) fn add_time(&mut self, time: Duration) -> bool {
+        let part = Self::MAX as u128 * time.as_nanos() / Self::MAX_TIME.as_nanos();
+        self.add(usize::try_from(part).map_or(Self::MAX, |part| part.min(Self::MAX)))
     }
 
     /// Records that no more work should be done in this turn.

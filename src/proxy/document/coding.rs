@@ -2,25 +2,27 @@
 //! bounded at every step.
 //!
 //! At most [`STEP`] bytes are produced at once, however strong the compression is, and the consumer
-//! may stop at any time, and go on later. A call that takes long stops by itself. Checksums are not
-//! verified: the bytes are evaluated or changed, not stored.
+//! may stop at any time, and go on later. A call that takes long stops by itself, and its time counts
+//! as work of the turn. Checksums are not verified: the bytes are evaluated or changed, not stored.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 use crate::clock::Stopwatch;
+use crate::proxy::turn::TurnWork;
 
 /// The maximum number of bytes per decoding step.
 const STEP: usize = 4 * 1024;
-/// The maximum number of compressed bytes per decoding step.
+/// The maximum number of compressed bytes per decoding step. A deflate stream may have a table in every
+/// second byte, and no output: 64 KiB of it would take a tenth of a second.
 const INPUT_STEP: usize = 256;
-/// The time after which a call breaks. A deflate stream may have a table in every second byte, and no
-/// output: 64 KiB of it would take a tenth of a second.
-const MAX_TIME: Duration = Duration::from_micros(200);
+/// The same for a slow stream: 256 bytes of empty blocks take half a millisecond.
+const SLOW_INPUT_STEP: usize = 32;
+/// A stream is slow if a call takes long for fewer compressed bytes than this.
+const SLOW_CALL: usize = 4 * 1024;
 /// The maximum size of a gzip header, including the name and the comment.
 const GZIP_HEADER: usize = 4 * 1024;
 /// The size of the checksum and length after each gzip member (RFC 1952 section 2.3.1).
@@ -89,24 +91,31 @@ pub(in crate::proxy) struct ContentDecodeError;
 pub(in crate::proxy) struct ContentDecoder {
     state: DecoderState,
     out: Vec<u8>,
+    /// The maximum number of compressed bytes of the next steps.
+    input_step: usize,
     /// `true` if a call has stopped before all output of the input so far was produced.
     holds_output: bool,
 }
 
-/// Measures a call that may take long: one with more input than one step uses.
-#[derive(Debug)]
-struct CallTimer(Option<Stopwatch>);
+/// A call, and what it may do.
+struct DecodeCall<'c> {
+    stopwatch: Stopwatch,
+    work: &'c mut TurnWork,
+    sink: DecodedSink<'c>,
+}
 
-impl CallTimer {
-    fn new(input: &[u8]) -> Self {
-        Self((input.len() > INPUT_STEP).then(Stopwatch::start))
+impl DecodeCall<'_> {
+    /// Passes decoded bytes on.
+    fn sink(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        (self.sink)(bytes, self.work)
     }
 
     /// Breaks if the call has taken long.
-    fn check(&self) -> ControlFlow<()> {
-        match self.0 {
-            Some(stopwatch) if stopwatch.elapsed() >= MAX_TIME => ControlFlow::Break(()),
-            Some(_) | None => ControlFlow::Continue(()),
+    fn check_time(&self) -> ControlFlow<()> {
+        if self.stopwatch.elapsed() >= TurnWork::MAX_TIME {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }
@@ -133,8 +142,10 @@ enum StreamTrailer {
     Nothing,
 }
 
-/// The consumer of the decoded bytes; breaks when it needs no more, or no more for now.
-pub(in crate::proxy) type DecodedSink<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+/// The consumer of the decoded bytes; breaks when it needs no more, or no more for now. It adds its
+/// own work.
+pub(in crate::proxy) type DecodedSink<'s> =
+    &'s mut dyn FnMut(&[u8], &mut TurnWork) -> ControlFlow<()>;
 
 impl ContentDecoder {
     pub(in crate::proxy) fn new(coding: ContentCoding) -> Self {
@@ -146,30 +157,45 @@ impl ContentDecoder {
         Self {
             state,
             out: Vec::new(),
+            input_step: INPUT_STEP,
             holds_output: false,
         }
     }
 
     /// Decodes the next bytes and passes the output to `sink`. The bytes that were used are removed
-    /// from `input`. Breaks if the sink does, or if the call takes long. After a break another call
-    /// goes on where this one has stopped, even if all input was used.
+    /// from `input`. Breaks if the sink does, if the call takes long, or if `work` is as much as a turn
+    /// may do. After a break another call goes on where this one has stopped, even if all input was
+    /// used.
     ///
     /// # Errors
     /// Returns an error if the data is invalid.
     pub(in crate::proxy) fn feed(
         &mut self,
         input: &mut &[u8],
+        work: &mut TurnWork,
         sink: DecodedSink<'_>,
     ) -> Result<ControlFlow<()>, ContentDecodeError> {
-        let timer = CallTimer::new(input);
-        while !input.is_empty() || self.holds_output {
-            let (consumed, flow) = self.step(input, sink, &timer)?;
+        let mut call = DecodeCall {
+            stopwatch: Stopwatch::start(),
+            work: &mut *work,
+            sink,
+        };
+        let given = input.len();
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue() && (!input.is_empty() || self.holds_output) {
+            let consumed;
+            (consumed, flow) = self.step(input, &mut call)?;
             *input = input.get(consumed..).unwrap_or_default();
-            if flow.is_break() {
-                return Ok(flow);
-            }
         }
-        Ok(ControlFlow::Continue(()))
+        let time = call.stopwatch.elapsed();
+        let is_slow = time >= TurnWork::MAX_TIME && given - input.len() < SLOW_CALL;
+        self.input_step = if is_slow { SLOW_INPUT_STEP } else { INPUT_STEP };
+        let is_turn_over = work.add_time(time);
+        Ok(if is_turn_over {
+            ControlFlow::Break(())
+        } else {
+            flow
+        })
     }
 
     /// Returns `true` if a call has stopped before all output of the input so far was produced.
@@ -190,14 +216,13 @@ impl ContentDecoder {
     fn step(
         &mut self,
         input: &[u8],
-        sink: DecodedSink<'_>,
-        timer: &CallTimer,
+        call: &mut DecodeCall<'_>,
     ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
         const ON: ControlFlow<()> = ControlFlow::Continue(());
         match &mut self.state {
             DecoderState::Identity => {
                 let part = input.get(..STEP).unwrap_or(input);
-                Ok((part.len(), sink(part)))
+                Ok((part.len(), call.sink(part)))
             }
             DecoderState::GzipHeader(header) => {
                 let before = header.len();
@@ -211,7 +236,7 @@ impl ContentDecoder {
                     };
                 };
                 self.start_inflating(Decompress::new(false), StreamTrailer::GzipTrailer);
-                Ok((end.saturating_sub(before), timer.check()))
+                Ok((end.saturating_sub(before), call.check_time()))
             }
             DecoderState::DeflateStart(start) => {
                 let before = start.len();
@@ -223,10 +248,10 @@ impl ContentDecoder {
                     method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
                 self.start_inflating(Decompress::new(zlib), StreamTrailer::Nothing);
                 // The inspected bytes are fed again: they belong to the stream.
-                let (_, flow) = self.inflate_step(&[method, flags], sink, timer)?;
+                let (_, flow) = self.inflate_step(&[method, flags], call)?;
                 Ok((2 - before, flow))
             }
-            DecoderState::Inflating(..) => self.inflate_step(input, sink, timer),
+            DecoderState::Inflating(..) => self.inflate_step(input, call),
             DecoderState::GzipTrailer(remaining) => {
                 let consumed = input.len().min(*remaining);
                 *remaining -= consumed;
@@ -259,8 +284,7 @@ impl ContentDecoder {
     fn inflate_step(
         &mut self,
         input: &[u8],
-        sink: DecodedSink<'_>,
-        timer: &CallTimer,
+        call: &mut DecodeCall<'_>,
     ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
         let DecoderState::Inflating(stream, trailer) = &mut self.state else {
             return Err(ContentDecodeError);
@@ -272,11 +296,11 @@ impl ContentDecoder {
             let before_in = stream.total_in();
             let before_out = stream.total_out();
             let rest = input.get(consumed..).unwrap_or_default();
-            let part = rest.get(..INPUT_STEP).unwrap_or(rest);
+            let part = rest.get(..self.input_step).unwrap_or(rest);
             let room = self.out.get_mut(filled..).unwrap_or_default();
             let Ok(status) = stream.decompress(part, room, FlushDecompress::None) else {
                 // The bytes that were decoded before the error are passed on, as if each part had been a call.
-                let _ = self.out.get(..filled).map(sink);
+                let _ = self.out.get(..filled).map(|out| call.sink(out));
                 return Err(ContentDecodeError);
             };
             let produced = (stream.total_out() - before_out) as usize;
@@ -286,7 +310,7 @@ impl ContentDecoder {
             let is_full = filled == self.out.len();
             // The input is used up, and no output is left inside the stream.
             let drained = consumed == input.len() && !is_full;
-            let time = timer.check();
+            let time = call.check_time();
             let has_ended = status == Status::StreamEnd;
             if !has_ended && !is_full && !drained && time.is_continue() {
                 if produced == 0 && used == 0 {
@@ -295,7 +319,7 @@ impl ContentDecoder {
                 continue;
             }
             let flow = match self.out.get(..std::mem::take(&mut filled)) {
-                Some(out) if !out.is_empty() => sink(out),
+                Some(out) if !out.is_empty() => call.sink(out),
                 Some(_) | None => ControlFlow::Continue(()),
             };
             let flow = if flow.is_break() { flow } else { time };
@@ -389,10 +413,14 @@ mod tests {
         let mut decoder = ContentDecoder::new(coding);
         let mut out = Vec::new();
         for mut part in packed.chunks(step) {
-            let _ = decoder.feed(&mut part, &mut |bytes| {
+            let mut sink = |bytes: &[u8], _: &mut TurnWork| {
                 out.extend_from_slice(bytes);
                 ControlFlow::Continue(())
-            })?;
+            };
+            while decoder
+                .feed(&mut part, &mut TurnWork::default(), &mut sink)?
+                .is_break()
+            {}
         }
         Ok((out, decoder.may_end()))
     }
@@ -452,7 +480,8 @@ mod tests {
         let mut decoder = ContentDecoder::new(ContentCoding::Gzip);
         let mut most = 0;
         let mut seen = 0;
-        let flow = decoder.feed(&mut bomb.as_slice(), &mut |bytes| {
+        let mut work = TurnWork::default();
+        let flow = decoder.feed(&mut bomb.as_slice(), &mut work, &mut |bytes, _| {
             most = most.max(bytes.len());
             seen += bytes.len();
             if seen < 100_000 {
@@ -497,7 +526,7 @@ mod tests {
         out: &mut Vec<u8>,
     ) -> ControlFlow<()> {
         let before = out.len();
-        let flow = decoder.feed(part, &mut |bytes| {
+        let flow = decoder.feed(part, &mut TurnWork::default(), &mut |bytes, _| {
             out.extend_from_slice(bytes);
             ControlFlow::Break(())
         });
@@ -506,31 +535,46 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_output_do_not_take_a_whole_call() {
+    fn blocks_without_output_do_not_take_a_whole_turn() {
         // Four blocks with fixed tables and nothing but their end.
         const EMPTY: [u8; 5] = [0x02, 0x08, 0x20, 0x80, 0];
         let members = gzip(b"").repeat(20_000);
-        for (coding, packed) in [
+        let whole = usize::MAX;
+        for (coding, packed, step) in [
             (
                 ContentCoding::Deflate,
                 [EMPTY.repeat(10_000), bare(TEXT)].concat(),
+                whole,
             ),
-            (ContentCoding::Gzip, [members, gzip(TEXT)].concat()),
+            (
+                ContentCoding::Deflate,
+                [EMPTY.repeat(10_000), bare(TEXT)].concat(),
+                20,
+            ),
+            (ContentCoding::Gzip, [members, gzip(TEXT)].concat(), whole),
         ] {
             let mut decoder = ContentDecoder::new(coding);
-            let mut rest = packed.as_slice();
             let mut out = Vec::new();
-            let mut calls = 1;
-            let mut sink = |bytes: &[u8]| {
+            let mut work = TurnWork::default();
+            let mut turns = 1;
+            let mut sink = |bytes: &[u8], _: &mut TurnWork| {
                 out.extend_from_slice(bytes);
                 ControlFlow::Continue(())
             };
-            while decoder.feed(&mut rest, &mut sink).unwrap().is_break() {
-                calls += 1;
+            for mut part in packed.chunks(step) {
+                while decoder
+                    .feed(&mut part, &mut work, &mut sink)
+                    .unwrap()
+                    .is_break()
+                {
+                    work.restart();
+                    turns += 1;
+                }
+                assert!(part.is_empty());
             }
-            assert!(rest.is_empty() && decoder.may_end());
+            assert!(decoder.may_end());
             assert_eq!(out, TEXT, "{coding:?}");
-            assert!(calls > 8, "{coding:?} in {calls} calls");
+            assert!(turns > 8, "{coding:?} by {step} in {turns} turns");
         }
     }
 

@@ -49,7 +49,7 @@ impl ContentHasher {
         }
         let hasher = &mut self.hasher;
         let hashed = &mut self.hashed;
-        let fed = self.decoder.feed(bytes, &mut |decoded| {
+        let fed = self.decoder.feed(bytes, work, &mut |decoded, work| {
             hasher.update(decoded);
             *hashed += decoded.len() as u64;
             if *hashed <= MAX_DECODED && !work.add(decoded.len()) {
@@ -106,7 +106,9 @@ mod tests {
         let mut hasher = ContentHasher::new(coding);
         let mut work = TurnWork::default();
         for mut part in body.chunks(7) {
-            assert!(hasher.feed(&mut part, &mut work).is_continue());
+            while hasher.feed(&mut part, &mut work).is_break() {
+                work.restart();
+            }
         }
         hasher.finish()
     }

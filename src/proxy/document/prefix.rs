@@ -224,7 +224,7 @@ impl<'a> PrefixReader<'a> {
     fn feed(&mut self, part: &mut &[u8]) {
         let text = &mut self.text;
         let work = &mut self.work;
-        let fed = self.decoder.feed(part, &mut |bytes| {
+        let fed = self.decoder.feed(part, work, &mut |bytes, work| {
             let room = MAX_PREFIX.saturating_sub(text.len());
             text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             if text.len() < MAX_PREFIX && !work.add(TurnWork::HTML * bytes.len()) {

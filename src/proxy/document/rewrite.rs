@@ -161,7 +161,7 @@ impl DocumentRewriter {
         let tags = &mut self.tags;
         let output = &self.output;
         let mut result = Ok(());
-        let decoded = self.decoder.feed(&mut rest, &mut |bytes| {
+        let decoded = self.decoder.feed(&mut rest, work, &mut |bytes, work| {
             let Some(rest) = remaining.checked_sub(bytes.len()) else {
                 result = Err(RewriteError);
                 return ControlFlow::Break(());

@@ -153,7 +153,7 @@ impl LimitedText {
         let mut text = Self::default();
         let mut rest = self.bytes.as_slice();
         let result = loop {
-            let fed = decoder.feed(&mut rest, &mut |part| {
+            let fed = decoder.feed(&mut rest, work, &mut |part, work| {
                 text.push(part);
                 if text.is_full() || work.add(part.len()) {
                     ControlFlow::Break(())
