@@ -19,7 +19,7 @@ const STEP: usize = 4 * 1024;
 /// The maximum number of compressed bytes per decoding step. A deflate stream may have a table in every
 /// second byte, and no output: 64 KiB of it would take a tenth of a second.
 const INPUT_STEP: usize = 256;
-/// The same for a slow stream: 256 bytes of empty blocks take half a millisecond.
+/// The maximum for a slow stream: 256 bytes of empty blocks take half a millisecond.
 const SLOW_INPUT_STEP: usize = 32;
 /// A stream is slow if a call takes long for fewer compressed bytes than this.
 const SLOW_CALL: usize = 4 * 1024;

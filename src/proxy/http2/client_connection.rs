@@ -90,17 +90,17 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
         last_stage: DrainStage::Serving,
     };
     match poll_fn(|cx| driver.poll(cx, drain)).await {
-        ConnectionEnd::Closed => tokio::select! {
+        DriverEnd::Closed => tokio::select! {
             () = linger(&driver.flusher, settings.reader.write_stall) => {},
             () = wait_cut_off(drain) => {},
         },
-        ConnectionEnd::Broken => {}
+        DriverEnd::Broken => {}
     }
 }
 
 /// The way in which a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConnectionEnd {
+enum DriverEnd {
     /// Everything was sent. The client may not have received it yet.
     Closed,
     /// The client left, a time is over, or the proxy ends.
@@ -162,10 +162,10 @@ struct ConnectionDriver<O: ConnectionHandler> {
 
 impl<O: ConnectionHandler> ConnectionDriver<O> {
     /// Ready when the connection has ended.
-    fn poll(&mut self, cx: &mut Context<'_>, drain: &mut DrainWatch) -> Poll<ConnectionEnd> {
+    fn poll(&mut self, cx: &mut Context<'_>, drain: &mut DrainWatch) -> Poll<DriverEnd> {
         let stage = drain.poll_stage(cx);
         if stage == DrainStage::CutOff {
-            return Poll::Ready(ConnectionEnd::Broken);
+            return Poll::Ready(DriverEnd::Broken);
         }
         if std::mem::replace(&mut self.last_stage, stage) < stage {
             self.goaway_timer = Some(LazyTimer::new(GOAWAY_DELAY));
@@ -181,16 +181,16 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             return end;
         }
         if self.poll_timers(cx).is_ready() {
-            return Poll::Ready(ConnectionEnd::Broken);
+            return Poll::Ready(DriverEnd::Broken);
         }
         self.poll_flush(cx)
     }
 
     /// Sends the frames of this poll. Ready if the connection has broken.
-    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<DriverEnd> {
         if let Poll::Ready(Err(error)) = self.flusher.poll_flush(cx) {
             self.log_end(&error);
-            return Poll::Ready(ConnectionEnd::Broken);
+            return Poll::Ready(DriverEnd::Broken);
         }
         Poll::Pending
     }
@@ -200,17 +200,17 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
     }
 
     /// Accepts streams and drives all of them. Ready when the connection has ended.
-    fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> Poll<ConnectionEnd> {
+    fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> Poll<DriverEnd> {
         while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
         self.alarm.begin_turn();
         // `h2` reads more frames in each call. After a turn of them the task is polled again.
         while !self.alarm.has_turn_ended() {
             match self.h2.poll_accept(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(None) => return Poll::Ready(ConnectionEnd::Closed),
+                Poll::Ready(None) => return Poll::Ready(DriverEnd::Closed),
                 Poll::Ready(Some(Err(error))) => {
                     self.log_end(&error);
-                    return Poll::Ready(ConnectionEnd::Broken);
+                    return Poll::Ready(DriverEnd::Broken);
                 }
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let slot = ConnectionLimiter::acquire_stream(

@@ -229,7 +229,7 @@ impl RawFrames {
         }
     }
 
-    /// Whether a frame with END_STREAM was received on the stream.
+    /// Returns `true` if a frame with END_STREAM was received on the stream.
     pub(crate) fn has_ended(&self, stream: u32) -> bool {
         let ends = |frame: &RawFrame| frame.kind <= 1 && frame.flags & 1 == 1;
         self.frames
