@@ -171,16 +171,15 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             self.goaway_timer = Some(LazyTimer::new(GOAWAY_DELAY));
         }
         let mut end = self.poll_streams(cx, drain);
-        if let Some(limit) = self.alarm.exceeded()
-            && self.close_timer.is_none()
-        {
-            self.close_at_limit(limit);
+        if self.close_timer.is_none() && self.begin_close(cx, end.is_ready()) {
+            // The GOAWAY leaves in one piece with the end of the last response: curl fails a request
+            // that it sends between the two.
             end = self.poll_streams(cx, drain);
         }
         if end.is_ready() {
             return end;
         }
-        if self.poll_timers(cx).is_ready() {
+        if self.poll_close_timer(cx).is_ready() {
             return Poll::Ready(DriverEnd::Broken);
         }
         self.poll_flush(cx)
@@ -239,6 +238,39 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         Poll::Pending
     }
 
+    /// Begins to close a connection that has exceeded a limit, that is idle and needed no more, or
+    /// for which the drain waits. Returns `true` if `h2` has a GOAWAY to send.
+    fn begin_close(&mut self, cx: &mut Context<'_>, has_ended: bool) -> bool {
+        self.poll_section(cx);
+        if let Some(limit) = self.alarm.exceeded() {
+            self.close_at_limit(limit);
+            return true;
+        }
+        if has_ended {
+            return false;
+        }
+        // The task of a stream may run for a moment after the end of its response was sent.
+        let is_idle = !self.h2.has_streams();
+        if !is_idle {
+            self.idle_timer.record_progress();
+        }
+        let is_late = self.idle_timer.poll(cx).is_ready();
+        let is_last = self.last_stage != DrainStage::Serving
+            || self.context.handler.is_exhausted(&self.connection.state);
+        if is_idle && (is_late || is_last) {
+            self.close_idle();
+            return true;
+        }
+        if let Some(timer) = &mut self.goaway_timer
+            && timer.poll_once(cx).is_ready()
+        {
+            self.goaway_timer = None;
+            self.h2.graceful_shutdown();
+            return true;
+        }
+        false
+    }
+
     /// Closes the connection because of the client's frames. Its streams end at once.
     fn close_at_limit(&mut self, limit: Http2Limit) {
         tracing::debug!(peer = %self.connection.peer, limit = limit.as_str(), "connection closed");
@@ -247,42 +279,6 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         self.streams.abort_all();
         self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
-    }
-
-    /// Ready when the connection must be dropped.
-    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(timer) = &mut self.close_timer {
-            // Streams that were reset before they were accepted may remain.
-            let is_late = timer.poll_once(cx).is_ready() && self.streams.is_empty();
-            return if is_late {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            };
-        }
-        self.poll_section(cx);
-        let is_idle = self.is_idle();
-        if !is_idle {
-            self.idle_timer.record_progress();
-        }
-        let is_last = self.last_stage != DrainStage::Serving
-            || self.context.handler.is_exhausted(&self.connection.state);
-        let is_late = self.idle_timer.poll(cx).is_ready();
-        if is_idle && (is_late || is_last) {
-            self.close_idle();
-            cx.waker().wake_by_ref();
-        } else if let Some(timer) = &mut self.goaway_timer
-            && timer.poll_once(cx).is_ready()
-        {
-            self.goaway_timer = None;
-            self.h2.graceful_shutdown();
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
-    }
-
-    fn is_idle(&self) -> bool {
-        self.streams.is_empty() && !self.h2.has_streams()
     }
 
     /// Closes an idle connection with one GOAWAY that names the last stream: the client repeats on
@@ -296,6 +292,18 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         // The end of a response may still wait for the client to read.
         let write_stall = self.context.settings.reader.write_stall;
         self.close_timer = Some(LazyTimer::new(write_stall));
+    }
+
+    /// Ready when a connection that is being closed must be dropped.
+    fn poll_close_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(timer) = &mut self.close_timer else {
+            return Poll::Pending;
+        };
+        // Streams that were reset before they were accepted may remain.
+        if timer.poll_once(cx).is_ready() && self.streams.is_empty() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 
     /// Limits the time of a field section, as that of a head on HTTP/1.
@@ -312,7 +320,6 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             && timer.poll_once(cx).is_ready()
         {
             self.alarm.raise(Http2Limit::HeadTimeout);
-            cx.waker().wake_by_ref();
         }
     }
 }

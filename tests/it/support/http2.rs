@@ -117,6 +117,75 @@ where
     connector.connect(name, stream).await.unwrap()
 }
 
+/// A TCP connection of which each read returns a TLS record or a part of one, so that a client sees
+/// what was sent in one record (RFC 8446 section 5.1).
+pub(crate) struct RecordReader {
+    socket: tokio::net::TcpStream,
+    head: Vec<u8>,
+    /// The number of bytes of the record that were not received yet.
+    remaining: usize,
+}
+
+impl RecordReader {
+    /// The number of bytes before the contents of a record.
+    const HEAD: usize = 5;
+
+    pub(crate) fn new(socket: tokio::net::TcpStream) -> Self {
+        Self {
+            socket,
+            head: Vec::new(),
+            remaining: 0,
+        }
+    }
+}
+
+impl AsyncRead for RecordReader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let this = self.get_mut();
+        if this.remaining == 0 {
+            this.head.clear();
+            this.remaining = Self::HEAD;
+        }
+        let mut part = out.take(this.remaining);
+        ready!(Pin::new(&mut this.socket).poll_read(cx, &mut part))?;
+        let received = part.filled().to_vec();
+        // Safe code cannot tell `out` that the part of it is initialized.
+        out.put_slice(&received);
+        this.remaining -= received.len();
+        if this.head.len() < Self::HEAD {
+            this.head.extend(received);
+            if let [.., high, low] = this.head[..]
+                && this.head.len() == Self::HEAD
+            {
+                this.remaining = usize::from(u16::from_be_bytes([high, low]));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for RecordReader {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+}
+
 /// A tunnel in a stream.
 pub(crate) struct TunnelIo {
     sender: SendStream<Bytes>,
