@@ -60,11 +60,6 @@ impl TurnWork {
         self.add(usize::try_from(part).map_or(Self::MAX, |part| part.min(Self::MAX)))
     }
 
-    /// Records that no more work should be done in this turn.
-    pub(crate) fn fill(&mut self) {
-        self.done = Self::MAX;
-    }
-
     /// Returns `true` if no more work should be done in this turn.
     pub(crate) fn is_enough(&self) -> bool {
         self.done >= Self::MAX || is_turn_over()

@@ -233,10 +233,8 @@ impl<'a> PrefixReader<'a> {
                 ControlFlow::Break(())
             }
         });
-        match fed {
-            Ok(ControlFlow::Continue(())) => {}
-            Ok(ControlFlow::Break(())) => work.fill(),
-            Err(_) => self.outcome = ReadOutcome::Unreadable,
+        if fed.is_err() {
+            self.outcome = ReadOutcome::Unreadable;
         }
         if self.encoding.is_some() || self.can_detect_charset() {
             self.scan();

@@ -181,9 +181,8 @@ impl DocumentRewriter {
         });
         let used = bytes.len() - rest.len();
         bytes.advance(used);
-        if decoded.map_err(|_| RewriteError)?.is_break() {
-            work.fill();
-        }
+        // A break means that `work` is enough, or that `result` is an error.
+        let _ = decoded.map_err(|_| RewriteError)?;
         result
     }
 
