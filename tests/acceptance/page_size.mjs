@@ -5,7 +5,7 @@ import { browser, check, given, open, pause, section, shot, until, equal } from 
 
 const LONGEST_MS = 100;
 // A pause is the page's own if it is there each time: other processes also hold the browser up.
-const TRIES = 3;
+const TRIES = 5;
 
 /** What is done in a view, beside opening it and scrolling through it. */
 async function use(page) {

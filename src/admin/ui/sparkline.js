@@ -11,19 +11,27 @@ function svg(name, attributes) {
 
 /** Creates the bars; `show(counts)` draws them, the oldest count first. Without any count they are hidden. */
 export function sparkline() {
-  const element = svg("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" });
+  // One path for all bars: a table has hundreds of them.
+  const bars = svg("path", {});
+  const element = svg("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true", hidden: "" });
+  element.append(bars);
   let said = "";
   const show = (counts) => {
     if (said === String(counts)) return;
     said = String(counts);
     const most = Math.max(0, ...(counts ?? []));
     element.toggleAttribute("hidden", most === 0);
-    const width = WIDTH / (counts?.length || 1);
-    const bars = (counts ?? []).map((value, at) => {
-      const height = most && value ? Math.max(1, (HEIGHT * value) / most) : 0.5;
-      return svg("rect", { x: at * width, y: HEIGHT - height, width: width - GAP, height });
-    });
-    element.replaceChildren(...bars);
+    bars.setAttribute("d", most ? outline(counts, most) : "");
   };
   return { element, show };
+}
+
+/** Returns the outline of the bars, in the notation of SVG paths. */
+function outline(counts, most) {
+  const width = WIDTH / counts.length;
+  const bar = (value, at) => {
+    const height = value ? Math.max(1, (HEIGHT * value) / most) : 0.5;
+    return `M${at * width} ${HEIGHT}v${-height}h${width - GAP}v${height}z`;
+  };
+  return counts.map(bar).join("");
 }

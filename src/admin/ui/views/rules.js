@@ -11,7 +11,7 @@ import { decisionsLink, showError, tryLink } from "./verdict.js";
 
 const EVERY_MS = 5000;
 const MAX_DEPTH = 6;
-const PAGE_ROWS = 200;
+const PAGE_ROWS = 100;
 // The rules of a group whose decisions its link shows; each is a filter.
 const MOST_INSIDE = 20;
 const MAX_PAGE = 1_000_000;
