@@ -54,10 +54,18 @@ impl TurnWork {
         self.is_enough()
     }
 
-    /// Adds work that took this time. Returns `true` if the turn should end.
-    pub(crate) fn add_time(&mut self, time: Duration) -> bool {
+    /// The work of this turn so far.
+    pub(crate) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Records that the work since it was `before` took this time, some of which may have been added
+    /// already. Returns `true` if the turn should end.
+    pub(crate) fn raise_by_time(&mut self, before: usize, time: Duration) -> bool {
         let part = Self::MAX as u128 * time.as_nanos() / Self::MAX_TIME.as_nanos();
-        self.add(usize::try_from(part).map_or(Self::MAX, |part| part.min(Self::MAX)))
+        let part = usize::try_from(part).map_or(Self::MAX, |part| part.min(Self::MAX));
+        self.done = self.done.max(before + part);
+        self.is_enough()
     }
 
     /// Returns `true` if no more work should be done in this turn.

@@ -20,8 +20,8 @@ from services import Gate, wait_for
 
 RULES, HOSTS = 100_000, 10_000
 THREADS = 4
-# Once every host is visited, a crawl of some hundred requests per second goes on: at full speed it would leave no processor to
-# the browser.
+# Once every host is visited, a crawl of a few hundred requests per second goes on: at full speed it would leave no processor
+# for the browser.
 PAUSE_SECONDS = 0.01
 TOKEN = "size-0123456789abcdef"
 

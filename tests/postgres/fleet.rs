@@ -1,4 +1,5 @@
 //! Nodes share the partitions, and get over the death of a node and of the store.
+
 use serde_json::Value as Json;
 
 use crate::node::{LEASE, NodeConfig, NodeProcess, PARTITIONS, TAKEOVER, wait_for};

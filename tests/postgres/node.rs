@@ -204,8 +204,8 @@ pub(crate) fn wait_for(what: &str, limit: Duration, holds: impl Fn() -> bool) ->
     began.elapsed()
 }
 
-/// Waits until two nodes own everything together, each at least a quarter, and the shares have not changed for one and a half leases. The state of a
-/// host moves with its partition, so hosts are chosen only then.
+/// Waits until two nodes own everything together, each at least a quarter, and the shares have not changed for one and a half
+/// leases. The state of a host moves with its partition, so hosts are chosen only then.
 #[track_caller]
 pub(crate) fn wait_until_shared(a: &NodeProcess, b: &NodeProcess) {
     let quarter = PARTITIONS / 4;

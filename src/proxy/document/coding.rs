@@ -19,7 +19,7 @@ const STEP: usize = 4 * 1024;
 /// The maximum number of compressed bytes per decoding step. A deflate stream may have a table in every
 /// second byte, and no output: 64 KiB of it would take a tenth of a second.
 const INPUT_STEP: usize = 256;
-/// The maximum for a slow stream: 256 bytes of empty blocks take half a millisecond.
+/// The maximum for a slow stream: 256 bytes of empty blocks take up to half a millisecond.
 const SLOW_INPUT_STEP: usize = 32;
 /// A stream is slow if a call takes long for fewer compressed bytes than this.
 const SLOW_CALL: usize = 4 * 1024;
@@ -181,6 +181,7 @@ impl ContentDecoder {
             sink,
         };
         let given = input.len();
+        let work_before = call.work.done();
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue() && (!input.is_empty() || self.holds_output) {
             let consumed;
@@ -190,7 +191,7 @@ impl ContentDecoder {
         let time = call.stopwatch.elapsed();
         let is_slow = time >= TurnWork::MAX_TIME && given - input.len() < SLOW_CALL;
         self.input_step = if is_slow { SLOW_INPUT_STEP } else { INPUT_STEP };
-        let is_turn_over = work.add_time(time);
+        let is_turn_over = work.raise_by_time(work_before, time);
         Ok(if is_turn_over {
             ControlFlow::Break(())
         } else {

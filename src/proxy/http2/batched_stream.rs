@@ -66,7 +66,7 @@ impl<S: AsyncRead + Unpin> BatchFlusher<S> {
     /// Receives bytes and drops them, once `h2` reads no more. Ready with their number, 0 at the end
     /// of the stream.
     pub(super) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut room = [0; 1024];
+        let mut room = [0; 4096];
         let mut out = ReadBuf::new(&mut room);
         ready!(Pin::new(&mut self.0.lock().stream).poll_read(cx, &mut out))?;
         Poll::Ready(Ok(out.filled().len()))

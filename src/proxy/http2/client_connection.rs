@@ -34,7 +34,7 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const SEND_BUFFER: usize = 64 << 10;
 /// RFC 9113 section 6.5.2 counts this number of bytes for each field.
 const FIELD_OVERHEAD: usize = 32;
-/// The time that a client has to receive the GOAWAY after it has exceeded a limit.
+/// The time in which the GOAWAY must be written after a client has exceeded a limit.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// The time in which the drain waits for a connection to become idle before it sends GOAWAY. Python's
 /// `h2` accepts no frame after a GOAWAY: open requests of its clients fail.
@@ -80,7 +80,8 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
         h2,
         flusher,
         alarm,
-        streams: JoinSet::new(),
+        requests: JoinSet::new(),
+        tunnels: JoinSet::new(),
         connection: Arc::new(connection),
         context,
         idle_timer: LazyTimer::new(settings.reader.idle),
@@ -90,28 +91,38 @@ pub(crate) async fn serve_http2<O: ConnectionHandler>(
         last_stage: DrainStage::Serving,
     };
     match poll_fn(|cx| driver.poll(cx, drain)).await {
-        DriverEnd::Closed => tokio::select! {
-            () = linger(&driver.flusher, settings.reader.write_stall) => {},
-            () = wait_cut_off(drain) => {},
-        },
+        DriverEnd::Closed => {
+            let ending = async {
+                linger(&driver.flusher, settings.reader.write_stall).await;
+                driver.requests.abort_all();
+                // A tunnel whose stream has ended may not have sent everything to its origin.
+                while driver.tunnels.join_next().await.is_some() {}
+            };
+            tokio::select! {
+                () = ending => {},
+                () = wait_cut_off(drain) => {},
+            }
+        }
         DriverEnd::Broken => {}
     }
 }
 
 /// The way in which a connection ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum DriverEnd {
-    /// Everything was sent. The client may not have received it yet.
+    /// All frames were sent, but the client may not have received them yet; or it has closed the
+    /// connection.
     Closed,
-    /// The client left, a time is over, or the proxy ends.
+    /// The socket has failed, a time is over, or the proxy ends.
     Broken,
 }
 
-/// Receives what the client sends until it closes the connection too. Closing a socket with unread
-/// data sends a reset, which could destroy the end of a response and the GOAWAY. A client that still
-/// reads sends frames now and then.
+/// Receives what the client sends until it closes the connection too, or sends nothing for a while.
+/// Closing a socket with unread data sends a reset, which could destroy the end of a response and the
+/// GOAWAY.
 async fn linger(flusher: &BatchFlusher<ClientIo>, longest: Duration) {
-    let mut remaining = LINGER_BYTES;
+    // A client may have sent a window of data before it receives the GOAWAY.
+    let mut remaining = CONNECTION_WINDOW as usize + LINGER_BYTES;
     let _ = tokio::time::timeout(longest, async {
         loop {
             let receiving = poll_fn(|cx| flusher.poll_discard(cx));
@@ -146,8 +157,10 @@ struct ConnectionDriver<O: ConnectionHandler> {
     /// Sends what `h2` has written.
     flusher: BatchFlusher<ClientIo>,
     alarm: Arc<FrameAlarm>,
-    /// The tasks of the streams. They are aborted when the connection ends.
-    streams: JoinSet<()>,
+    /// The tasks of the streams that are requests. They are aborted when the connection ends.
+    requests: JoinSet<()>,
+    /// Those of the streams that are tunnels.
+    tunnels: JoinSet<()>,
     connection: Arc<ClientConnection<O::ConnectionState>>,
     context: Arc<AcceptContext<O>>,
     idle_timer: LazyTimer,
@@ -171,9 +184,10 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             self.goaway_timer = Some(LazyTimer::new(GOAWAY_DELAY));
         }
         let mut end = self.poll_streams(cx, drain);
-        if self.close_timer.is_none() && self.begin_close(cx, end.is_ready()) {
+        while self.close_timer.is_none() && self.begin_close(cx, end.is_ready()) {
             // The GOAWAY leaves in one piece with the end of the last response: curl fails a request
-            // that it sends between the two.
+            // that it sends between the two. More frames may be received, so limits are checked
+            // again.
             end = self.poll_streams(cx, drain);
         }
         if end.is_ready() {
@@ -200,7 +214,8 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
 
     /// Accepts streams and drives all of them. Ready when the connection has ended.
     fn poll_streams(&mut self, cx: &mut Context<'_>, drain: &DrainWatch) -> Poll<DriverEnd> {
-        while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
+        while let Poll::Ready(Some(_)) = self.requests.poll_join_next(cx) {}
+        while let Poll::Ready(Some(_)) = self.tunnels.poll_join_next(cx) {}
         self.alarm.begin_turn();
         // `h2` reads more frames in each call. After a turn of them the task is polled again.
         while !self.alarm.has_turn_ended() {
@@ -209,7 +224,13 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
                 Poll::Ready(None) => return Poll::Ready(DriverEnd::Closed),
                 Poll::Ready(Some(Err(error))) => {
                     self.log_end(&error);
-                    return Poll::Ready(DriverEnd::Broken);
+                    // After an error of the protocol `h2` has sent a GOAWAY.
+                    let is_broken = error.is_io();
+                    return Poll::Ready(if is_broken {
+                        DriverEnd::Broken
+                    } else {
+                        DriverEnd::Closed
+                    });
                 }
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let slot = ConnectionLimiter::acquire_stream(
@@ -228,9 +249,9 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
                     // the heap.
                     if is_tunnel {
                         let tunnel = stream.serve_connect(drain.clone());
-                        self.streams.spawn(Box::pin(tunnel));
+                        self.tunnels.spawn(Box::pin(tunnel));
                     } else {
-                        self.streams.spawn(Box::pin(stream.serve()));
+                        self.requests.spawn(Box::pin(stream.serve()));
                     }
                 }
             }
@@ -239,7 +260,7 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
     }
 
     /// Begins to close a connection that has exceeded a limit, that is idle and needed no more, or
-    /// for which the drain waits. Returns `true` if `h2` has a GOAWAY to send.
+    /// for which the drain waits. Returns `true` if it has given `h2` a GOAWAY to send.
     fn begin_close(&mut self, cx: &mut Context<'_>, has_ended: bool) -> bool {
         self.poll_section(cx);
         if let Some(limit) = self.alarm.exceeded() {
@@ -249,8 +270,9 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         if has_ended {
             return false;
         }
-        // The task of a stream may run for a moment after the end of its response was sent.
-        let is_idle = !self.h2.has_streams();
+        // The task of a request may run for a moment after the end of its response was sent, and that
+        // of a tunnel for long, until everything has reached the origin.
+        let is_idle = !self.h2.has_streams() && self.tunnels.is_empty();
         if !is_idle {
             self.idle_timer.record_progress();
         }
@@ -276,7 +298,8 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
         tracing::debug!(peer = %self.connection.peer, limit = limit.as_str(), "connection closed");
         self.context.handler.record_http2_limit(limit);
         self.alarm.set_closing();
-        self.streams.abort_all();
+        self.requests.abort_all();
+        self.tunnels.abort_all();
         self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         self.close_timer = Some(LazyTimer::new(CLOSE_TIME));
     }
@@ -300,7 +323,8 @@ impl<O: ConnectionHandler> ConnectionDriver<O> {
             return Poll::Pending;
         };
         // Streams that were reset before they were accepted may remain.
-        if timer.poll_once(cx).is_ready() && self.streams.is_empty() {
+        let is_served = self.requests.is_empty() && self.tunnels.is_empty();
+        if timer.poll_once(cx).is_ready() && is_served {
             return Poll::Ready(());
         }
         Poll::Pending

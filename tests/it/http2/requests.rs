@@ -292,8 +292,7 @@ async fn a_shutdown_lets_streams_finish() {
     assert_eq!(exit, Some(0));
 }
 
-/// An answer of the origin after this time, and the types of the frames that a client gets if the proxy is told to end
-/// meanwhile.
+/// Returns the frames that a client gets if the proxy is told to end while the origin takes this time to answer.
 fn frames_at_shutdown(delay: Duration) -> Vec<RawFrame> {
     let origin = ScriptedOrigin::respond(move |_| {
         std::thread::sleep(delay);

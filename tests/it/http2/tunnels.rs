@@ -1,6 +1,9 @@
 //! HTTP/2 inside intercepted tunnels and on listeners with TLS, and CONNECT in streams.
 
+use std::io::Read as _;
+use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -9,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::http2::{
-    GOAWAY, Http2Client, PING, PREFACE, RawFrames, RecordReader, field_section, frame, tls_over,
+    DATA, GOAWAY, Http2Client, PING, PREFACE, RawFrames, RawHttp2, RecordReader, field_section,
+    frame, tls_over,
 };
 use crate::support::origin::{ScriptedOrigin, response};
 use crate::support::proxy::TestProxy;
@@ -199,18 +203,23 @@ async fn a_stream_can_be_a_tunnel() {
     assert!(client.connect_to("a.test:443").await.is_ok());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_can_be_an_opaque_tunnel() {
-    let origin = ScriptedOrigin::echo();
+/// A proxy that does not intercept TLS, which is spoken at this port.
+fn without_interception(port: u16) -> TestProxy {
     let text = config("", "")
         .replace("tls: { intercept: true,", "tls: { intercept: false,")
         .replace(
             "ports: [1-65535]\n  hosts",
-            &format!("ports: [1-65535]\n  tls_ports: [{}]\n  hosts", origin.port),
+            &format!("ports: [1-65535]\n  tls_ports: [{port}]\n  hosts"),
         );
     // A rule on paths would leave a tunnel undecided.
     let policy = POLICY.replace("  - { id: private, forbid: { under: /private } }\n", "");
-    let gate = TestProxy::start(&text, &policy);
+    TestProxy::start(&text, &policy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_can_be_an_opaque_tunnel() {
+    let origin = ScriptedOrigin::echo();
+    let gate = without_interception(origin.port);
     let client = Http2Client::connect(gate.proxy).await;
     let mut io = client
         .connect_to(&format!("a.test:{}", origin.port))
@@ -232,6 +241,47 @@ async fn a_stream_can_be_an_opaque_tunnel() {
             origin.ended_connections() == 1
         });
     });
+}
+
+/// The stream has ended in both directions, and the client's connection too, before the origin reads.
+#[test]
+fn what_a_tunnel_has_received_reaches_its_origin_at_a_shutdown() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut gate = without_interception(port);
+    let (read_on, may_read) = std::sync::mpsc::channel();
+    let origin = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+        may_read.recv().unwrap();
+        let mut received = Vec::new();
+        socket.read_to_end(&mut received).map(|_| received.len())
+    });
+    let mut client = RawHttp2::connect(gate.proxy);
+    let connect = field_section(&[
+        (":method", "CONNECT"),
+        (":authority", &format!("a.test:{port}")),
+    ]);
+    client.send(&frame(1, 0x4, 1, &connect));
+    let hello = crate::tunnel::hello::hello(Some("a.test"));
+    let mut frames = RawFrames::default();
+    let sent = client.send_until_blocked(1, &hello, &mut frames);
+    client.send(&frame(DATA, 1, 1, &[]));
+    gate.signal("TERM");
+    while let Some(received) = client.read_frame() {
+        if received.kind == PING && received.flags == 0 {
+            client.send(&frame(PING, 1, 0, &received.payload));
+        }
+        frames.frames.push(received);
+    }
+    assert!(frames.has_ended(1), "the origin's end has not arrived");
+    drop(client);
+    // A proxy that does not wait for the origin ends meanwhile.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(gate.is_running());
+    read_on.send(()).unwrap();
+    assert_eq!(origin.join().unwrap().unwrap(), sent);
+    assert_eq!(gate.exit_within(TIMEOUT), Some(0));
 }
 
 /// Writes a certificate for `proxy.test`, with its key, beside the configuration.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -248,6 +249,7 @@ impl AsyncWrite for TunnelIo {
 pub(crate) const DATA: u8 = 0;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 
 /// A frame as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -340,6 +342,58 @@ impl RawHttp2 {
         frame.payload = vec![0; length];
         self.socket.read_exact(&mut frame.payload).ok()?;
         Some(frame)
+    }
+
+    /// Sends these bytes and then more in a stream, until the other side has given no window for a while. Returns the number
+    /// of bytes.
+    pub(crate) fn send_until_blocked(
+        &mut self,
+        stream: u32,
+        first: &[u8],
+        received: &mut RawFrames,
+    ) -> usize {
+        const INITIAL_WINDOW: usize = 65_535;
+        const LARGEST_FRAME: usize = 16_384;
+        const PINGS: usize = 20;
+        // The proxy allows 50 PINGs per second.
+        const PAUSE: Duration = Duration::from_millis(20);
+        self.send(&frame(DATA, 0, stream, first));
+        let mut of_stream = INITIAL_WINDOW - first.len();
+        let mut of_connection = of_stream;
+        let mut sent = first.len();
+        let mut unanswered = 0;
+        while unanswered < PINGS {
+            let size = of_stream.min(of_connection).min(LARGEST_FRAME);
+            if size > 0 {
+                self.send(&frame(DATA, 0, stream, &vec![7; size]));
+                sent += size;
+                of_stream -= size;
+                of_connection -= size;
+                continue;
+            }
+            std::thread::sleep(PAUSE);
+            self.send(&frame(PING, 0, 0, &[0; 8]));
+            unanswered += 1;
+            loop {
+                let next = self.read_frame().expect("another frame");
+                if next.kind == WINDOW_UPDATE {
+                    let increment = u32::from_be_bytes(next.payload[..].try_into().unwrap());
+                    let window = if next.stream == 0 {
+                        &mut of_connection
+                    } else {
+                        &mut of_stream
+                    };
+                    *window += increment as usize;
+                    unanswered = 0;
+                }
+                let is_answer = next.kind == PING && next.flags == 1;
+                received.frames.push(next);
+                if is_answer {
+                    break;
+                }
+            }
+        }
+        sent
     }
 
     /// Reads until a frame of this type.
