@@ -111,20 +111,15 @@ export const feed = {
     this.notify();
   },
 
-  /** Starts with the samples that the proxy has kept, after a restart of it or a gap. */
+  /** Starts with the samples that the proxy has kept, after a restart of it or a gap. If it does not answer, they are requested again. */
   async askHistory(status) {
-    this.history.length = 0;
-    this.process = status.started_at;
     // The clocks of the proxy and of the browser may differ.
     const ahead = Date.parse(status.started_at) + status.uptime_ms - Date.now();
-    try {
-      const { samples } = await api.history();
-      for (const { at, reasons, ...sample } of samples) {
-        this.history.push({ ...sample, at: Date.parse(at) - ahead, reasons: new Map(Object.entries(reasons)) });
-      }
-    } catch (error) {
-      // The charts begin now, until the next gap.
-      console.error(error);
+    const { samples } = await api.history();
+    this.process = status.started_at;
+    this.history.length = 0;
+    for (const { at, reasons, ...sample } of samples) {
+      this.history.push({ ...sample, at: Date.parse(at) - ahead, reasons: new Map(Object.entries(reasons)) });
     }
   },
 
