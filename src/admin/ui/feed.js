@@ -111,7 +111,10 @@ export const feed = {
     this.notify();
   },
 
-  /** Starts with the samples that the proxy has kept, after a restart of it or a gap. If it does not answer, they are requested again. */
+  /**
+   * Starts with the samples that the proxy has kept, after a restart of it or a gap. If it does not answer, they are
+   * requested again.
+   */
   async askHistory(status) {
     // The clocks of the proxy and of the browser may differ.
     const ahead = Date.parse(status.started_at) + status.uptime_ms - Date.now();
